@@ -1,0 +1,54 @@
+import type { Verdicts } from '../mail/envelope.ts';
+import type { Body, Message, QueuedDelivery } from '../spool/types.ts';
+
+/** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
+export type PostBody =
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  | { readonly kind: 'file'; readonly path: string; readonly size: number };
+
+/** A message made into a signed POST. */
+export interface Rendered {
+  readonly body: PostBody;
+  /** Content-Type and signatures; not Host or Content-Length. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Taken now if the message had none yet. */
+  readonly verdicts: Verdicts;
+  /** Why the message is delivered raw, null when it was parsed. */
+  readonly parseError: string | null;
+}
+
+export interface RenderJob {
+  readonly message: Message;
+  readonly body: Body;
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url'>;
+  /** Signing keys, the one for X-Mandrill-Signature first. */
+  readonly keys: readonly string[];
+  /** Milliseconds since 1970 of this attempt. */
+  readonly at: number;
+}
+
+/** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
+export interface Renderer {
+  /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
+  render(job: RenderJob): Promise<Rendered>;
+  discard(body: PostBody): Promise<void>;
+  stop(): Promise<void>;
+}
+
+/** Why no answer came. This vocabulary is shown to users; internals never are. */
+export type AttemptError =
+  | 'forbidden address' | 'host not found' | 'DNS failure' | 'connection refused' | 'connection failed'
+  | 'TLS failure' | 'timeout' | 'connection reset' | 'malformed answer';
+
+export type AttemptResult =
+  | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string; readonly durationMs: number }
+  /** `connected`: whether a connection was made before it failed (for the breaker). */
+  | { readonly kind: 'unanswered'; readonly error: AttemptError; readonly connected: boolean; readonly durationMs: number };
+
+/** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
+export interface Poster {
+  post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
+  /** As `post`, without a body (webhookexists asks HEAD first). */
+  head(url: string): Promise<AttemptResult>;
+  stop(): Promise<void>;
+}

@@ -1,0 +1,56 @@
+import type { Envelope } from '../mail/envelope.ts';
+import type { Body, BodyWriter } from '../spool/types.ts';
+
+/** A route that an address hit. */
+export interface Match {
+  readonly account: string;
+  readonly routeId: string;
+  readonly pattern: string;
+  readonly url: string;
+}
+
+/** matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store is away and we never saw it (451). */
+export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
+
+/** Which route an address hits; answered from memory, kept fresh from the store. */
+export interface Routing {
+  /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
+  lookup(mailbox: string, domain: string): Lookup;
+  /** Reads a changed domain from the store at once: what the API changed holds from now on. */
+  refresh(domain: string): Promise<void>;
+  /** Whether the table was ever read. */
+  ready(): boolean;
+}
+
+export interface Routed {
+  /** The address as the client gave it. */
+  readonly recipient: string;
+  readonly match: Match;
+}
+
+/** Where the message came in, for our Received line. */
+export interface Arrival {
+  readonly envelope: Envelope;
+  /** "ESMTP", "ESMTPS", "UTF8SMTPS" (RFC 3848, RFC 6531), or "HTTP" for send-raw. */
+  readonly protocol: string;
+}
+
+export type Accepted =
+  | { readonly outcome: 'accepted'; readonly messageId: string }
+  | { readonly outcome: 'full' | 'fault' };
+
+/** The only way onto the spool, for SMTP and for send-raw. */
+export interface Acceptance {
+  /** A new message: its id and the place its bytes go to. */
+  begin(): { readonly messageId: string; readonly body: BodyWriter };
+  /** Answers after the sync. */
+  accept(messageId: string, arrival: Arrival, routed: readonly Routed[], body: Body): Promise<Accepted>;
+}
+
+/** The keys that sign posts to an endpoint, the present one first; two while a rotation lasts. */
+export interface SigningKeys {
+  /** Makes the key on first use. `undefined`: the store is away and it was never seen. */
+  keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
+  /** A new key; the old one signs too for 24 hours. Answers the new one. */
+  rotate(account: string, url: string): Promise<string>;
+}

@@ -1,0 +1,10 @@
+/** Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails after `ms`. */
+export async function until<T>(what: string, probe: () => T | Promise<T>, ms = 8000): Promise<Exclude<T, undefined | false>> {
+  const end = performance.now() + ms;
+  for (;;) {
+    const value = await probe();
+    if (value !== undefined && value !== false) return value as Exclude<T, undefined | false>;
+    if (performance.now() > end) throw new Error(`waited ${ms} ms in vain for: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 5));
+  }
+}
