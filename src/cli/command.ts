@@ -1,0 +1,144 @@
+import { parseArgs } from 'node:util';
+import { ConfigError, loadSettings, type Loaded } from '../config.ts';
+
+/** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
+export const EXIT = { ok: 0, failed: 1, usage: 64, unavailable: 69, fault: 70, tryLater: 75, config: 78 } as const;
+
+/** What a command sees of the process. */
+export interface Io {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly pid: number;
+  out(text: string | Uint8Array): void;
+  err(text: string): void;
+  /** Calls back on SIGTERM and SIGINT (`stop`) and on SIGHUP (`reload`). */
+  onSignal(listener: (signal: 'stop' | 'reload') => void): void;
+}
+
+interface Option {
+  readonly type: 'string' | 'boolean';
+  readonly short?: string;
+  readonly multiple?: boolean;
+  /** Stands for the value in help texts: `--state STATE`. */
+  readonly value?: string;
+  readonly help: string;
+}
+
+export interface Invocation {
+  readonly words: readonly string[];
+  flag(name: string): boolean;
+  text(name: string): string | undefined;
+  texts(name: string): readonly string[];
+  readonly json: boolean;
+  /** Reads the settings that `--config`, POSTERN_CONFIG and the environment name. */
+  settings(): Loaded;
+}
+
+export interface Command {
+  /** As typed: `queue list`. */
+  readonly name: string;
+  readonly summary: string;
+  /** What may follow the name, for the help text. */
+  readonly args?: string;
+  readonly options?: Readonly<Record<string, Option>>;
+  /** More to say in the help text, an example for instance. */
+  readonly notes?: string;
+  run(call: Invocation, io: Io): Promise<number>;
+}
+
+/** A mistake in how a command was called: told with a hint, exit 64. */
+export class UsageError extends Error {
+  override readonly name = 'UsageError';
+}
+
+const COMMON: Readonly<Record<string, Option>> = {
+  config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (also POSTERN_CONFIG)' },
+  json: { type: 'boolean', help: 'answer in JSON, for scripts' },
+  help: { type: 'boolean', short: 'h', help: 'this text' },
+};
+
+/** Runs what `argv` (without node and script) asks for and answers the exit code. Never throws. */
+export async function runCommandLine(commands: readonly Command[], argv: readonly string[], io: Io): Promise<number> {
+  const command = find(commands, argv);
+  if (!command) return overview(commands, argv, io);
+  try {
+    const call = invocation(command, argv.slice(command.name.split(' ').length), io);
+    if (call === 'help') {
+      io.out(helpText(command));
+      return EXIT.ok;
+    }
+    return await command.run(call, io);
+  } catch (error) {
+    return explain(error, command, io);
+  }
+}
+
+function find(commands: readonly Command[], argv: readonly string[]): Command | undefined {
+  const typed = argv.slice(0, 2).join(' ');
+  return commands.find(({ name }) => name === typed) ?? commands.find(({ name }) => name === argv[0]);
+}
+
+function overview(commands: readonly Command[], argv: readonly string[], io: Io): number {
+  const asked = argv.length === 0 || argv[0] === 'help' || argv[0] === '--help' || argv[0] === '-h';
+  const group = commands.filter(({ name }) => name.startsWith(`${argv[0]} `));
+  const shown = group.length > 0 ? group : commands;
+  const width = Math.max(...shown.map(({ name }) => name.length));
+  const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
+  const text = `Postern takes mail in by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n`
+    + 'postern COMMAND --help says more. Settings: config/default.yaml.\n';
+  if (asked) io.out(text);
+  else io.err(group.length > 0 ? text : `postern: there is no command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
+  return asked ? EXIT.ok : EXIT.usage;
+}
+
+function invocation(command: Command, argv: readonly string[], io: Io): Invocation | 'help' {
+  const options = { ...command.options, ...COMMON };
+  const parsed = parse(options, argv);
+  const values: Readonly<Record<string, unknown>> = parsed.values;
+  if (values.help === true) return 'help';
+  const text = (name: string) => typeof values[name] === 'string' ? values[name] : undefined;
+  const texts = (name: string): readonly string[] => {
+    const value = values[name];
+    return Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : typeof value === 'string' ? [value] : [];
+  };
+  return {
+    words: parsed.positionals,
+    flag: (name) => values[name] === true,
+    text,
+    texts,
+    json: values.json === true,
+    settings: () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env),
+  };
+}
+
+function parse(options: Readonly<Record<string, Option>>, argv: readonly string[]) {
+  try {
+    return parseArgs({ args: [...argv], options: { ...options }, allowPositionals: true, strict: true });
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message.split('. ')[0] : String(error));
+  }
+}
+
+function explain(error: unknown, command: Command, io: Io): number {
+  if (error instanceof UsageError) {
+    io.err(`postern ${command.name}: ${error.message}\nTry: postern ${command.name} --help\n`);
+    return EXIT.usage;
+  }
+  if (error instanceof ConfigError) {
+    io.err(`postern: the settings cannot be used:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
+    return EXIT.config;
+  }
+  const away = error instanceof Error && error.name === 'StoreAway';
+  io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
+  return away ? EXIT.tryLater : EXIT.fault;
+}
+
+function helpText(command: Command): string {
+  const rows = Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => {
+    const short = option.short === undefined ? '    ' : `-${option.short}, `;
+    return [`${short}--${name}${option.value === undefined ? '' : ` ${option.value}`}`, option.help] as const;
+  });
+  const width = Math.max(...rows.map(([left]) => left.length));
+  const usage = `postern ${command.name}${command.args === undefined ? '' : ` ${command.args}`} [options]`;
+  const notes = command.notes === undefined ? '' : `\n${command.notes}\n`;
+  return `${command.summary}\n\nUsage: ${usage}\n\n${rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n')}\n${notes}`;
+}

@@ -1,0 +1,19 @@
+import { accountCreate, accountList } from './account.ts';
+import type { Command } from './command.ts';
+import { configCheck, configShow } from './config.ts';
+import { demo } from './demo.ts';
+import { keyCreate, keyList, keyRevoke } from './key.ts';
+import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
+import { queueList, queueShow } from './queue.ts';
+import { routeList, routeTest } from './route.ts';
+import { serve } from './serve.ts';
+
+/** Every command, in the order the overview lists them. */
+export const commands: readonly Command[] = [
+  serve, demo,
+  configCheck, configShow,
+  accountCreate, accountList,
+  keyCreate, keyList, keyRevoke,
+  routeList, routeTest,
+  queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,
+];

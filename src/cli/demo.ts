@@ -1,0 +1,153 @@
+import { mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createTransport } from 'nodemailer';
+import { z } from 'zod';
+import { systemClock } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
+import { createLog } from '../base/log.ts';
+import { loadSettings } from '../config.ts';
+import { openDaemon } from '../daemon.ts';
+import { mandrillSignature, standardSignature } from '../mail/signature.ts';
+import { startCatcher, type Caught } from './catcher.ts';
+import { EXIT, type Command, type Io } from './command.ts';
+
+const ONCE_MS = 12_000;
+
+export const demo: Command = {
+  name: 'demo',
+  summary: 'Shows the main job: a real message goes in by SMTP and comes out as a signed webhook post. Needs nothing and leaves nothing.',
+  options: { once: { type: 'boolean', help: 'end after the first post: exit 0 when it arrived and its signatures hold, 1 otherwise' } },
+  async run(call, io) {
+    const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
+    try {
+      return await show(folder, call.flag('once'), io);
+    } finally {
+      await rm(folder, { recursive: true, force: true });
+    }
+  },
+};
+
+async function show(folder: string, once: boolean, io: Io): Promise<number> {
+  const posts = queue<Caught>();
+  const catcher = await startCatcher(posts.push);
+  const daemon = await openDaemon(demoSettings(folder), { log: createLog('silent'), clock: systemClock, ids: createIds(systemClock) });
+  try {
+    const { smtp, http, firstKey } = await daemon.start();
+    const place = smtp[0];
+    if (!place || !firstKey) throw new Error('the daemon did not start as it should');
+    const call = caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key);
+    io.out(`1. Postern runs in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`);
+
+    await call('/inbound/add-domain', { domain: 'demo.example' });
+    const { id } = ROUTE.parse(await call('/inbound/add-route', { domain: 'demo.example', pattern: '*', url: catcher.url }));
+    const { auth_key: key } = KEY.parse(await call('/inbound/route-key', { id }));
+    io.out(`2. Route ${id} posts all mail for demo.example to ${catcher.url}\n`);
+
+    const { response } = await send(place);
+    io.out(`3. A message went in by SMTP; the answer was: ${response}\n`);
+
+    const caught = await posts.next(ONCE_MS);
+    if (!caught) {
+      io.err(`Nothing was posted within ${ONCE_MS / 1000} seconds.\n`);
+      return EXIT.failed;
+    }
+    const good = report(caught, key, catcher.url, io);
+    if (once) return good ? EXIT.ok : EXIT.failed;
+    return await goOn(io, `${place.host}:${place.port}`, posts.next, (next) => report(next, key, catcher.url, io));
+  } finally {
+    await daemon.stop();
+    await catcher.stop();
+  }
+}
+
+/** The defaults alone, on free ports: the operator's file and environment are not for a demo. */
+function demoSettings(folder: string) {
+  return loadSettings(undefined, {
+    POSTERN_DATA_DIR: folder, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HOSTNAME: 'localhost', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+  }).settings;
+}
+
+const ROUTE = z.object({ id: z.string() });
+const KEY = z.object({ auth_key: z.string() });
+
+function caller(base: string, key: string) {
+  return async (path: string, params: object): Promise<unknown> => {
+    const response = await fetch(`${base}${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
+    const answer: unknown = await response.json();
+    if (!response.ok) throw new Error(`${path} failed: ${JSON.stringify(answer)}`);
+    return answer;
+  };
+}
+
+function send({ host, port }: { readonly host: string; readonly port: number }): Promise<{ response: string }> {
+  const transport = createTransport({ host, port, ignoreTLS: true });
+  return transport.sendMail({
+    from: 'Ada Lovelace <ada@example.org>',
+    to: 'hello@demo.example',
+    subject: 'Notes on the engine ✓',
+    text: 'It can follow analysis; but it has no power of anticipating.\n',
+    html: '<p>It can follow analysis; but it has no power of <b>anticipating</b>.</p>',
+    attachments: [{ filename: 'note-g.csv', content: 'number,value\nB1,0.16667\n' }],
+  });
+}
+
+const EVENTS = z.array(z.object({
+  event: z.string(),
+  msg: z.object({
+    email: z.string(), from_email: z.string().optional(), subject: z.string().optional(), text: z.string().optional(),
+    attachments: z.record(z.string(), z.object({ type: z.string() })).optional(),
+    spf: z.object({ result: z.string() }), dkim: z.object({ signed: z.boolean() }),
+  }),
+})).min(1);
+
+/** Prints what the webhook got and whether its two signatures hold. */
+function report({ headers, body }: Caught, key: string, url: string, io: Io): boolean {
+  const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
+  const mandrill = headers['x-mandrill-signature'] === mandrillSignature(key, url, { mandrill_events: events });
+  const standard = headers['webhook-signature'] === standardSignature([key], String(headers['webhook-id']), Number(headers['webhook-timestamp']), body);
+  const [event] = EVENTS.parse(JSON.parse(events));
+  const msg = event?.msg;
+  io.out(`4. The webhook got a POST of ${body.length} bytes, webhook-id ${headers['webhook-id']}\n`);
+  const facts = {
+    event: event?.event, email: msg?.email, from_email: msg?.from_email, subject: msg?.subject, text: msg?.text?.trim(),
+    attachments: Object.keys(msg?.attachments ?? {}).join(', '), spf: msg?.spf.result, 'dkim signed': msg?.dkim.signed,
+  };
+  for (const [name, value] of Object.entries(facts)) io.out(`     ${name.padEnd(12)} ${String(value)}\n`);
+  io.out(`5. X-Mandrill-Signature ${mandrill ? 'holds' : 'DOES NOT HOLD'}; webhook-signature (Standard Webhooks) ${standard ? 'holds' : 'DOES NOT HOLD'}\n`);
+  return mandrill && standard;
+}
+
+/** Shows every further post until the process is told to stop. */
+async function goOn(io: Io, smtp: string, next: (ms: number) => Promise<Caught | undefined>, show: (caught: Caught) => boolean): Promise<number> {
+  let stopped = false;
+  io.onSignal((signal) => { stopped ||= signal === 'stop'; });
+  io.out(`\nSend more to anything@demo.example at ${smtp}; Ctrl-C ends the demo.\n`);
+  while (!stopped) {
+    const caught = await next(500);
+    if (caught) show(caught);
+  }
+  return EXIT.ok;
+}
+
+/** Hands over in order what is pushed; `next` gives up after some milliseconds. */
+function queue<T>() {
+  const items: T[] = [];
+  let wake = () => {};
+  return {
+    push(item: T) {
+      items.push(item);
+      wake();
+    },
+    async next(ms: number): Promise<T | undefined> {
+      if (items.length === 0) {
+        await new Promise<void>((resolve) => {
+          const timer = setTimeout(resolve, ms);
+          wake = () => { clearTimeout(timer); resolve(); };
+        });
+      }
+      return items.shift();
+    },
+  };
+}

@@ -1,0 +1,98 @@
+import { systemClock } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
+import { createLog, type Log } from '../base/log.ts';
+import { ConfigError, type Settings } from '../config.ts';
+import { openDaemon, VERSION, type Daemon } from '../daemon.ts';
+import { EXIT, type Command, type Invocation, type Io } from './command.ts';
+import { createNotifier, systemdNotify, type Notifier } from './notify.ts';
+import { inheritedSockets } from './sockets.ts';
+import { readSupervision, startWatchdog } from './watchdog.ts';
+
+/** How long a stop may take before the process ends anyway: what is unfinished is safe on the spool. */
+const STOP_MS = 60_000;
+
+export const serve: Command = {
+  name: 'serve',
+  summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM); SIGHUP reads settings and certificates again.',
+  async run(call, io) {
+    const { settings } = call.settings();
+    const log = createLog(settings.log.level);
+    log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
+    const supervision = readSupervision(io.env, io.pid);
+    const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
+    const daemon = await open(settings, io, log);
+    if (typeof daemon === 'number') return daemon;
+    const endWatch = supervision.pingEveryMs === undefined ? () => {}
+      : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
+    await notifier.ready('Taking mail');
+    await untilStopped(call, io, daemon, notifier, log);
+    endWatch();
+    return close(daemon, notifier, log);
+  },
+};
+
+async function open(settings: Settings, io: Io, log: Log): Promise<Daemon | number> {
+  try {
+    const sockets = inheritedSockets(io.env, io.pid);
+    const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets });
+    const { smtp, http, firstKey } = await daemon.start();
+    log.info('daemon.ready', { smtp: smtp.map(place), http: place(http) });
+    io.err(greeting(settings, smtp.map(place).join(', '), firstKey?.key));
+    return daemon;
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    log.error('daemon.fault', { error });
+    io.err(`postern: cannot start: ${reason(error)}\n`);
+    return EXIT.unavailable;
+  }
+}
+
+function place({ host, port }: { readonly host: string; readonly port: number }): string {
+  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
+}
+
+function reason(error: unknown): string {
+  const text = error instanceof Error ? error.message : String(error);
+  if (/EADDRINUSE/.test(text)) return `${text}\nAnother program holds this port; smtp.listen and http.listen choose others.`;
+  if (/EACCES/.test(text)) return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
+  return text;
+}
+
+/** What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line. */
+function greeting(settings: Settings, smtp: string, firstKey: string | undefined): string {
+  const url = settings.public_url;
+  const key = firstKey === undefined ? '' : `  API key    ${firstKey}   (made now, shown this once)\n`;
+  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${smtp}\n  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n`
+    + `Try:  curl -d '{"key":"${firstKey ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`
+    + (firstKey === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
+}
+
+/** Resolves at the first SIGTERM or SIGINT. A SIGHUP in between reloads. */
+function untilStopped(call: Invocation, io: Io, daemon: Daemon, notifier: Notifier, log: Log): Promise<void> {
+  return new Promise((resolve) => {
+    io.onSignal((signal) => {
+      if (signal === 'stop') resolve();
+      else void reload(call, daemon, notifier, log);
+    });
+  });
+}
+
+async function reload(call: Invocation, daemon: Daemon, notifier: Notifier, log: Log): Promise<void> {
+  await notifier.reloading();
+  try {
+    await daemon.reload(call.settings().settings);
+    log.info('daemon.reloaded');
+  } catch (error) {
+    log.error('daemon.reload_refused', { reason: error instanceof Error ? error.message : String(error), note: 'the old settings stay in force' });
+  }
+  await notifier.ready('Taking mail');
+}
+
+async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
+  log.info('daemon.stopping');
+  await notifier.stopping('Finishing what is under way');
+  const late = new Promise<'late'>((resolve) => systemClock.after(STOP_MS, () => resolve('late')));
+  const outcome = await Promise.race([daemon.stop(), late]);
+  log.info('daemon.stopped', outcome === 'late' ? { note: 'the deadline passed; what is unfinished stays on the spool' } : {});
+  return EXIT.ok;
+}

@@ -1,0 +1,219 @@
+import { mkdirSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join, resolve } from 'node:path';
+import { createApi } from './api/server.ts';
+import type { Clock } from './base/clock.ts';
+import type { Ids } from './base/ids.ts';
+import type { Log } from './base/log.ts';
+import type { Settings } from './config.ts';
+import { createPoster } from './delivery/attempt.ts';
+import { createDispatcher } from './delivery/dispatcher.ts';
+import { createGuard } from './delivery/guard.ts';
+import { createRenderer } from './delivery/renderer.ts';
+import { createSample } from './delivery/sample.ts';
+import { createUrlCheck } from './delivery/webhook-exists.ts';
+import { createResolver } from './dns/resolver.ts';
+import { createAcceptance } from './inbound/accept.ts';
+import { createRouting } from './inbound/routing.ts';
+import { createSigningKeys } from './inbound/signing.ts';
+import { createListener } from './smtp/listener.ts';
+import { openSpool } from './spool/spool.ts';
+import { StoreAway, type Database } from './store/collection.ts';
+import { bootstrap } from './store/credentials.ts';
+import { openEmbedded } from './store/embedded.ts';
+import { openMongo } from './store/mongo.ts';
+import { openStore } from './store/store.ts';
+import { createTasks } from './tasks/index.ts';
+import { createScheduler } from './tasks/scheduler.ts';
+
+export const VERSION = '0.1.0';
+
+/** A socket that was opened before us (systemd), by its name. */
+export interface HandedSocket { readonly name: string; readonly fd: number }
+
+export interface DaemonDeps {
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly sockets?: readonly HandedSocket[];
+}
+
+/** The key of the first account, at the one start that made it. */
+export interface FirstKey { readonly account: string; readonly key: string }
+
+export interface Daemon {
+  /** Resolves when mail and API calls are taken. */
+  start(): Promise<{ readonly smtp: readonly Place[]; readonly http: Place; readonly firstKey: FirstKey | undefined }>;
+  /** Takes over what can change while running: certificates. Throws when they are unusable; the old ones stay. */
+  reload(settings: Settings): Promise<void>;
+  /** Proof of life: the loop turns, the spool syncs, the listener listens. Throws what is wrong. */
+  check(): Promise<void>;
+  /** Stops taking mail, finishes what is in DATA and in flight, closes everything. */
+  stop(): Promise<void>;
+}
+
+interface Place { readonly host: string; readonly port: number }
+
+/** The store's database: MongoDB when a URL is set, else a file under data_dir. */
+export function openDatabase(settings: Settings, log: Log): Promise<Database> {
+  const { url, url_file: file, timeout_ms: timeoutMs } = settings.store;
+  const address = file === '' ? url : readFileSync(file, 'utf8').trim();
+  if (address !== '') return openMongo({ url: address, timeoutMs }, { log });
+  return openEmbedded({ file: join(settings.data_dir, 'store.db'), timeoutMs }, { log });
+}
+
+/** Every listener is on loopback: a machine of a developer, not of the internet. */
+function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
+  const hosts = [...settings.smtp.listen, settings.http.listen].map(({ host }) => host);
+  return (deps.sockets ?? []).length === 0 && hosts.every((host) => host === '::1' || host.startsWith('127.'));
+}
+
+/** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
+export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<Daemon> {
+  const { log, clock, ids } = deps;
+  const dataDir = resolve(settings.data_dir);
+  const spoolDir = join(dataDir, 'spool');
+  mkdirSync(spoolDir, { recursive: true, mode: 0o750 });
+
+  const spool = await openSpool({
+    dir: spoolDir,
+    minFreePercent: settings.spool.min_free_percent,
+    minFreeBytes: settings.spool.min_free_bytes,
+    maxMessageBytes: settings.smtp.max_message_bytes,
+  }, { clock, log });
+  const store = await openStore(await openDatabase({ ...settings, data_dir: dataDir }, log));
+
+  const dns = {
+    servers: settings.dns.servers,
+    timeoutMs: settings.dns.timeout_ms,
+    questionsPerMessage: settings.dns.questions_per_message,
+    budgetMs: settings.dns.budget_ms,
+  };
+  const resolver = createResolver(dns, { clock, log, ids });
+  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
+  const signingKeys = createSigningKeys({ store, clock, ids });
+  const acceptance = createAcceptance({ hostname: settings.hostname }, { spool, clock, ids });
+
+  const loopbackOnly = onLoopbackOnly(settings, deps);
+  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
+  const poster = createPoster({
+    timeoutMs: settings.webhooks.timeout_ms,
+    userAgent: `Postern/${VERSION}`,
+    connections: settings.delivery.concurrency_per_endpoint,
+  }, { guard, clock });
+  const renderer = createRenderer({
+    workers: settings.parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
+    timeoutMs: settings.parse.timeout_ms,
+    memoryMb: settings.parse.memory_mb,
+    tmpDir: join(spoolDir, 'tmp'),
+    dns,
+    hostname: settings.hostname,
+  }, { clock, log });
+  const dispatcher = createDispatcher({
+    concurrency: settings.delivery.concurrency,
+    concurrencyPerEndpoint: settings.delivery.concurrency_per_endpoint,
+    retryHours: settings.delivery.retry_hours,
+  }, { spool, renderer, poster, signingKeys, clock, ids, log });
+
+  const listener = createListener(listenerSettings(settings, deps), { routing, acceptance, spool, clock, log });
+  const api = createApi({
+    listen: settings.http.listen,
+    publicUrl: settings.public_url,
+    trustedProxies: settings.http.trusted_proxies,
+    maxBodyBytes: settings.http.max_body_bytes,
+    maxMessageBytes: settings.smtp.max_message_bytes,
+    maxBadKeysPerMinute: settings.http.max_bad_keys_per_minute,
+    hostname: settings.hostname,
+    mxHosts: settings.inbound.mx_hosts,
+    version: VERSION,
+  }, {
+    store, spool, routing, acceptance, signingKeys, resolver, clock, ids, log,
+    urlExists: createUrlCheck({ poster }),
+    sample: createSample({ renderer, clock, hostname: settings.hostname }),
+    health: { ready },
+  });
+  const scheduler = createScheduler(createTasks({
+    purge: {
+      keepDeadDays: settings.delivery.keep_dead_days,
+      keepDeliveredHours: settings.delivery.keep_delivered_hours,
+      keepDeliveredBytes: settings.delivery.keep_delivered_bytes,
+    },
+  }, { spool, clock }), { log });
+
+  async function ready() {
+    const checks = {
+      smtp: listener.healthy(),
+      spool: spool.hasRoom(),
+      routes: routing.ready(),
+      store: await store.ping().then(() => true, () => false),
+    };
+    // Mail is taken while the store is away, once the routes were read: it is shown, it does not count.
+    return { ok: checks.smtp && checks.spool && checks.routes, checks };
+  }
+
+  async function firstKey(): Promise<FirstKey | undefined> {
+    try {
+      return await bootstrap(store, settings.bootstrap.api_key, { clock, ids });
+    } catch (error) {
+      if (error instanceof StoreAway) return undefined;
+      throw error;
+    }
+  }
+
+  return Object.freeze({
+    async start() {
+      await routing.start();
+      const key = await firstKey();
+      await dispatcher.start();
+      await api.start();
+      await listener.start();
+      await scheduler.start();
+      if (loopbackOnly && settings.webhooks.allow_private === null) {
+        log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
+      }
+      return { smtp: listener.addresses().map(({ address, port }) => ({ host: address, port })), http: api.address(), firstKey: key };
+    },
+    reload: (next: Settings) => listener.reload(listenerSettings(next, deps).tls),
+    async check() {
+      await new Promise<void>((turned) => setImmediate(turned));
+      if (!listener.healthy()) throw new Error('the SMTP listener does not listen');
+      await spool.check();
+    },
+    async stop() {
+      await listener.stop();
+      await Promise.all([api.stop(), scheduler.stop(), dispatcher.stop()]);
+      await Promise.all([renderer.stop(), poster.stop(), routing.stop(), resolver.stop()]);
+      await Promise.all([spool.close(), store.close()]);
+    },
+  });
+}
+
+function listenerSettings(settings: Settings, deps: DaemonDeps) {
+  const { smtp } = settings;
+  const handed = (deps.sockets ?? []).filter(({ name }) => name === 'smtp').map(({ fd }) => ({ fd }));
+  return {
+    hostname: settings.hostname,
+    listen: handed.length > 0 ? handed : smtp.listen,
+    maxMessageBytes: smtp.max_message_bytes,
+    maxRecipients: smtp.max_recipients,
+    maxSessions: smtp.max_sessions,
+    maxSessionsPerAddress: smtp.max_sessions_per_address,
+    maxMessagesPerSession: smtp.max_messages_per_session,
+    sessionTimeoutMs: smtp.session_timeout_s * 1000,
+    commandTimeoutMs: smtp.command_timeout_s * 1000,
+    idleTimeoutMs: smtp.idle_timeout_s * 1000,
+    minDataRate: smtp.min_data_rate,
+    slowAfterRefusals: smtp.slow_after_refusals,
+    endAfterRefusals: smtp.end_after_refusals,
+    maxReceived: smtp.max_received,
+    maxBacklogPerAccount: smtp.max_backlog_per_account,
+    maxLoopLagMs: smtp.max_loop_lag_ms,
+    proxyProtocol: smtp.proxy_protocol,
+    tls: readTls(smtp.tls),
+  };
+}
+
+function readTls({ cert, key, min_version: minVersion }: Settings['smtp']['tls']) {
+  if (cert === '') return undefined;
+  return { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8'), minVersion };
+}

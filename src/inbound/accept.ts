@@ -1,0 +1,36 @@
+import type { Clock } from '../base/clock.ts';
+import { deliveryId, type Ids } from '../base/ids.ts';
+import { traceLine } from '../mail/trace.ts';
+import type { Body, Delivery, Spool } from '../spool/types.ts';
+import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
+
+/**
+ * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
+ * Only after `accepted` may a client be told 250.
+ */
+export function createAcceptance(settings: { readonly hostname: string }, deps: { spool: Spool; clock: Clock; ids: Ids }): Acceptance {
+  const { spool, clock, ids } = deps;
+  return Object.freeze({
+    begin() {
+      const messageId = ids.message();
+      return { messageId, body: spool.body(messageId) };
+    },
+    async accept(messageId: string, arrival: Arrival, routed: readonly Routed[], body: Body): Promise<Accepted> {
+      const receivedAt = clock.now();
+      const deliveries = toDeliveries(messageId, routed);
+      const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
+      const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
+      const outcome = await spool.accept({ id: messageId, receivedAt, envelope: arrival.envelope, trace, body }, deliveries);
+      return outcome === 'accepted' ? { outcome, messageId } : { outcome };
+    },
+  });
+}
+
+/** A client may name a recipient twice; one delivery is enough, and the id is the same anyway. */
+function toDeliveries(messageId: string, routed: readonly Routed[]): Delivery[] {
+  const byId = new Map(routed.map(({ recipient, match }) => {
+    const id = deliveryId(messageId, match.routeId, recipient);
+    return [id, { id, messageId, recipient, account: match.account, routeId: match.routeId, pattern: match.pattern, url: match.url }];
+  }));
+  return [...byId.values()];
+}

@@ -1,0 +1,64 @@
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import { StoreAway } from '../store/collection.ts';
+import { signingKeyId, type SigningKeyRow } from '../store/signing-keys.ts';
+import type { Store } from '../store/store.ts';
+import type { SigningKeys } from './types.ts';
+
+const ROTATION_MS = 24 * 3600_000;
+/** How long a key is used without looking at the store: another host's rotation is noticed by then. */
+const FRESH_MS = 10_000;
+
+interface Known { readonly row: SigningKeyRow; readonly readAt: number }
+
+/**
+ * The keys that sign posts. A key belongs to an account and a URL, because that is what consumers of the public
+ * ancestor see: two routes to one URL have one key. While the store is away the last known keys go on signing.
+ */
+export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
+  const { store, clock, ids } = deps;
+  const known = new Map<string, Known>();
+
+  async function read(account: string, url: string): Promise<SigningKeyRow> {
+    const id = signingKeyId(account, url);
+    const found = await store.signingKeys.one({ id });
+    if (found) return found;
+    const row = { id, account, url, key: ids.signingKey(), previousKey: null, previousUntil: null, createdAt: new Date(clock.now()) };
+    if (await store.signingKeys.insert(row) === 'inserted') return row;
+    return read(account, url); // another process was first: its key counts
+  }
+
+  async function fresh(account: string, url: string): Promise<SigningKeyRow | undefined> {
+    const id = signingKeyId(account, url);
+    const last = known.get(id);
+    if (last && clock.monotonic() - last.readAt < FRESH_MS) return last.row;
+    try {
+      return remember(await read(account, url));
+    } catch (error) {
+      if (!(error instanceof StoreAway)) throw error;
+      return last?.row;
+    }
+  }
+
+  function remember(row: SigningKeyRow): SigningKeyRow {
+    if (known.size >= 10_000) known.clear();
+    known.set(row.id, { row, readAt: clock.monotonic() });
+    return row;
+  }
+
+  return Object.freeze({
+    async keysFor(account: string, url: string) {
+      const row = await fresh(account, url);
+      if (!row) return undefined;
+      const rotating = row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
+      return rotating && row.previousKey !== null ? [row.key, row.previousKey] : [row.key];
+    },
+    async rotate(account: string, url: string) {
+      const { id, key } = await read(account, url);
+      const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
+      // Only from the key we saw: two rotations at once must not lose the key that consumers hold.
+      const changed = await store.signingKeys.change({ id, key }, patch);
+      return remember(changed ?? await read(account, url)).key;
+    },
+  });
+}

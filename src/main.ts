@@ -1,0 +1,28 @@
+#!/usr/bin/env node
+import { runCommandLine, type Io } from './cli/command.ts';
+import { commands } from './cli/commands.ts';
+
+const io: Io = {
+  env: process.env,
+  pid: process.pid,
+  out: (text) => void process.stdout.write(text),
+  err: (text) => void process.stderr.write(text),
+  onSignal(listener) {
+    let stopping = false;
+    const stop = () => {
+      // Whoever asks twice does not want to wait; the spool makes it safe.
+      if (stopping) process.exit(1);
+      stopping = true;
+      listener('stop');
+    };
+    process.on('SIGTERM', stop);
+    process.on('SIGINT', stop);
+    process.on('SIGHUP', () => listener('reload'));
+  },
+};
+
+// `postern queue list | head` ends our output early; that is no fault.
+process.stdout.on('error', () => process.exit(0));
+
+process.exitCode = await runCommandLine(commands, process.argv.slice(2), io);
+if (process.argv[2] === 'serve') process.exit();
