@@ -17,12 +17,15 @@ import { createAcceptance } from './inbound/accept.ts';
 import { createRouting } from './inbound/routing.ts';
 import { createSigningKeys } from './inbound/signing.ts';
 import { createListener } from './smtp/listener.ts';
+import type { Resolver } from './dns/types.ts';
+import type { Routing, SigningKeys } from './inbound/types.ts';
 import { openSpool } from './spool/spool.ts';
+import type { Spool } from './spool/types.ts';
 import { StoreAway, type Database } from './store/collection.ts';
 import { bootstrap } from './store/credentials.ts';
 import { openEmbedded } from './store/embedded.ts';
 import { openMongo } from './store/mongo.ts';
-import { openStore } from './store/store.ts';
+import { openStore, type Store } from './store/store.ts';
 import { createTasks } from './tasks/index.ts';
 import { createScheduler } from './tasks/scheduler.ts';
 
@@ -59,7 +62,7 @@ export function openDatabase(settings: Settings, log: Log): Promise<Database> {
   const { url, url_file: file, timeout_ms: timeoutMs } = settings.store;
   const address = file === '' ? url : readFileSync(file, 'utf8').trim();
   if (address !== '') return openMongo({ url: address, timeoutMs }, { log });
-  return openEmbedded({ file: join(settings.data_dir, 'store.db'), timeoutMs }, { log });
+  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs }, { log });
 }
 
 /** Every listener is on loopback: a machine of a developer, not of the internet. */
@@ -71,30 +74,71 @@ function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
 /** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<Daemon> {
   const { log, clock, ids } = deps;
-  const dataDir = resolve(settings.data_dir);
-  const spoolDir = join(dataDir, 'spool');
-  mkdirSync(spoolDir, { recursive: true, mode: 0o750 });
+  const storage = await openStorage(settings, deps);
+  const { spool, store } = storage;
+  const loopbackOnly = onLoopbackOnly(settings, deps);
+  const inbound = createInbound(settings, deps, storage);
+  const delivery = createDelivery(settings, deps, { spool, loopbackOnly, ...inbound });
+  const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log });
+  const health = createHealth({ listener, spool, store, routing: inbound.routing });
+  const api = createApi(apiSettings(settings), { ...storage, ...inbound, ...delivery, ...deps, health });
+  const scheduler = createScheduler(createTasks({ purge: purgeSettings(settings) }, { spool, clock }), { log });
 
+  return Object.freeze({
+    async start() {
+      await inbound.routing.start();
+      const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
+      await delivery.dispatcher.start();
+      await api.start();
+      await listener.start();
+      await scheduler.start();
+      if (loopbackOnly && settings.webhooks.allow_private === null) {
+        log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
+      }
+      return { smtp: listener.addresses().map(({ address, port }) => ({ host: address, port })), http: api.address(), firstKey };
+    },
+    reload: (next: Settings) => listener.reload(listenerSettings(next, deps).tls),
+    check: health.check,
+    async stop() {
+      await listener.stop();
+      await Promise.all([api.stop(), scheduler.stop(), delivery.dispatcher.stop()]);
+      await Promise.all([delivery.renderer.stop(), delivery.poster.stop(), inbound.routing.stop(), inbound.resolver.stop()]);
+      await Promise.all([spool.close(), store.close()]);
+    },
+  });
+}
+
+async function openStorage(settings: Settings, { log, clock }: DaemonDeps) {
+  const dir = spoolDir(settings);
+  mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
-    dir: spoolDir,
+    dir,
     minFreePercent: settings.spool.min_free_percent,
     minFreeBytes: settings.spool.min_free_bytes,
     maxMessageBytes: settings.smtp.max_message_bytes,
   }, { clock, log });
-  const store = await openStore(await openDatabase({ ...settings, data_dir: dataDir }, log));
+  return { spool, store: await openStore(await openDatabase(settings, log)) };
+}
 
-  const dns = {
-    servers: settings.dns.servers,
-    timeoutMs: settings.dns.timeout_ms,
-    questionsPerMessage: settings.dns.questions_per_message,
-    budgetMs: settings.dns.budget_ms,
+function createInbound(settings: Settings, { log, clock, ids }: DaemonDeps, { spool, store }: { spool: Spool; store: Store }) {
+  return {
+    resolver: createResolver(dnsSettings(settings), { clock, log, ids }),
+    routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
+    signingKeys: createSigningKeys({ store, clock, ids }),
+    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids }),
   };
-  const resolver = createResolver(dns, { clock, log, ids });
-  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
-  const signingKeys = createSigningKeys({ store, clock, ids });
-  const acceptance = createAcceptance({ hostname: settings.hostname }, { spool, clock, ids });
+}
 
-  const loopbackOnly = onLoopbackOnly(settings, deps);
+interface DeliveryParts {
+  readonly spool: Spool;
+  readonly resolver: Resolver;
+  readonly signingKeys: SigningKeys;
+  readonly loopbackOnly: boolean;
+}
+
+function createDelivery(settings: Settings, deps: DaemonDeps, { spool, resolver, signingKeys, loopbackOnly }: DeliveryParts) {
+  const { log, clock, ids } = deps;
+  const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster({
     timeoutMs: settings.webhooks.timeout_ms,
@@ -105,87 +149,77 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
     workers: settings.parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
     timeoutMs: settings.parse.timeout_ms,
     memoryMb: settings.parse.memory_mb,
-    tmpDir: join(spoolDir, 'tmp'),
-    dns,
-    hostname: settings.hostname,
+    tmpDir: join(spoolDir(settings), 'tmp'),
+    dns: dnsSettings(settings),
+    hostname,
   }, { clock, log });
   const dispatcher = createDispatcher({
     concurrency: settings.delivery.concurrency,
     concurrencyPerEndpoint: settings.delivery.concurrency_per_endpoint,
     retryHours: settings.delivery.retry_hours,
   }, { spool, renderer, poster, signingKeys, clock, ids, log });
+  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
+}
 
-  const listener = createListener(listenerSettings(settings, deps), { routing, acceptance, spool, clock, log });
-  const api = createApi({
-    listen: settings.http.listen,
-    publicUrl: settings.public_url,
-    trustedProxies: settings.http.trusted_proxies,
-    maxBodyBytes: settings.http.max_body_bytes,
-    maxMessageBytes: settings.smtp.max_message_bytes,
-    maxBadKeysPerMinute: settings.http.max_bad_keys_per_minute,
-    hostname: settings.hostname,
-    mxHosts: settings.inbound.mx_hosts,
-    version: VERSION,
-  }, {
-    store, spool, routing, acceptance, signingKeys, resolver, clock, ids, log,
-    urlExists: createUrlCheck({ poster }),
-    sample: createSample({ renderer, clock, hostname: settings.hostname }),
-    health: { ready },
-  });
-  const scheduler = createScheduler(createTasks({
-    purge: {
-      keepDeadDays: settings.delivery.keep_dead_days,
-      keepDeliveredHours: settings.delivery.keep_delivered_hours,
-      keepDeliveredBytes: settings.delivery.keep_delivered_bytes,
+interface HealthParts {
+  readonly listener: { healthy(): boolean };
+  readonly spool: Spool;
+  readonly store: Store;
+  readonly routing: Routing;
+}
+
+function createHealth({ listener, spool, store, routing }: HealthParts) {
+  return {
+    /** May mail come? The store is shown but does not count: once the routes were read, mail is taken without it. */
+    async ready() {
+      const away = await store.ping().then(() => undefined, () => 'away');
+      const checks = {
+        smtp: listener.healthy() ? 'ok' : 'does not listen',
+        spool: spool.hasRoom() ? 'ok' : 'takes no mail: the disk is nearly full, or a sync failed (see the log)',
+        routes: routing.ready() ? 'ok' : 'not read yet: the store is away',
+      };
+      return { ok: Object.values(checks).every((words) => words === 'ok'), checks: { ...checks, store: away ?? 'ok' } };
     },
-  }, { spool, clock }), { log });
-
-  async function ready() {
-    const checks = {
-      smtp: listener.healthy(),
-      spool: spool.hasRoom(),
-      routes: routing.ready(),
-      store: await store.ping().then(() => true, () => false),
-    };
-    // Mail is taken while the store is away, once the routes were read: it is shown, it does not count.
-    return { ok: checks.smtp && checks.spool && checks.routes, checks };
-  }
-
-  async function firstKey(): Promise<FirstKey | undefined> {
-    try {
-      return await bootstrap(store, settings.bootstrap.api_key, { clock, ids });
-    } catch (error) {
-      if (error instanceof StoreAway) return undefined;
-      throw error;
-    }
-  }
-
-  return Object.freeze({
-    async start() {
-      await routing.start();
-      const key = await firstKey();
-      await dispatcher.start();
-      await api.start();
-      await listener.start();
-      await scheduler.start();
-      if (loopbackOnly && settings.webhooks.allow_private === null) {
-        log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
-      }
-      return { smtp: listener.addresses().map(({ address, port }) => ({ host: address, port })), http: api.address(), firstKey: key };
-    },
-    reload: (next: Settings) => listener.reload(listenerSettings(next, deps).tls),
     async check() {
       await new Promise<void>((turned) => setImmediate(turned));
       if (!listener.healthy()) throw new Error('the SMTP listener does not listen');
       await spool.check();
     },
-    async stop() {
-      await listener.stop();
-      await Promise.all([api.stop(), scheduler.stop(), dispatcher.stop()]);
-      await Promise.all([renderer.stop(), poster.stop(), routing.stop(), resolver.stop()]);
-      await Promise.all([spool.close(), store.close()]);
-    },
-  });
+  };
+}
+
+/** The first account needs the store; a start without it goes on, and `postern account create` does it later. */
+async function bootstrapWhenThere(store: Store, key: string, parts: { clock: Clock; ids: Ids }): Promise<FirstKey | undefined> {
+  try {
+    return await bootstrap(store, key, parts);
+  } catch (error) {
+    if (error instanceof StoreAway) return undefined;
+    throw error;
+  }
+}
+
+const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
+
+function dnsSettings({ dns }: Settings) {
+  return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
+}
+
+function purgeSettings({ delivery }: Settings) {
+  return { keepDeadDays: delivery.keep_dead_days, keepDeliveredHours: delivery.keep_delivered_hours, keepDeliveredBytes: delivery.keep_delivered_bytes };
+}
+
+function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: Settings) {
+  return {
+    listen: http.listen,
+    publicUrl,
+    trustedProxies: http.trusted_proxies,
+    maxBodyBytes: http.max_body_bytes,
+    maxMessageBytes: smtp.max_message_bytes,
+    maxBadKeysPerMinute: http.max_bad_keys_per_minute,
+    hostname,
+    mxHosts: inbound.mx_hosts,
+    version: VERSION,
+  };
 }
 
 function listenerSettings(settings: Settings, deps: DaemonDeps) {

@@ -1,8 +1,9 @@
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
-import { ConfigError, type Settings } from '../config.ts';
+import { ConfigError, type Loaded, type Settings } from '../config.ts';
 import { openDaemon, VERSION, type Daemon } from '../daemon.ts';
+import { watchCertificates } from './certificates.ts';
 import { EXIT, type Command, type Invocation, type Io } from './command.ts';
 import { createNotifier, systemdNotify, type Notifier } from './notify.ts';
 import { inheritedSockets } from './sockets.ts';
@@ -15,7 +16,7 @@ export const serve: Command = {
   name: 'serve',
   summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM); SIGHUP reads settings and certificates again.',
   async run(call, io) {
-    const { settings } = call.settings();
+    const { settings, shown } = call.settings();
     const log = createLog(settings.log.level);
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
@@ -24,9 +25,13 @@ export const serve: Command = {
     if (typeof daemon === 'number') return daemon;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
       : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
+    const reload = createReload(call, shown, { daemon, notifier, log });
+    const { cert, key } = settings.smtp.tls;
+    const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
     await notifier.ready('Taking mail');
-    await untilStopped(call, io, daemon, notifier, log);
+    await untilStopped(io, reload);
     endWatch();
+    endCertificates();
     return close(daemon, notifier, log);
   },
 };
@@ -68,24 +73,39 @@ function greeting(settings: Settings, smtp: string, firstKey: string | undefined
 }
 
 /** Resolves at the first SIGTERM or SIGINT. A SIGHUP in between reloads. */
-function untilStopped(call: Invocation, io: Io, daemon: Daemon, notifier: Notifier, log: Log): Promise<void> {
+function untilStopped(io: Io, reload: () => void): Promise<void> {
   return new Promise((resolve) => {
     io.onSignal((signal) => {
       if (signal === 'stop') resolve();
-      else void reload(call, daemon, notifier, log);
+      else reload();
     });
   });
 }
 
-async function reload(call: Invocation, daemon: Daemon, notifier: Notifier, log: Log): Promise<void> {
-  await notifier.reloading();
-  try {
-    await daemon.reload(call.settings().settings);
-    log.info('daemon.reloaded');
-  } catch (error) {
-    log.error('daemon.reload_refused', { reason: error instanceof Error ? error.message : String(error), note: 'the old settings stay in force' });
+interface Running { readonly daemon: Daemon; readonly notifier: Notifier; readonly log: Log }
+
+/** Reads settings and certificates again, one time after the other. What is wrong changes nothing. */
+function createReload(call: Invocation, atStart: Loaded['shown'], { daemon, notifier, log }: Running): () => void {
+  let last = Promise.resolve();
+  async function reload(): Promise<void> {
+    await notifier.reloading();
+    try {
+      const { settings, shown } = call.settings();
+      await daemon.reload(settings);
+      const later = changedBetween(atStart, shown);
+      log.info('daemon.reloaded', later.length > 0 ? { after_a_restart: later } : {});
+    } catch (error) {
+      log.error('daemon.reload_refused', { reason: error instanceof Error ? error.message : String(error), note: 'the old settings stay in force' });
+    }
+    await notifier.ready('Taking mail');
   }
-  await notifier.ready('Taking mail');
+  return () => { last = last.then(reload); };
+}
+
+/** Settings that differ and that a running daemon does not take over. */
+function changedBetween(before: Loaded['shown'], after: Loaded['shown']): string[] {
+  const old = new Map(before.map(({ path, value }) => [path, JSON.stringify(value)]));
+  return after.filter(({ path, value }) => !path.startsWith('smtp.tls.') && old.get(path) !== JSON.stringify(value)).map(({ path }) => path);
 }
 
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {

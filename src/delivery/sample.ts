@@ -1,16 +1,17 @@
 import type { Clock } from '../base/clock.ts';
 import { toMailDate, traceLine } from '../mail/trace.ts';
+import type { Match } from '../inbound/types.ts';
 import type { Renderer } from './types.ts';
 
 export interface SampleRequest {
-  readonly recipient: string;
-  readonly url: string;
+  readonly address: string;
+  readonly match: Match;
 }
 
 /** Makes what a route's endpoint would be posted for a small sample message: the value of `mandrill_events`, read back. */
 export function createSample(deps: { renderer: Renderer; clock: Clock; hostname: string }): (request: SampleRequest) => Promise<unknown> {
   const { renderer, clock, hostname } = deps;
-  return async ({ recipient, url }) => {
+  return async ({ address: recipient, match: { url } }) => {
     const receivedAt = clock.now();
     const envelope = { mailFrom: 'sender@example.com', client: { address: '192.0.2.1', helo: 'mail.example.com', tls: null } };
     const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });

@@ -9,7 +9,7 @@ export interface PurgeSettings {
 }
 
 /** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
-export function purgeTask(settings: PurgeSettings, deps: { spool: Spool; clock: Clock }): Task {
+export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'purge'>; clock: Clock }): Task {
   return {
     name: 'purge',
     schedule: '* * * * *',

@@ -1,0 +1,35 @@
+/** Makes docs/configuration.md from the text of config/default.yaml: every setting with its default, its comment and its environment variable. */
+export function configurationDoc(yaml: string): string {
+  const out = [
+    '# Settings', '',
+    '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->', '',
+    'An operator\'s file (`--config FILE` or `POSTERN_CONFIG`) wins over these defaults, an environment variable over both.', '',
+  ];
+  for (const { path, value, comment } of readSettings(yaml)) {
+    out.push(`## \`${path}\``, '', comment, '', `Default \`${value}\` · \`POSTERN_${path.toUpperCase().replaceAll('.', '__')}\``, '');
+  }
+  return out.join('\n').trimEnd() + '\n';
+}
+
+interface Shown { readonly path: string; readonly value: string; readonly comment: string }
+
+/** A comment above several settings in a row is about all of them. */
+function* readSettings(yaml: string): Generator<Shown> {
+  let comment: string[] = [];
+  let used = false;
+  const parents: string[] = [];
+  for (const line of yaml.split('\n')) {
+    const [, indent = '', name, value = ''] = /^(\s*)(\w+):\s*(.*)$/.exec(line) ?? [];
+    if (name !== undefined) {
+      parents.length = indent.length / 2;
+      if (value === '') parents.push(name);
+      else yield { path: [...parents, name].join('.'), value, comment: comment.join('\n') };
+      used = true;
+    } else {
+      if (used) comment = [];
+      used = false;
+      if (/^\s*#/.test(line)) comment.push(line.replace(/^\s*# ?/, ''));
+      else comment = [];
+    }
+  }
+}

@@ -1,0 +1,10 @@
+import { writeFile } from 'node:fs/promises';
+import { toOpenApi } from '../src/api/openapi.ts';
+import { OPERATIONS } from '../src/api/operations/index.ts';
+import { toMarkdown } from '../src/api/reference.ts';
+
+// Writes what is derived from the declarations. A test fails when the files and the declarations differ.
+
+const docs = new URL('../docs/', import.meta.url);
+await writeFile(new URL('api.md', docs), toMarkdown(OPERATIONS));
+await writeFile(new URL('openapi.json', docs), JSON.stringify(toOpenApi(OPERATIONS, '/api/1.0'), null, 2) + '\n');

@@ -1,0 +1,52 @@
+import { BlockList, isIP } from 'node:net';
+import type { IncomingMessage } from 'node:http';
+
+/** Addresses in front of the one that counts; more are not looked at. */
+const MAX_HOPS = 20;
+
+/** Says who really calls: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not trusted. */
+export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
+  const trusted = toBlockList(trustedProxies);
+  const isTrusted = (address: string) => trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+  return (req) => {
+    const peer = plain(req.socket.remoteAddress ?? '');
+    if (isIP(peer) === 0 || !isTrusted(peer)) return peer;
+    const header = req.headers['x-forwarded-for'];
+    const hops = (Array.isArray(header) ? header.join(',') : header ?? '').split(',').slice(-MAX_HOPS).map((hop) => plain(hop.trim()));
+    let client = peer;
+    for (const hop of hops.reverse()) {
+      // Whoever wrote something else than an address is not to be believed about those further out.
+      if (isIP(hop) === 0) return client;
+      client = hop;
+      if (!isTrusted(hop)) return client;
+    }
+    return client;
+  };
+}
+
+/** What failures are counted by: the address, and for IPv6 its /64, which is what one customer of a network has. */
+export function network(address: string): string {
+  if (isIP(address) !== 6) return address;
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
+  const full = tail === undefined ? groups : [...groups, ...Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0'), ...rest];
+  return full.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16)).join(':') + '::/64';
+}
+
+/** An IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
+function plain(address: string): string {
+  const [bare = ''] = address.split('%');
+  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare;
+}
+
+function toBlockList(networks: readonly string[]): BlockList {
+  const list = new BlockList();
+  for (const entry of networks) {
+    const [address = '', prefix] = entry.split('/');
+    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
+    if (prefix === undefined) list.addAddress(address, family);
+    else list.addSubnet(address, Number(prefix), family);
+  }
+  return list;
+}

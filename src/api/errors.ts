@@ -1,0 +1,82 @@
+/**
+ * Every error of the API: its code, its HTTP status and what it says. Names, codes and texts are those that clients of the
+ * public ancestor know; the statuses say what went wrong, so that monitoring can tell a client's fault from ours.
+ * Errors that are ours alone have their status as their code.
+ */
+export const ERRORS = {
+  Invalid_Key: { code: -1, status: 401, when: 'the API key is not valid', message: () => 'Invalid API key' },
+  ValidationError: { code: -2, status: 422, when: 'parameters are invalid, or missing when required', message: (faults: Faults) => `Validation error: ${JSON.stringify(faults)}` },
+  GeneralError: { code: -100, status: 500, when: 'an unexpected error of the service', message: () => 'An unknown error occurred processing your request. Please try again later.' },
+  ServiceUnavailable: { code: -2, status: 503, when: 'the store or the queue behind the call is away; try again later', message: () => 'Service Temporarily Unavailable' },
+  RequestLimitExceeded: { code: 429, status: 429, when: 'too many wrong keys from one address', message: () => 'Too Many Requests attempted recently' },
+  RequestTimeout: { code: 408, status: 408, when: 'the request body took too long to arrive', message: () => 'The request body took too long to arrive' },
+  MethodNotAllowed: { code: 405, status: 405, when: 'an operation was called by another method than POST', message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs' },
+  Unknown_Operation: { code: 404, status: 404, when: 'there is no such operation', message: (hint: string) => hint },
+
+  Invalid_Tag_Name: { code: 1, status: 400, when: 'the tag does not exist or has invalid characters', message: (tag: string) => `no such tag "${tag}"` },
+  Unknown_Sender: { code: 2, status: 404, when: 'the sender does not exist', message: (address: string) => `No such sender "${address}"` },
+  Unknown_Webhook: { code: 3, status: 404, when: 'the webhook does not exist', message: (id: number) => `Unknown hook ID ${id}` },
+  Invalid_Reject: { code: 4, status: 404, when: 'the address is not in the rejection list', message: () => 'Email address is not in the rejection list and is not invalid' },
+  Unknown_Template: { code: 5, status: 404, when: 'the template does not exist', message: (name: string) => `No such template "${name}"` },
+  Invalid_Template: { code: 6, status: 422, when: 'the template name already exists or has invalid characters', message: (why: string) => why },
+  Unknown_InboundDomain: { code: 8, status: 404, when: 'the inbound domain does not exist', message: (domain: string) => `Unknown Inbound Domain: ${domain}` },
+  Unknown_Export: { code: 9, status: 404, when: 'the export job does not exist', message: (id: string) => `Unknown Export: ${id}` },
+  PaymentRequired: { code: 10, status: 402, when: 'the feature requires payment', message: (why: string) => why },
+  Unknown_Subaccount: { code: 12, status: 404, when: 'the subaccount id does not exist', message: (id: string) => `No subaccount exists with the id ${id}` },
+  Unknown_IP: { code: 13, status: 404, when: 'the dedicated IP does not exist', message: (ip: string) => `No dedicated IP with address ${ip}` },
+  IP_ProvisionLimit: { code: 14, status: 400, when: 'a provisioning request is already pending', message: () => 'A dedicated IP provisioning request is already pending.' },
+  Unknown_Pool: { code: 15, status: 404, when: 'the IP pool does not exist', message: (pool: string) => `No pool named ${pool}` },
+  Invalid_EmptyDefaultPool: { code: 16, status: 400, when: 'the last IP cannot leave the default pool', message: () => 'You cannot remove the last IP from your default pool' },
+  Invalid_DeleteDefaultPool: { code: 17, status: 400, when: 'the default pool cannot be deleted', message: () => 'You cannot delete your default pool' },
+  Invalid_DeleteNonEmptyPool: { code: 18, status: 400, when: 'non-empty pools cannot be deleted', message: () => 'Non-empty pools cannot be deleted' },
+  Invalid_CustomDNS: { code: 19, status: 400, when: 'the domain is not configured for use as the custom reverse DNS', message: () => "The domain name is not configured for use as the dedicated IP's custom reverse DNS." },
+  Invalid_CustomDNSPending: { code: 20, status: 400, when: 'a custom DNS change for the IP is pending', message: () => 'A custom DNS change for this dedicated IP is currently pending.' },
+  Unknown_InboundRoute: { code: 22, status: 404, when: 'the inbound route does not exist', message: (id: string) => `No route exists with the id ${id}` },
+  PoorReputation: { code: 25, status: 400, when: 'the reputation is too low to continue', message: () => 'This feature is not available for accounts with a poor reputation.' },
+  NoSendingHistory: { code: 26, status: 400, when: 'the account has not started sending', message: () => 'This feature is not available for accounts without a sending history.' },
+} as const;
+
+export type ErrorName = keyof typeof ERRORS;
+/** What is wrong with an input: field to text. */
+export type Faults = Readonly<Record<string, string>>;
+/** What the message of an error has to be told. */
+export type About<N extends ErrorName> = Parameters<(typeof ERRORS)[N]['message']>;
+
+/** What any operation may answer, whatever it declares. */
+export const COMMON_ERRORS = ['Invalid_Key', 'ValidationError', 'GeneralError', 'ServiceUnavailable', 'RequestLimitExceeded'] as const satisfies readonly ErrorName[];
+
+/** An error that we chose to answer. */
+export class Refusal extends Error {
+  override readonly name: ErrorName;
+  readonly code: number;
+  readonly status: number;
+
+  constructor(name: ErrorName, message: string, code: number = ERRORS[name].code, status: number = ERRORS[name].status) {
+    super(message);
+    this.name = name;
+    this.code = code;
+    this.status = status;
+  }
+}
+
+/** Makes a refusal from its name and what its message has to be told. */
+export function refusal<N extends ErrorName>(name: N, ...about: About<N>): Refusal {
+  // TypeScript cannot relate the arguments to one member of a union of functions; `About<N>` is exactly theirs.
+  const message = ERRORS[name].message as (...about: About<N>) => string;
+  return new Refusal(name, message(...about));
+}
+
+/** A rule that failed: code -2. */
+export function invalid(faults: Faults, status: number = ERRORS.ValidationError.status): Refusal {
+  return new Refusal('ValidationError', ERRORS.ValidationError.message(faults), ERRORS.ValidationError.code, status);
+}
+
+/** A required parameter that is not there: code -1, as the public ancestor answers it. */
+export function missing(parameter: string): Refusal {
+  return new Refusal('ValidationError', `You must specify a ${parameter} value`, -1);
+}
+
+/** The error as it goes out. */
+export function toEnvelope({ code, name, message }: Refusal) {
+  return { status: 'error' as const, code, name, message: message.toWellFormed() };
+}

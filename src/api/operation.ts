@@ -1,0 +1,91 @@
+import { z } from 'zod';
+import { words } from '../base/schema.ts';
+import type { AccountParts } from './account-parts.ts';
+import { invalid, missing, refusal, type About, type ErrorName, type Faults, type Refusal } from './errors.ts';
+import { untext, type Params } from './formats.ts';
+
+/** What a handler is given: everything of one account, and the words to refuse with. */
+export interface Call<E extends ErrorName> extends AccountParts {
+  /** Makes an error that the operation declares; the compiler refuses the others. Throw it. */
+  refuse<N extends E>(name: N, ...about: About<N>): Refusal;
+  /** Makes a ValidationError for one field. Throw it. */
+  invalid(field: string, text: string): Refusal;
+}
+
+/** A call that a test runs and the reference shows. */
+export interface Example {
+  readonly params: Readonly<Record<string, unknown>>;
+  readonly answer: unknown;
+}
+
+export type Path = `/${string}/${string}`;
+
+interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
+  readonly path: Path;
+  readonly summary: string;
+  /** What a person should know beside the summary. */
+  readonly notes?: string;
+  /** Beyond the documented interface of the public ancestor. */
+  readonly extension?: boolean;
+  /** The body may carry a whole message. */
+  readonly large?: boolean;
+  readonly params: P;
+  readonly returns: R;
+  readonly errors: readonly E[];
+  readonly example: Example;
+  handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
+}
+
+/** An operation as the rest of the API sees it: what it is, and how to run it. */
+export interface Operation {
+  readonly path: Path;
+  readonly summary: string;
+  readonly notes: string;
+  readonly extension: boolean;
+  readonly large: boolean;
+  readonly params: z.ZodObject;
+  readonly returns: z.ZodType;
+  readonly errors: readonly ErrorName[];
+  readonly example: Example;
+  /** Reads the parameters, naming all faults at once, and answers the record. Throws refusals. */
+  run(params: Params, parts: AccountParts): Promise<unknown>;
+}
+
+/** Declares an operation. Validation, types, routing, OpenAPI and the reference are read from it. */
+export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(declaration: Declaration<P, R, E>): Operation {
+  const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
+  const shape = z.object(params);
+  return Object.freeze({
+    path, summary, notes, extension, large, params: shape, returns, errors, example,
+    async run(given: Params, parts: AccountParts) {
+      const values = given.of(Object.keys(params));
+      const strict = shape.safeParse(values, { error: words });
+      const read = strict.success || !given.textOnly ? strict : shape.safeParse(retyped(values, strict.error.issues), { error: words });
+      if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
+      return declaration.handle(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });
+    },
+  });
+}
+
+/** The values of a form, those that were refused as text read as what they stand for. */
+function retyped(values: Readonly<Record<string, unknown>>, issues: readonly z.core.$ZodIssue[]): Record<string, unknown> {
+  const again: Record<string, unknown> = Object.assign(Object.create(null), values);
+  for (const name of new Set(issues.map((issue) => String(issue.path[0])))) again[name] = untext(again[name]);
+  return again;
+}
+
+/** A missing parameter comes first, because its error has another code; else every faulty field with its first fault. */
+function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: readonly string[]): Refusal {
+  const faulty = new Set(issues.map((issue) => String(issue.path[0])));
+  const absent = names.find((name) => faulty.has(name) && given.get(name) === undefined);
+  if (absent !== undefined) return missing(absent);
+  const faults: Record<string, string> = {};
+  for (const issue of issues) faults[String(issue.path[0])] ??= place(issue.path) + issue.message;
+  return invalid(faults satisfies Faults);
+}
+
+/** Where inside a parameter: `[3]: ` or `[0].name: `. */
+function place([, ...inner]: readonly PropertyKey[]): string {
+  if (inner.length === 0) return '';
+  return inner.map((step) => typeof step === 'number' ? `[${step}]` : `.${String(step)}`).join('') + ': ';
+}

@@ -1,0 +1,90 @@
+import { z } from 'zod';
+import { optional, text, timestamp } from '../../base/schema.ts';
+import { operation } from '../operation.ts';
+import { deliveryRecord, toDeliveryRecord } from './records.ts';
+import { knownDomain } from './rules.ts';
+
+const MAX_LISTED = 1000;
+/** Questions to the queue at one time: an account that looks at its mail must not keep mail from being taken. */
+const AT_A_TIME = 20;
+
+const deliveryId = text(255);
+const routeId = optional(text(255)).meta({ description: 'id of a route; also of one that was deleted since' });
+const from = optional(timestamp).meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
+const to = optional(timestamp).meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
+
+const EXAMPLE_ID = '01kcexamplemessage00000000-ExampleHash0';
+
+const list = operation({
+  path: '/inbound/deliveries',
+  extension: true,
+  summary: 'Lists deliveries of inbound mail with every attempt, the newest first.',
+  notes: 'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Of several hosts each knows the mail that it took itself.',
+  params: {
+    id: optional(deliveryId).meta({ description: 'one delivery' }),
+    route: routeId,
+    domain: optional(knownDomain).meta({ description: 'those of the routes that the domain has now' }),
+    state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
+    from, to,
+    limit: optional(z.int().min(1).max(MAX_LISTED)).meta({ description: `at most ${MAX_LISTED}; 100 when left out` }),
+  },
+  returns: z.array(deliveryRecord),
+  errors: ['Unknown_InboundDomain'],
+  example: {
+    params: { state: 'dead', limit: 10 },
+    answer: [{
+      id: EXAMPLE_ID, message_id: '01kcexamplemessage00000000', route: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail',
+      email: 'mailbox-123@inbound.example.com', state: 'dead', created_at: '2026-01-05 11:30:00', next_attempt_at: null, ended_at: '2026-01-05 11:45:00',
+      last_status: 500, last_error: null,
+      attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' }],
+    }],
+  },
+  async handle({ id, route, domain, state, from, to, limit = 100 }, { store, deliveries, attempts, refuse }) {
+    let routeIds = route === undefined ? undefined : [route];
+    if (domain) {
+      if (!await store.inboundDomains.one({ id: domain.id })) throw refuse('Unknown_InboundDomain', domain.domain);
+      const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
+      routeIds = route === undefined ? now : now.filter((one) => one === route);
+    }
+    // An empty list of routes means none; the queue is not asked, lest it take it for all.
+    if (routeIds?.length === 0) return [];
+    const found = await deliveries({ ids: id === undefined ? undefined : [id], routeIds, states: state && [state], from: from?.getTime(), to: to?.getTime() }, limit);
+    const records = [];
+    for (let at = 0; at < found.length; at += AT_A_TIME) {
+      records.push(...await Promise.all(found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await attempts(one)))));
+    }
+    return records;
+  },
+});
+
+const ENDED = ['dead', 'delivered', 'dropped'] as const;
+
+const replay = operation({
+  path: '/inbound/replay',
+  extension: true,
+  summary: 'Delivers again what has ended: by id, or all of a span of time.',
+  notes: 'Give `id`, `ids`, or `from` and `to` (either alone will do). By id whatever has ended is replayed; by time only what was given up, unless `state` says otherwise. A replay has the id of the first delivery (webhook-id), so a receiver can tell a repeat.',
+  params: {
+    id: optional(deliveryId).meta({ description: 'one delivery' }),
+    ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
+    from, to,
+    route: routeId,
+    state: optional(z.enum(ENDED)).meta({ description: 'only those that ended so' }),
+  },
+  returns: z.object({ replayed: z.int().meta({ description: 'how many wait again' }) }),
+  errors: [],
+  example: { params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' }, answer: { replayed: 1 } },
+  async handle({ id, ids, from, to, route, state }, call) {
+    const named = id === undefined ? ids : [...ids ?? [], id];
+    // Without this, forgetting a parameter would post everything again.
+    if (named === undefined && from === undefined && to === undefined) throw call.invalid('id', 'Please enter an id, ids, or a time in from or to');
+    if (named?.length === 0) return { replayed: 0 };
+    const states = state ? [state] : named ? ENDED : (['dead'] as const);
+    return {
+      replayed: await call.replay({ ids: named, routeIds: route === undefined ? undefined : [route], states, from: from?.getTime(), to: to?.getTime() }),
+    };
+  },
+});
+
+/** What became of inbound mail; beyond the documented interface. */
+export const deliveries = [list, replay];

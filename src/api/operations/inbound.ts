@@ -1,0 +1,173 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import type { Call } from '../operation.ts';
+import { operation } from '../operation.ts';
+import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
+import { endpointUrl, knownDomain, newDomain, pattern, URL_MISSING } from './rules.ts';
+
+const routeId = text(255).meta({ description: 'id of the route' });
+const DOMAIN = { domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false };
+const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
+
+/** The domain's row, or the error that it is not there; for one account another's domain is not there. */
+async function findDomain(domain: { readonly domain: string; readonly id: string }, { store, refuse }: Call<'Unknown_InboundDomain'>) {
+  const row = await store.inboundDomains.one({ id: domain.id });
+  if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
+  return row;
+}
+
+async function verifyUrl(url: string, { urlExists, invalid }: Call<never>): Promise<void> {
+  if (!await urlExists(url)) throw invalid('url', URL_MISSING);
+}
+
+const domains = operation({
+  path: '/inbound/domains',
+  summary: 'Lists the inbound domains of the account.',
+  params: {},
+  returns: z.array(inboundDomainRecord),
+  errors: [],
+  example: { params: {}, answer: [DOMAIN] },
+  async handle(_, { store }) {
+    return (await store.inboundDomains.many({}, { sort: 'createdAt' })).map(toDomainRecord);
+  },
+});
+
+const addDomain = operation({
+  path: '/inbound/add-domain',
+  summary: 'Adds an inbound domain to the account.',
+  notes: 'All mail to the domain comes here once its MX record names this service; check-domain looks. A domain belongs to one account. Adding it again answers the record that is there.',
+  params: { domain: newDomain },
+  returns: inboundDomainRecord,
+  errors: [],
+  example: { params: { domain: 'mail.example.com' }, answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', valid_mx: false } },
+  async handle({ domain: { domain, id } }, { store, now, invalid, routingChanged }) {
+    const row = { id, domain, createdAt: now(), validMx: false, testedAt: null };
+    if (await store.inboundDomains.insert(row) === 'duplicate') {
+      const mine = await store.inboundDomains.one({ id });
+      if (!mine) throw invalid('domain', 'This domain is already in use');
+      return toDomainRecord(mine);
+    }
+    await routingChanged(id);
+    return toDomainRecord({ ...row, account: store.account });
+  },
+});
+
+const checkDomain = operation({
+  path: '/inbound/check-domain',
+  summary: 'Looks up the MX records of an inbound domain.',
+  notes: 'While DNS cannot be reached, the result of the last look-up stands.',
+  params: { domain: knownDomain },
+  returns: inboundDomainRecord,
+  errors: ['Unknown_InboundDomain'],
+  example: { params: { domain: 'inbound.example.com' }, answer: { ...DOMAIN, valid_mx: true } },
+  async handle({ domain }, call) {
+    const row = await findDomain(domain, call);
+    const ours = await call.mxIsOurs(row.id);
+    if (ours === 'unknown') return toDomainRecord(row);
+    const checked = await call.store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: call.now() });
+    if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    return toDomainRecord(checked);
+  },
+});
+
+const deleteDomain = operation({
+  path: '/inbound/delete-domain',
+  summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
+  notes: 'What was accepted before is still delivered.',
+  params: { domain: knownDomain },
+  returns: inboundDomainRecord,
+  errors: ['Unknown_InboundDomain'],
+  example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
+  async handle({ domain }, call) {
+    const { id } = await findDomain(domain, call);
+    // Routes first: should we be cut off, no route is left behind for a domain that another account may claim next.
+    await removeRoutes(id, call);
+    const removed = await call.store.inboundDomains.remove({ id });
+    await removeRoutes(id, call); // one that came in between
+    await call.routingChanged(id);
+    if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
+    return toDomainRecord(removed);
+  },
+});
+
+async function removeRoutes(domain: string, { store }: Call<never>): Promise<void> {
+  while (await store.inboundRoutes.remove({ domain }));
+}
+
+const routes = operation({
+  path: '/inbound/routes',
+  summary: 'Lists the routes of an inbound domain, the oldest first.',
+  params: { domain: knownDomain },
+  returns: z.array(inboundRouteRecord),
+  errors: ['Unknown_InboundDomain'],
+  example: { params: { domain: 'inbound.example.com' }, answer: [ROUTE] },
+  async handle({ domain }, call) {
+    const { id } = await findDomain(domain, call);
+    return (await call.store.inboundRoutes.many({ domain: id }, { sort: 'createdAt' })).map(toRouteRecord);
+  },
+});
+
+const addRoute = operation({
+  path: '/inbound/add-route',
+  summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
+  notes: 'One recipient hits one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
+  params: { domain: knownDomain, pattern, url: endpointUrl },
+  returns: inboundRouteRecord,
+  errors: ['Unknown_InboundDomain'],
+  example: {
+    params: { domain: 'inbound.example.com', pattern: 'support', url: 'https://app.example.com/hooks/support' },
+    answer: { id: '1.2', pattern: 'support', url: 'https://app.example.com/hooks/support' },
+  },
+  async handle({ domain, pattern, url }, call) {
+    const { id: domainId } = await findDomain(domain, call);
+    await verifyUrl(url, call);
+    const row = { id: await call.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
+    await call.store.inboundRoutes.insert(row);
+    // The domain may have been deleted meanwhile, and nobody would ever remove this route.
+    if (!await call.store.inboundDomains.one({ id: domainId })) {
+      await call.store.inboundRoutes.remove({ id: row.id });
+      throw call.refuse('Unknown_InboundDomain', domain.domain);
+    }
+    await call.routingChanged(domainId);
+    return toRouteRecord(row);
+  },
+});
+
+const updateRoute = operation({
+  path: '/inbound/update-route',
+  summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
+  notes: 'With a new URL, mail that still waits for this route goes there too.',
+  params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
+  returns: inboundRouteRecord,
+  errors: ['Unknown_InboundRoute'],
+  example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
+  async handle({ id, pattern, url }, call) {
+    if (!await call.store.inboundRoutes.one({ id })) throw call.refuse('Unknown_InboundRoute', id);
+    if (url !== undefined) await verifyUrl(url, call);
+    const row = await call.store.inboundRoutes.change({ id }, { pattern, url });
+    if (!row) throw call.refuse('Unknown_InboundRoute', id);
+    await call.routingChanged(row.domain);
+    // After the routing, so that nothing can still be accepted for the old URL behind this step.
+    if (url !== undefined) await call.redirect(row, url);
+    return toRouteRecord(row);
+  },
+});
+
+const deleteRoute = operation({
+  path: '/inbound/delete-route',
+  summary: 'Deletes a route.',
+  notes: 'What was accepted before is still delivered.',
+  params: { id: routeId },
+  returns: inboundRouteRecord,
+  errors: ['Unknown_InboundRoute'],
+  example: { params: { id: '1.1' }, answer: ROUTE },
+  async handle({ id }, call) {
+    const row = await call.store.inboundRoutes.remove({ id });
+    if (!row) throw call.refuse('Unknown_InboundRoute', id);
+    await call.routingChanged(row.domain);
+    return toRouteRecord(row);
+  },
+});
+
+/** Inbound domains and their routes, as the documented interface has them. */
+export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, addRoute, updateRoute, deleteRoute];

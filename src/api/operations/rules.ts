@@ -1,0 +1,71 @@
+import { isIP } from 'node:net';
+import { z } from 'zod';
+import { PLEASE_ENTER, text } from '../../base/schema.ts';
+import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
+import { MAX_PATTERN } from '../../mail/pattern.ts';
+import { stripTags } from '../strip-tags.ts';
+
+// Rules that several operations share. Each reads a parameter into the form the handler works with.
+
+/** What a browser and a proxy take; no webhook needs more. */
+const MAX_URL = 2048;
+const MAX_DOMAIN_TEXT = 1000;
+
+/** A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to. */
+export const newDomain = text(MAX_DOMAIN_TEXT).transform((value, context) => {
+  const domain = stripTags(value).trim();
+  const id = toAsciiDomain(domain);
+  const problem = domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
+  if (problem === undefined && id !== undefined) return { domain, id };
+  context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
+  return z.NEVER;
+}).meta({ description: 'the domain, as `inbound.example.com`; tags are stripped' });
+
+/** A domain that was added: in any case, as U-label or A-label. What can be no domain was never added. */
+export const knownDomain = text(MAX_DOMAIN_TEXT)
+  .transform((value) => ({ domain: value, id: toAsciiDomain(value.trim()) ?? '' }))
+  .meta({ description: 'a domain that was added' });
+
+/** A pattern on the mailbox name. */
+export const pattern = text(MAX_PATTERN)
+  .refine((value) => !value.includes('@'), 'Only the part before the @ is matched: please enter a pattern without @')
+  .refine((value) => !/[\p{Cc}\p{Cf}\p{Z}]/u.test(value), 'Please enter a pattern without spaces and control characters')
+  .meta({ description: 'what the mailbox name must match: `*` is any run of characters, `?` one, letters in any case' });
+
+/** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
+export const endpointUrl = text(MAX_URL)
+  .refine((value) => /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value), 'Not a valid http or https URL')
+  .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
+  .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
+
+/** The words of the ancestor's user interface for a URL where nothing answers. */
+export const URL_MISSING = "We can't verify that the URL exists.";
+
+/** An address that a message can be sent to. */
+export const emailAddress = text(1000).transform((value, context) => {
+  const address = parseAddress(value.trim());
+  if (address) return address;
+  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+  return z.NEVER;
+});
+
+/** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
+export const reversePath = z.string().max(1000).transform((value, context) => {
+  const path = value.trim().replace(/^<(.*)>$/s, '$1');
+  if (path === '' || parseAddress(path)) return path;
+  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+  return z.NEVER;
+});
+
+/** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
+export const ipAddress = text(64).transform((value, context) => {
+  const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
+  if (isIP(address) !== 0 && !address.includes('%')) return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+  context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
+  return z.NEVER;
+});
+
+/** What HELO or EHLO says: a name or an address literal, in any case one word. */
+export const greeting = z.string().max(255)
+  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
+  .transform((value) => value === '' ? undefined : value);

@@ -1,0 +1,73 @@
+import { z } from 'zod';
+import { optional } from '../../base/schema.ts';
+import { parseAddress, type Address } from '../../mail/address.ts';
+import type { Routed } from '../../inbound/types.ts';
+import { headerRecipients, withoutBcc } from '../header-recipients.ts';
+import { operation, type Call } from '../operation.ts';
+import { emailAddress, greeting, ipAddress, reversePath } from './rules.ts';
+
+/** As many as a transaction over SMTP may have (smtp.max_recipients by default). */
+const MAX_RECIPIENTS = 1000;
+
+const RAW = 'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
+
+/** Puts a document into the inbound path, as if it had arrived over SMTP. */
+export const sendRaw = operation({
+  path: '/inbound/send-raw',
+  summary: 'Takes a raw MIME document and sends it to inbound routes, as if it had arrived over SMTP.',
+  notes: 'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
+  large: true,
+  params: {
+    raw_message: z.string().min(1, 'Please enter a value').meta({ description: 'the full MIME document, headers and all' }),
+    to: optional(z.array(emailAddress).max(MAX_RECIPIENTS)).meta({ description: 'recipients; when left out or empty, those of the To, Cc and Bcc headers' }),
+    mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
+    helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
+    client_address: optional(ipAddress).meta({ description: 'IP address of the remote MTA; required for the SPF check' }),
+  },
+  returns: z.array(z.object({
+    email: z.string().meta({ description: 'the recipient' }),
+    pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
+    url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+  })),
+  errors: ['ServiceUnavailable'],
+  example: {
+    params: { raw_message: RAW, mail_from: 'sender@example.net', helo: 'mail.example.net', client_address: '192.0.2.25' },
+    answer: [{ email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' }],
+  },
+  async handle({ raw_message, to = [], mail_from = '', helo = null, client_address = null }, call) {
+    const given = normalised(raw_message);
+    const fromHeaders = to.length === 0;
+    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
+    // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
+    const recipients = fromHeaders ? readable(headerRecipients(given, MAX_RECIPIENTS)) : to;
+    const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
+    if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    const routed = route(recipients, call);
+    if (routed.length === 0) return [];
+    const arrival = { protocol: 'HTTP', envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } } };
+    const { outcome } = await call.accept(arrival, routed, bytes);
+    if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
+    return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
+  },
+});
+
+/** Line ends of every kind become CRLF, as they would have been on the wire. */
+function normalised(document: string): string {
+  return document.replace(/\r\n|\r|\n/g, '\r\n');
+}
+
+/** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
+function readable(addresses: readonly string[]): Address[] {
+  return addresses.map(parseAddress).filter((address) => address !== undefined);
+}
+
+/** Each recipient once, with the route it hits. */
+function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): Routed[] {
+  const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
+  return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
+    const found = call.lookup(mailbox, domain);
+    // Not known is not the same as not there: nothing may get lost because the store is away.
+    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
+  });
+}

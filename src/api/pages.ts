@@ -1,0 +1,65 @@
+import Router from '@koa/router';
+import type { Middleware } from 'koa';
+import { toOpenApi } from './openapi.ts';
+import type { Operation } from './operation.ts';
+import { home, reference, STYLE_HASH } from './page.ts';
+
+/** How the daemon is. */
+export interface Readiness {
+  readonly ok: boolean;
+  /** Name of a check to `ok`, or to the words for what is wrong. */
+  readonly checks: Readonly<Record<string, string>>;
+}
+
+export interface PageDeps {
+  readonly operations: readonly Operation[];
+  readonly health: { ready(): Promise<Readiness> };
+  /** Numbers for Prometheus; left out, there is no /metrics. */
+  readonly metrics?: (() => Promise<{ readonly contentType: string; readonly text: string }>) | undefined;
+}
+
+/** Everything that is no operation: a start page, the reference, and the health checks. */
+export function createPages(settings: { readonly publicUrl: string; readonly version: string }, deps: PageDeps): Middleware {
+  const router = new Router();
+  const html = { home: home(settings.version), reference: reference(deps.operations, settings.publicUrl) };
+  const openapi = JSON.stringify(toOpenApi(deps.operations, `${settings.publicUrl}/api/1.0`), null, 2);
+  router.get('/', (ctx) => page(ctx, html.home));
+  router.get('/docs', (ctx) => page(ctx, html.reference));
+  router.get('/docs/openapi.json', (ctx) => {
+    ctx.set('Access-Control-Allow-Origin', '*');
+    ctx.type = 'application/json; charset=utf-8';
+    ctx.body = openapi;
+  });
+  router.get('/healthz', (ctx) => {
+    ctx.set('Cache-Control', 'no-store');
+    ctx.body = { status: 'ok', version: settings.version };
+  });
+  router.get('/readyz', async (ctx) => {
+    const { ok, checks } = await deps.health.ready();
+    ctx.set('Cache-Control', 'no-store');
+    ctx.status = ok ? 200 : 503;
+    ctx.body = { status: ok ? 'ok' : 'not ready', checks };
+  });
+  const { metrics } = deps;
+  if (metrics) {
+    router.get('/metrics', async (ctx) => {
+      const { contentType, text } = await metrics();
+      ctx.set('Content-Type', contentType);
+      ctx.body = text;
+    });
+  }
+  // The router puts `params` and `router` into the context itself; its types ask them of the caller.
+  return router.routes() as Middleware;
+}
+
+interface Response { set(headers: Record<string, string>): void; type: string; body: unknown }
+
+function page(ctx: Response, html: string): void {
+  // Nothing but the one style sheet that is part of the page: no script, no picture, no frame.
+  ctx.set({
+    'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+    'Referrer-Policy': 'no-referrer',
+  });
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = html;
+}

@@ -1,0 +1,107 @@
+import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
+import { createApp, operationAt } from './app.ts';
+import { createBodyReader, type BodySettings } from './body.ts';
+import { createClientAddress } from './client-address.ts';
+import { createKeyReader, type KeySettings } from './keys.ts';
+import { OPERATIONS } from './operations/index.ts';
+import { createPages, type PageDeps } from './pages.ts';
+import type { Service } from '../base/service.ts';
+
+export interface ApiSettings extends OperationSettings, BodySettings, KeySettings {
+  /** Where to listen, or a socket that was handed over (systemd). */
+  readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
+  /** How the outside reaches us, without a final slash; empty: links are relative. */
+  readonly publicUrl: string;
+  /** Addresses or networks whose X-Forwarded-For is believed. */
+  readonly trustedProxies: readonly string[];
+  /** Of Postern. */
+  readonly version: string;
+}
+
+export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations'> {}
+
+/** The HTTP side: the API, its reference and the health checks. */
+export interface Api extends Service {
+  /** Where it listens. Throws before `start`. */
+  address(): { readonly host: string; readonly port: number };
+  readonly handler: RequestListener;
+}
+
+// Slow clients: none of these limits is met by a client that works.
+const HEADERS_MS = 10_000;
+/** Above the deadlines for bodies (body.ts), which answer with words; this one cuts off what slipped past them. */
+const REQUEST_MS = 180_000;
+const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
+const MAX_HEADER_BYTES = 16_384;
+const MAX_CONNECTIONS = 2_000;
+/** How long calls in progress may take to end once we stop. */
+const STOP_MS = 10_000;
+
+export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
+  const body = createBodyReader(settings, deps);
+  const app = createApp({
+    operations: OPERATIONS,
+    body,
+    keys: createKeyReader(settings, deps),
+    clientAddress: createClientAddress(settings.trustedProxies),
+    partsOf: createAccountParts(settings, deps),
+    pages: createPages(settings, { ...deps, operations: OPERATIONS }),
+    clock: deps.clock,
+    log: deps.log,
+  });
+  const koa = app.callback();
+  const handler: RequestListener = (req, res) => { void koa(req, res); };
+  const server = createServer({
+    headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: MAX_HEADER_BYTES,
+  }, handler);
+  server.maxConnections = MAX_CONNECTIONS;
+  refuseBeforeContinue(server, handler, body.tooLarge);
+
+  return Object.freeze({
+    handler,
+    address: () => addressOf(server),
+    async start() {
+      await listen(server, settings.listen);
+      deps.log.info('api.listening', { ...addressOf(server) });
+    },
+    stop: () => stop(server),
+  });
+}
+
+/** A client that asks before it sends (RFC 9110 section 10.1.1) is told at once when its body is too large. */
+function refuseBeforeContinue(server: Server, handler: RequestListener, tooLarge: (length: string | undefined, large: boolean) => boolean): void {
+  const operations = new Map(OPERATIONS.map((operation) => [operation.path as string, operation]));
+  const isLarge = (req: IncomingMessage) => operationAt(req.url ?? '', operations)?.large ?? false;
+  server.on('checkContinue', (req, res) => {
+    if (tooLarge(req.headers['content-length'], isLarge(req))) res.setHeader('Connection', 'close');
+    else res.writeContinue();
+    handler(req, res);
+  });
+}
+
+async function listen(server: Server, where: ApiSettings['listen']): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  server.once('error', reject);
+  server.listen('fd' in where ? { fd: where.fd } : { host: where.host, port: where.port }, () => {
+    server.off('error', reject);
+    resolve();
+  });
+  await promise;
+}
+
+function addressOf(server: Server): { host: string; port: number } {
+  const address = server.address();
+  if (address === null || typeof address === 'string') throw new Error('the API does not listen on an address');
+  return { host: address.address, port: address.port };
+}
+
+async function stop(server: Server): Promise<void> {
+  if (!server.listening) return;
+  const closed = new Promise<void>((resolve) => { server.close(() => resolve()); });
+  server.closeIdleConnections();
+  // Not the clock of the parts: ending must not depend on time that a test has stopped.
+  const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
+  await closed;
+  clearTimeout(force);
+}

@@ -1,0 +1,53 @@
+import ipaddr from 'ipaddr.js';
+
+/** A network that an operator named, in a form that addresses are held against. */
+export type Network = readonly [ipaddr.IPv4 | ipaddr.IPv6, number];
+
+/**
+ * Reads `webhooks.allow_private`: addresses or networks ("10.1.2.3", "10.0.0.0/8", "fd00::/8", "[::1]").
+ * Throws when an entry is neither, because a guard that silently ignores a line of its settings is worse than none.
+ */
+export function parseNetworks(entries: readonly string[]): readonly Network[] {
+  return entries.map((entry) => {
+    const text = entry.trim().replace(/^\[(.*)\]/, '$1');
+    if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text);
+    if (!ipaddr.isValid(text) || (!text.includes(':') && !ipaddr.IPv4.isValidFourPartDecimal(text))) {
+      throw new Error(`webhooks.allow_private: "${entry}" is neither an IP address nor a network`);
+    }
+    const address = ipaddr.parse(text);
+    return [address, address.kind() === 'ipv4' ? 32 : 128];
+  });
+}
+
+export const LOOPBACK: readonly Network[] = parseNetworks(['127.0.0.0/8', '::1/128']);
+
+// What ipaddr.js calls unicast and a webhook must still not reach.
+const FORBIDDEN: readonly Network[] = parseNetworks([
+  '168.63.129.16/32', // the host's own services, as every Azure machine sees them
+  '3ffe::/16', // 6bone, given back (RFC 3701)
+]);
+// Everything the IPv6 Internet uses (RFC 4291 section 2.4). ::/8 with its mapped, compatible, translated and NAT64
+// forms, unique local, link-local, site-local, discard and multicast addresses are all outside.
+const GLOBAL_V6: readonly Network[] = parseNetworks(['2000::/3']);
+
+/** Whether the address is on the public Internet, or in a network that the operator opened. Text that is no address is not. */
+export function isReachable(text: string, allowed: readonly Network[]): boolean {
+  if (!ipaddr.isValid(text)) return false;
+  const address = ipaddr.parse(text);
+  return within(address, allowed) || isPublic(address);
+}
+
+function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  if (address.range() !== 'unicast' || within(address, FORBIDDEN)) return false;
+  return address.kind() === 'ipv4' || (within(address, GLOBAL_V6) && !isIsatap(address));
+}
+
+/** ISATAP writes an IPv4 address behind ::0:5efe or ::200:5efe of any prefix (RFC 5214 section 6.1): a tunnel inwards. */
+function isIsatap(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  const bytes = address.toByteArray();
+  return (bytes[8] === 0 || bytes[8] === 2) && bytes[9] === 0 && bytes[10] === 0x5e && bytes[11] === 0xfe;
+}
+
+function within(address: ipaddr.IPv4 | ipaddr.IPv6, networks: readonly Network[]): boolean {
+  return networks.some(([network, bits]) => network.kind() === address.kind() && address.match(network, bits));
+}

@@ -1,0 +1,137 @@
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { SigningKeys } from '../inbound/types.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import type { Settlement, Spool } from '../spool/types.ts';
+import type { RunningTime } from './running-time.ts';
+import { settle, settleUnattempted, type Settled } from './settle.ts';
+import type { AttemptResult, Poster, Rendered, Renderer } from './types.ts';
+import type { Waiting } from './waiting.ts';
+
+/** How long an attempt that could not be made for a reason of ours is put off. */
+export const PUT_OFF = 30_000;
+
+export interface CarryDeps {
+  readonly spool: Spool;
+  readonly renderer: Renderer;
+  readonly poster: Poster;
+  readonly signingKeys: SigningKeys;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly time: RunningTime;
+  /** After how many milliseconds a delivery is given up. */
+  readonly limit: number;
+  /** True once the dispatcher stops: then nothing is waited for. */
+  readonly stopping: () => boolean;
+  /** True once those in flight had their time to finish: connections are cut from then on, which says nothing of the endpoint. */
+  readonly abandoned: () => boolean;
+}
+
+/** What the endpoint has to say while a delivery is on its way to it. */
+export interface Gate {
+  /** Waits for a place among those in flight. False: not now, the endpoint was found to be away meanwhile. */
+  enter(): boolean | Promise<boolean>;
+  /** Hears of the result at once; the place is free from then on. */
+  leave(result: AttemptResult, settled: Settled): void;
+  /** Whether other deliveries passed since this one last failed. */
+  othersPass(): boolean;
+}
+
+/** settled: attempted · gone: no longer on the spool · put off: nothing was attempted, for a reason of ours · turned back: nor here, the endpoint is away. */
+export type Carried =
+  | { readonly kind: 'settled'; readonly settled: Settled; readonly result: AttemptResult }
+  | { readonly kind: 'gone' | 'put off' | 'turned back' };
+
+export interface Carrier {
+  /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
+  carry(waiting: Waiting, gate: Gate): Promise<Carried>;
+  /** Writes a settlement, however long the spool takes to be able to. */
+  note(settlement: Settlement, verdicts?: { readonly messageId: string; readonly verdicts: Verdicts }): Promise<void>;
+}
+
+export function createCarrier(deps: CarryDeps): Carrier {
+  const { spool, renderer, poster, signingKeys, clock, ids, log, time } = deps;
+
+  async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
+    try {
+      return await attempt(waiting, gate);
+    } catch (error) {
+      if (!deps.stopping()) log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, error });
+      return { kind: 'put off' };
+    }
+  }
+
+  async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
+    const { delivery } = waiting;
+    if (waiting.attempts > 0 && !(await stillWaits(waiting))) return { kind: 'gone' };
+    const [found, keys] = await Promise.all([spool.message(delivery.messageId), signingKeys.keysFor(delivery.account, delivery.url)]);
+    if (!found) {
+      await note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      return { kind: 'gone' };
+    }
+    if (!keys) return { kind: 'put off' };
+    const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
+    try {
+      const carried = await post(waiting, rendered, gate);
+      if (carried.kind !== 'settled') return carried;
+      const fresh = found.message.verdicts ? undefined : { messageId: delivery.messageId, verdicts: rendered.verdicts };
+      await note(carried.settled.settlement, fresh);
+      return carried;
+    } finally {
+      // A file that cannot be removed is no reason to say anything else of the attempt.
+      await renderer.discard(rendered.body).catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
+    }
+  }
+
+  /** Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know. */
+  async function stillWaits({ delivery }: Waiting): Promise<boolean> {
+    const queued = await spool.delivery(delivery.id);
+    return queued?.state === 'waiting' && queued.url === delivery.url;
+  }
+
+  async function post(waiting: Waiting, rendered: Rendered, gate: Gate): Promise<Carried> {
+    if (!(await gate.enter())) return { kind: 'turned back' };
+    const result = await poster.post(waiting.delivery.url, rendered.headers, rendered.body);
+    const settled = settle({
+      delivery: { id: waiting.delivery.id, attempts: waiting.attempts, parked: waiting.parked },
+      result,
+      now: clock.now(),
+      jitter: ids.jitter(),
+      budget: { age: time.age(waiting.budgetFrom), limit: deps.limit, mayEnd: time.sure() },
+      othersPass: gate.othersPass(),
+    });
+    if (deps.abandoned() && settled.outcome !== 'delivered') return { kind: 'turned back' };
+    gate.leave(result, settled);
+    return { kind: 'settled', settled, result };
+  }
+
+  /**
+   * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
+   * posting, for it would post the same things again and again.
+   */
+  async function note(settlement: Settlement, fresh?: { readonly messageId: string; readonly verdicts: Verdicts }): Promise<void> {
+    for (let told = false; ; told = true) {
+      try {
+        await Promise.all([spool.settle(settlement), fresh && spool.keepVerdicts(fresh.messageId, fresh.verdicts)]);
+        return;
+      } catch (error) {
+        if (deps.stopping()) return;
+        if (!told) log.error('delivery.fault', { delivery: settlement.deliveryId, error });
+        await new Promise<void>((resolve) => { clock.after(PUT_OFF, resolve); });
+        if (deps.stopping()) return;
+      }
+    }
+  }
+
+  return Object.freeze({ carry, note });
+}
+
+/**
+ * While a rotation lasts there are two keys and room for one in X-Mandrill-Signature: odd attempts use the present one, even
+ * ones the previous, so that a consumer that has not changed over yet gets its mail at the second try.
+ */
+function inTurn(keys: readonly string[], attempts: number): readonly string[] {
+  return keys.length > 1 && attempts % 2 === 1 ? [...keys].reverse() : keys;
+}

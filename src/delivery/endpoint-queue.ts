@@ -1,0 +1,141 @@
+import { createFifo } from './fifo.ts';
+import { createHeap } from './heap.ts';
+import type { Waiting } from './waiting.ts';
+
+/** Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on the spool. */
+export const HELD = 256;
+/** Below this many due ones the next are read from the spool, so that the endpoint need not wait for the disk. */
+const LOW = 64;
+
+/**
+ * What waits for one endpoint: due ones in order, later ones by time, and the knowledge of whether there is more on the
+ * spool (outside). Mail that arrives goes straight in; once there is due mail outside it goes there too, so that it cannot
+ * overtake for ever what came before it. Times are milliseconds that only grow.
+ */
+export interface EndpointQueue {
+  /** Takes a fresh delivery, or leaves it outside. */
+  addFresh(waiting: Waiting, now: number): void;
+  /** Takes back one that was taken, to be tried again at its due time. */
+  defer(waiting: Waiting): void;
+  /** Takes back one that was taken and not attempted; it is the first again. */
+  putBack(waiting: Waiting): void;
+  /** A taken one is finished. */
+  done(id: string): void;
+  /** The first that is due. */
+  take(now: number): Waiting | undefined;
+  /** For a probe: the first, due or not, unless nothing but parked ones wait for their time. */
+  takeProbe(now: number): Waiting | undefined;
+  /** When `take` will find one in memory; Infinity for never. */
+  nextDue(): number;
+  /** When `takeProbe` will find one in memory. */
+  nextProbe(): number;
+  /** When there is something due outside; Infinity for never. */
+  outsideAt(): number;
+  /** Whether it is time to read from the spool. */
+  wantsLoad(now: number): boolean;
+  /** Ids of all that need not be read: what is held here and what was taken and is not finished. Marks the load as begun. */
+  beginLoad(): readonly string[];
+  /** What was read; `full`: there may be more. Undefined: it could not be read, to be tried again at `retryAt`. */
+  endLoad(found: readonly Waiting[] | undefined, full: boolean, retryAt: number): void;
+  /** Forgets all that is not in flight, because something outside changed; there is something to read from `at` on. */
+  forget(at: number): void;
+  /** The endpoint is back: those that waited for it are due now; parked ones keep their time. Whether there are more outside. */
+  pull(now: number): boolean;
+  /** Takes out due ones that `isOver` says are over; they count as taken. */
+  takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
+}
+
+export function createEndpointQueue(): EndpointQueue {
+  const due = createFifo<Waiting>();
+  const later = createHeap<Waiting>((waiting) => waiting.due);
+  /** Here or in flight. */
+  const held = new Set<string>();
+  let outside = Number.POSITIVE_INFINITY;
+  let loading = false;
+  let stale = false;
+
+  function hold(waiting: Waiting): void {
+    held.add(waiting.delivery.id);
+    later.add(waiting);
+  }
+
+  function ripen(now: number): void {
+    for (let next = later.peek(); next && next.due <= now; next = later.peek()) {
+      later.take();
+      due.add(next);
+    }
+  }
+
+  function take(now: number): Waiting | undefined {
+    ripen(now);
+    return due.take();
+  }
+
+  return Object.freeze({
+    addFresh(waiting: Waiting, now: number) {
+      if (held.has(waiting.delivery.id)) return;
+      if (loading || outside <= now || due.size() >= HELD) {
+        outside = Math.min(outside, now);
+        return;
+      }
+      held.add(waiting.delivery.id);
+      due.add(waiting);
+    },
+    defer(waiting: Waiting) {
+      if (later.size() < HELD) return hold(waiting);
+      held.delete(waiting.delivery.id);
+      outside = Math.min(outside, waiting.due);
+    },
+    putBack(waiting: Waiting) { due.putBack(waiting); },
+    done(id: string) { held.delete(id); },
+    take,
+    takeProbe(now: number) {
+      const first = take(now);
+      return first ?? (later.peek()?.parked === false ? later.take() : undefined);
+    },
+    nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : later.peek()?.due ?? Number.POSITIVE_INFINITY),
+    nextProbe() {
+      const first = later.peek();
+      if (due.size() > 0 || first?.parked === false) return Number.NEGATIVE_INFINITY;
+      return first?.due ?? Number.POSITIVE_INFINITY;
+    },
+    outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
+    wantsLoad: (now: number) => !loading && outside <= now && due.size() < LOW,
+    beginLoad() {
+      loading = true;
+      stale = false;
+      outside = Number.POSITIVE_INFINITY;
+      return [...held];
+    },
+    endLoad(found: readonly Waiting[] | undefined, full: boolean, retryAt: number) {
+      loading = false;
+      if (!found || stale) {
+        outside = Math.min(outside, retryAt);
+        return;
+      }
+      for (const waiting of found) if (!held.has(waiting.delivery.id)) hold(waiting);
+      const last = found.at(-1);
+      if (full && last) outside = Math.min(outside, last.due);
+    },
+    forget(at: number) {
+      for (const waiting of [...due.drain(), ...later.drain()]) held.delete(waiting.delivery.id);
+      outside = at;
+      stale = loading;
+    },
+    pull(now: number) {
+      for (const waiting of later.drain()) later.add(waiting.parked ? waiting : { ...waiting, due: Math.min(waiting.due, now) });
+      const more = loading || outside < Number.POSITIVE_INFINITY;
+      if (outside < Number.POSITIVE_INFINITY) outside = now;
+      return more;
+    },
+    takeOver(now: number, isOver: (waiting: Waiting) => boolean) {
+      ripen(now);
+      const over: Waiting[] = [];
+      for (const waiting of due.drain()) {
+        if (isOver(waiting)) over.push(waiting);
+        else due.add(waiting);
+      }
+      return over;
+    },
+  });
+}

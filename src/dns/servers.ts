@@ -1,0 +1,36 @@
+import { readFileSync } from 'node:fs';
+import { isIP } from 'node:net';
+
+/** A name server that questions go to. */
+export interface Server { readonly address: string; readonly port: number }
+
+const DNS_PORT = 53;
+
+/** Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`; undefined for anything else, host names included. */
+export function parseServer(text: string): Server | undefined {
+  const bracketed = /^\[([^\]]+)\](?::(\d{1,5}))?$/.exec(text);
+  const plain = /^([^:]+)(?::(\d{1,5}))?$/.exec(text);
+  const address = bracketed?.[1] ?? plain?.[1] ?? text;
+  const port = Number(bracketed?.[2] ?? plain?.[2] ?? DNS_PORT);
+  if (isIP(address) === 0 || (bracketed && isIP(address) !== 6) || port < 1 || port > 65535) return undefined;
+  return { address, port };
+}
+
+/** The name servers in the text of a resolv.conf(5), as settings would write them. */
+export function parseResolvConf(text: string): string[] {
+  const servers: string[] = [];
+  for (const line of text.split('\n')) {
+    const address = /^\s*nameserver\s+(\S+)/.exec(line)?.[1];
+    if (address !== undefined && isIP(address)) servers.push(isIP(address) === 6 ? `[${address}]` : address);
+  }
+  return servers.slice(0, 3); // MAXNS of resolv.conf(5)
+}
+
+/** The name servers of this machine. Without any it is the one on loopback, as in resolv.conf(5): never a public one. */
+export function systemServers(): string[] {
+  try {
+    const servers = parseResolvConf(readFileSync('/etc/resolv.conf', 'utf8'));
+    if (servers.length > 0) return servers;
+  } catch { /* a machine without the file */ }
+  return [`127.0.0.1:${DNS_PORT}`];
+}

@@ -1,0 +1,53 @@
+/** One header field: where it stands in the bytes, its line end included. */
+export interface Field { readonly name: string; readonly start: number; readonly end: number }
+
+/** The header section of a message. */
+export interface HeaderSection {
+  readonly fields: readonly Field[];
+  /** Where the body begins, behind the empty line. */
+  readonly bodyAt: number;
+  /** Over one of the limits: what the fields say is then not looked at any further. */
+  readonly oversized: boolean;
+}
+
+/** Octets of header that are looked at. Postfix stops at 100 KiB; lists and trace lines of today need a little more. */
+export const MOST_HEADER_BYTES = 256 * 1024;
+const MOST_FIELDS = 1000;
+/** The readers behind us join folded lines one by one, in a time that grows with the square of their number. */
+const MOST_LINES = 5000;
+
+const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
+const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
+
+/** Splits the start of a message into fields. What is not a field of its own belongs to the one above, as readers take it. */
+export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
+  const head = bytes.subarray(0, MOST_HEADER_BYTES);
+  const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
+  const fields: { name: string; start: number; end: number }[] = [];
+  let lines = 0;
+  for (let at = 0; at < text.length && ++lines <= MOST_LINES && fields.length <= MOST_FIELDS;) {
+    const next = text.indexOf('\n', at) + 1 || text.length;
+    const line = lineAt(text, at, next);
+    if (line === '') return { fields, bodyAt: next, oversized: false };
+    const name = nameOf(line, text, next);
+    const last = fields.at(-1);
+    if (name !== undefined) fields.push({ name, start: at, end: next });
+    else if (last) last.end = next;
+    else fields.push({ name: '', start: at, end: next });
+    at = next;
+  }
+  const whole = lines <= MOST_LINES && fields.length <= MOST_FIELDS && bytes.length <= MOST_HEADER_BYTES;
+  return { fields, bodyAt: bytes.length, oversized: !whole };
+}
+
+function lineAt(text: string, start: number, end: number): string {
+  const line = text.slice(start, end);
+  return line.endsWith('\r\n') ? line.slice(0, -2) : line.endsWith('\n') ? line.slice(0, -1) : line;
+}
+
+function nameOf(line: string, text: string, next: number): string | undefined {
+  const name = FIELD.exec(line)?.[1];
+  if (name !== undefined) return name.toLowerCase();
+  const bare = BARE_NAME.exec(line)?.[1];
+  return bare !== undefined && /^[ \t]*:/.test(text.slice(next, next + 80)) ? bare.toLowerCase() : undefined;
+}

@@ -1,0 +1,45 @@
+import { open } from 'node:fs/promises';
+import { MOST_HEADER_BYTES } from './header-section.ts';
+
+/** Where the raw bytes of a message are, line ends CRLF. */
+export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string };
+
+/** Large enough that a body of one endless line is not copied too often, small enough for the memory of a thread. */
+const CHUNK_BYTES = 1024 * 1024;
+
+/** The first octets of a message, enough to tell whether its header section is within the limit. */
+export async function readStart(source: RawSource): Promise<Uint8Array> {
+  if ('bytes' in source) return source.bytes;
+  const file = await open(source.path, 'r');
+  try {
+    const start = Buffer.alloc(MOST_HEADER_BYTES + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(start, length, start.length - length, length);
+      length += bytesRead;
+      if (bytesRead === 0 || length === start.length) return start.subarray(0, length);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** A header section, then the octets of the message from `bodyAt` on. */
+export async function* withBody(header: Uint8Array, source: RawSource, bodyAt: number): AsyncGenerator<Uint8Array> {
+  yield header;
+  if ('bytes' in source) {
+    for (let at = bodyAt; at < source.bytes.length; at += CHUNK_BYTES) yield source.bytes.subarray(at, at + CHUNK_BYTES);
+    return;
+  }
+  const file = await open(source.path, 'r');
+  try {
+    for (let at = bodyAt; ;) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, at);
+      if (bytesRead === 0) return;
+      at += bytesRead;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}

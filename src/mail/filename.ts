@@ -1,0 +1,55 @@
+// Control and format characters (the bidi ones among them, which make "exe.txt" of "txt.exe"), line separators, lone surrogates.
+const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
+const LONGEST = 200;
+
+const EXTENSIONS: ReadonlyMap<string, string> = new Map([
+  ['message/rfc822', '.eml'], ['message/delivery-status', '.txt'], ['text/plain', '.txt'], ['text/html', '.html'],
+  ['text/calendar', '.ics'], ['text/csv', '.csv'], ['text/vcard', '.vcf'], ['text/x-vcard', '.vcf'],
+  ['image/png', '.png'], ['image/jpeg', '.jpg'], ['image/gif', '.gif'], ['image/webp', '.webp'], ['image/svg+xml', '.svg'],
+  ['application/pdf', '.pdf'], ['application/zip', '.zip'], ['application/json', '.json'],
+  ['application/pgp-signature', '.asc'], ['application/pkcs7-signature', '.p7s'], ['application/ics', '.ics'],
+]);
+
+/** A file name that is safe to show and to join to a folder: without paths, control and bidi characters; empty when nothing is left. */
+export function toFileName(name: string): string {
+  const clean = name.replace(UNSAFE, '');
+  const last = clean.slice(Math.max(clean.lastIndexOf('/'), clean.lastIndexOf('\\')) + 1).trim();
+  if (last === '.' || last === '..') return '';
+  if (last.length <= LONGEST) return last;
+  const { base, extension } = split(last);
+  return wellFormed(base.slice(0, LONGEST - Math.min(extension.length, 20)) + extension.slice(0, 20));
+}
+
+/** Gives every attachment of a message a name of its own. */
+export function createNames(): { take(wanted: string, type: string): string } {
+  const taken = new Set<string>();
+  const next = new Map<string, number>();
+  return Object.freeze({
+    take(wanted: string, type: string): string {
+      const name = wanted === '' ? `attachment${EXTENSIONS.get(type) ?? ''}` : wanted;
+      let own = name;
+      // The counter is kept per name, so that a thousand equal names do not cost a million look-ups.
+      for (let n = next.get(name) ?? 2; taken.has(own); n++) {
+        own = numbered(name, n);
+        next.set(name, n + 1);
+      }
+      taken.add(own);
+      return own;
+    },
+  });
+}
+
+function numbered(name: string, n: number): string {
+  const { base, extension } = split(name);
+  return `${base} (${n})${extension}`;
+}
+
+function split(name: string): { base: string; extension: string } {
+  const dot = name.lastIndexOf('.');
+  return dot <= 0 ? { base: name, extension: '' } : { base: name.slice(0, dot), extension: name.slice(dot) };
+}
+
+/** Cutting may part a surrogate pair. */
+function wellFormed(text: string): string {
+  return text.replace(UNSAFE, '');
+}

@@ -1,0 +1,72 @@
+import { isUtf8 } from 'node:buffer';
+
+/** One header field: its name as it was written, its value unfolded to one line. */
+export interface HeaderField {
+  readonly name: string;
+  readonly value: string;
+}
+
+// RFC 5322 section 2.2: any printable US-ASCII character but the colon.
+const FIELD_NAME = /^[!-9;-~]+$/;
+const NOT_ASCII = /[^\x00-\x7f]/;
+const windows1252 = new TextDecoder('windows-1252');
+
+
+/**
+ * Splits a header block into fields, in their order. Lines that are no header field are left out.
+ * Bytes that are not UTF-8 are read as windows-1252, which is what unlabelled 8-bit headers mostly are.
+ */
+export function parseHeaders(block: Buffer): HeaderField[] {
+  const valid = isUtf8(block);
+  const text = block.toString(valid ? 'utf8' : 'latin1');
+  const fields: HeaderField[] = [];
+  for (const line of logicalLines(text)) {
+    const colon = line.indexOf(':');
+    if (colon <= 0) continue;
+    const name = line.slice(0, colon).trimEnd();
+    if (!FIELD_NAME.test(name)) continue;
+    const value = unfold(line.slice(colon + 1));
+    fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : guess(value) });
+  }
+  return fields;
+}
+
+/** The first value of a field, `name` in lower case. */
+export function firstValue(fields: readonly HeaderField[], name: string): string | undefined {
+  for (const field of fields) {
+    if (field.name.length === name.length && field.name.toLowerCase() === name) return field.value;
+  }
+  return undefined;
+}
+
+/** Names as the payload shows them: `DKIM-Signature` becomes `Dkim-Signature`. */
+export function toTitleCase(name: string): string {
+  return name.split('-').map((part) => part.charAt(0).toUpperCase() + part.slice(1).toLowerCase()).join('-');
+}
+
+function* logicalLines(text: string): Iterable<string> {
+  // An mbox separator may stand in front; it is no field although it holds colons.
+  let start = /^From /i.test(text) ? nextLine(text, 0) : 0;
+  while (start < text.length) {
+    let end = nextLine(text, start);
+    while (end < text.length && (text.charCodeAt(end) === 0x20 || text.charCodeAt(end) === 0x09)) end = nextLine(text, end);
+    yield text.slice(start, end);
+    start = end;
+  }
+}
+
+function nextLine(text: string, from: number): number {
+  const newline = text.indexOf('\n', from);
+  return newline === -1 ? text.length : newline + 1;
+}
+
+function unfold(value: string): string {
+  const text = value.trim();
+  if (!text.includes('\n')) return text.includes('\r') ? text.replaceAll('\r', ' ') : text;
+  return text.split('\n').map((line) => line.trim().replaceAll('\r', ' ')).filter((line) => line !== '').join(' ');
+}
+
+function guess(latin1: string): string {
+  const bytes = Buffer.from(latin1, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : windows1252.decode(bytes);
+}

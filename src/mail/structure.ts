@@ -1,0 +1,175 @@
+import { breachOfBlock, CAPS } from './caps.ts';
+import { firstValue, parseHeaders, type HeaderField } from './headers.ts';
+import { parseStructured, type Structured } from './parameters.ts';
+
+/** A part of a message, as offsets into its bytes. */
+export interface Part {
+  readonly fields: readonly HeaderField[];
+  readonly type: Structured;
+  readonly parent: Part | undefined;
+  readonly children: Part[];
+  readonly headerStart: number;
+  readonly bodyStart: number;
+  bodyEnd: number;
+  /** Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section 5.1.1). */
+  delimited: boolean;
+}
+
+/** The parts of a message, or the cap that it breaks, in words. */
+export type Scan = { readonly root: Part; readonly breach?: undefined } | { readonly breach: string };
+
+interface Open { readonly part: Part; readonly boundary: string }
+
+interface Walk {
+  readonly bytes: Buffer;
+  /** The multiparts we are in, outermost first. */
+  readonly open: Open[];
+  /** From boundary to its place in `open`, so that a delimiter costs the same however deep we are. */
+  readonly levels: Map<string, number>;
+  leaf: Part | undefined;
+  parts: number;
+  headerBytes: number;
+  addressBytes: number;
+  breach: string | undefined;
+}
+
+const LF = 0x0a;
+const CR = 0x0d;
+const DASH = 0x2d;
+const DELIMITER = Buffer.from('\n--');
+// RFC 2046 section 5.1.1 allows 70 characters; software in the field writes more.
+const LONGEST_BOUNDARY = 1000;
+// Every field that an address parser is run over, by us or by mailparser.
+const ADDRESS_FIELDS = /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
+
+/**
+ * Finds the parts of a message in one linear pass, decodes nothing, and holds what it finds against CAPS:
+ * no parser sees a message that breaks one of them.
+ */
+export function scanStructure(bytes: Buffer): Scan {
+  const walk: Walk = {
+    bytes, open: [], levels: new Map(), leaf: undefined, parts: 0, headerBytes: 0, addressBytes: 0, breach: undefined,
+  };
+  const root = openPart(walk, undefined, 0);
+  let at = root?.bodyStart ?? bytes.length;
+  while (walk.breach === undefined && walk.open.length > 0) {
+    const delimiter = nextDelimiter(walk, at);
+    if (delimiter === undefined) break;
+    at = passDelimiter(walk, delimiter);
+  }
+  if (root === undefined || walk.breach !== undefined) return { breach: walk.breach ?? 'unreadable' };
+  return { root };
+}
+
+/** Reads the header block at `start` and enters the part that it opens. */
+function openPart(walk: Walk, parent: Part | undefined, start: number): Part | undefined {
+  const { headersEnd, bodyStart } = headerBlock(walk, start);
+  const block = walk.bytes.subarray(start, headersEnd);
+  walk.parts += 1;
+  walk.headerBytes += block.length;
+  walk.breach = breachOfBlock(block) ?? breachOfCounts(walk);
+  if (walk.breach !== undefined) return undefined;
+  const fields = parseHeaders(block);
+  walk.addressBytes += addressBytes(fields);
+  if (walk.addressBytes > CAPS.addressBytes) walk.breach = `more than ${CAPS.addressBytes} bytes of addresses`;
+  const type = parseStructured(firstValue(fields, 'content-type') ?? '');
+  const part: Part = { fields, type, parent, children: [], headerStart: start, bodyStart, bodyEnd: walk.bytes.length, delimited: false };
+  parent?.children.push(part);
+  walk.leaf = part;
+  if (type.value.startsWith('multipart/')) enterMultipart(walk, part);
+  return part;
+}
+
+function breachOfCounts(walk: Walk): string | undefined {
+  if (walk.parts > CAPS.parts) return `more than ${CAPS.parts} parts`;
+  if (walk.headerBytes > CAPS.allHeaderBytes) return `more than ${CAPS.allHeaderBytes} bytes of part headers`;
+  return undefined;
+}
+
+function addressBytes(fields: readonly HeaderField[]): number {
+  let sum = 0;
+  for (const { name, value } of fields) if (ADDRESS_FIELDS.test(name)) sum += value.length;
+  return sum;
+}
+
+function enterMultipart(walk: Walk, part: Part): void {
+  const boundary = Buffer.from(part.type.params.get('boundary') ?? '').toString('latin1');
+  if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return;
+  walk.leaf = undefined;
+  walk.levels.set(boundary, walk.open.length);
+  walk.open.push({ part, boundary });
+  if (walk.open.length > CAPS.nesting) walk.breach = `parts nested more than ${CAPS.nesting} deep`;
+}
+
+/** Ends at the first empty line, or at a delimiter: a part may have no body. */
+function headerBlock(walk: Walk, start: number): { headersEnd: number; bodyStart: number } {
+  const { bytes } = walk;
+  let at = start;
+  while (at < bytes.length) {
+    const first = bytes[at];
+    if (first === LF) return { headersEnd: at, bodyStart: at + 1 };
+    if (first === CR && bytes[at + 1] === LF) return { headersEnd: at, bodyStart: at + 2 };
+    if (first === DASH && delimiterAt(walk, at) !== undefined) return { headersEnd: at, bodyStart: at };
+    const newline = bytes.indexOf(LF, at);
+    if (newline === -1) break;
+    at = newline + 1;
+  }
+  return { headersEnd: bytes.length, bodyStart: bytes.length };
+}
+
+interface Delimiter { readonly level: number; readonly closes: boolean; readonly lineStart: number; readonly lineEnd: number }
+
+function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
+  // The line break in front of a delimiter may be the one that ends the header.
+  let at = Math.max(from - 1, 0);
+  for (;;) {
+    at = walk.bytes.indexOf(DELIMITER, at);
+    if (at === -1) return undefined;
+    const delimiter = delimiterAt(walk, at + 1);
+    if (delimiter !== undefined) return delimiter;
+    at += 1;
+  }
+}
+
+/** The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section 5.1.1). */
+function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
+  const { bytes, levels } = walk;
+  if (bytes[lineStart + 1] !== DASH || levels.size === 0) return undefined;
+  const newline = bytes.indexOf(LF, lineStart);
+  const lineEnd = newline === -1 ? bytes.length : newline + 1;
+  if (lineEnd - lineStart > LONGEST_BOUNDARY + 100) return undefined;
+  const text = bytes.toString('latin1', lineStart + 2, lineEnd).trimEnd();
+  const opens = levels.get(text);
+  if (opens !== undefined) return { level: opens, closes: false, lineStart, lineEnd };
+  const closed = text.endsWith('--') ? levels.get(text.slice(0, -2)) : undefined;
+  return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
+}
+
+/** Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on. */
+function passDelimiter(walk: Walk, delimiter: Delimiter): number {
+  const { level, closes, lineStart, lineEnd } = delimiter;
+  endPart(walk, walk.leaf, lineStart);
+  for (const { part } of walk.open.slice(level + 1)) endPart(walk, part, lineStart);
+  const owner = walk.open[level];
+  if (closes) endPart(walk, owner?.part, lineEnd);
+  truncate(walk, closes ? level : level + 1);
+  walk.leaf = undefined;
+  if (closes) return lineEnd;
+  return openPart(walk, owner?.part, lineEnd)?.bodyStart ?? walk.bytes.length;
+}
+
+function endPart(walk: Walk, part: Part | undefined, at: number): void {
+  if (part === undefined) return;
+  let end = at;
+  if (end > part.bodyStart && walk.bytes[end - 1] === LF) end -= 1;
+  if (end > part.bodyStart && walk.bytes[end - 1] === CR) end -= 1;
+  part.bodyEnd = end;
+  part.delimited = true;
+}
+
+function truncate(walk: Walk, length: number): void {
+  if (walk.open.length === length) return;
+  walk.open.length = length;
+  walk.levels.clear();
+  walk.open.forEach(({ boundary }, level) => walk.levels.set(boundary, level));
+}

@@ -1,0 +1,78 @@
+// Classes of bytes in a base64 body: 0 foreign, 1 a character, 2 a line end, 3 padding.
+const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte);
+  if (/[A-Za-z0-9+/]/.test(char)) return 1;
+  if (char === '\r' || char === '\n') return 2;
+  return char === '=' ? 3 : 0;
+});
+const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte);
+  return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
+});
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
+const TAB = 0x09;
+const EQUALS = 0x3d;
+
+/** Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be passed on as they are. */
+export function isCleanBase64(body: Uint8Array): boolean {
+  let characters = 0;
+  let padding = 0;
+  for (let at = 0; at < body.length; at++) {
+    const kind = BASE64_CLASS[body[at] ?? 0];
+    if (kind === 1) {
+      if (padding > 0) return false;
+      characters += 1;
+    } else if (kind === 3) padding += 1;
+    else if (kind === 0) return false;
+  }
+  return padding <= 2 && (characters + padding) % 4 === 0;
+}
+
+/** The bytes of a clean base64 body. */
+export function decodeBase64(body: Buffer): Buffer {
+  return Buffer.from(body.toString('latin1'), 'base64');
+}
+
+/**
+ * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way and goes,
+ * a `=` that begins nothing stays.
+ */
+export function decodeQuotedPrintable(body: Uint8Array): Buffer {
+  const out = Buffer.allocUnsafe(body.length);
+  let length = 0;
+  // Where the white space began that ends what was written so far; what `=20` wrote does not count.
+  let kept = 0;
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at] ?? 0;
+    if (byte === EQUALS) {
+      const high = HEX_VALUE[body[at + 1] ?? 0] ?? -1;
+      const low = HEX_VALUE[body[at + 2] ?? 0] ?? -1;
+      if (high >= 0 && low >= 0) {
+        out[length++] = high * 16 + low;
+        at += 2;
+      } else {
+        const next = endOfSoftBreak(body, at + 1);
+        if (next === -1) out[length++] = byte;
+        else at = next - 1;
+      }
+      kept = length;
+    } else if (byte === SPACE || byte === TAB) {
+      out[length++] = byte;
+    } else {
+      if (byte === LF || byte === CR) length = kept;
+      out[length++] = byte;
+      kept = length;
+    }
+  }
+  return out.subarray(0, kept);
+}
+
+/** Where the line goes on after a soft line break whose `=` stands before `at`; -1 when it is none. */
+function endOfSoftBreak(body: Uint8Array, at: number): number {
+  while (body[at] === SPACE || body[at] === TAB) at += 1;
+  if (at >= body.length) return at;
+  if (body[at] === LF) return at + 1;
+  return body[at] === CR && body[at + 1] === LF ? at + 2 : -1;
+}

@@ -1,0 +1,113 @@
+import type { Routed } from '../inbound/types.ts';
+import { parseAddress, type Address } from '../mail/address.ts';
+import { parsePath } from './command.ts';
+import { REFUSALS, type Reply } from './refusal.ts';
+import type { ListenerDeps, ListenerSettings } from './settings.ts';
+
+/** MAIL FROM to final dot or RSET. */
+export interface Transaction {
+  /** The reverse-path, empty for the null sender. */
+  readonly mailFrom: string;
+  /** The client asked for SMTPUTF8. */
+  readonly utf8: boolean;
+  /** By mailbox and domain, letters in lower case: a recipient named twice is one. */
+  readonly recipients: Map<string, Routed>;
+}
+
+/** An answer to a command: a refusal, or what was asked for. */
+export type Verdict<T> = { readonly refused: Reply } | { readonly refused?: undefined; readonly value: T };
+
+/** Decides what MAIL, RCPT and DATA are answered. */
+export interface Policy {
+  /** Takes what stands behind the verb. */
+  mail(rest: string): Verdict<Transaction>;
+  /** Adds the recipient to the transaction, or answers why not. */
+  rcpt(rest: string, transaction: Transaction): Reply | undefined;
+  data(transaction: Transaction | undefined): Reply | undefined;
+}
+
+const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
+// A mailbox that carries another address inside is the old way to ask for relaying (RFC 5321 section 3.6.1).
+const RELAY_TRICK = /[@%!]/;
+const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, 'unknown': REFUSALS.fault } as const;
+
+export function createPolicy(
+  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount'>,
+  deps: Pick<ListenerDeps, 'routing' | 'spool'>,
+): Policy {
+  const { routing, spool } = deps;
+
+  function route(address: Address): Verdict<Routed> {
+    if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
+    const found = routing.lookup(address.mailbox, address.domain);
+    if (found.kind !== 'matched') return { refused: WHY[found.kind] };
+    if (spool.backlog(found.match.account) > settings.maxBacklogPerAccount) return { refused: REFUSALS.backlog };
+    return { value: { recipient: address.text, match: found.match } };
+  }
+
+  function recipientOf(rest: string, utf8: boolean): Verdict<Address> {
+    const said = parsePath('TO', rest);
+    if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
+    if (said.params.size > 0) return { refused: REFUSALS.unknownParameter };
+    // A source route asks us to relay (RFC 5321 appendix C lets a server decline).
+    if (said.path.startsWith('@')) return { refused: REFUSALS.noRelay };
+    const address = parseAddress(withDomain(said.path, settings.hostname));
+    if (!address) return { refused: REFUSALS.badRecipient };
+    return !utf8 && NOT_ASCII.test(said.path) ? { refused: REFUSALS.needsUtf8 } : { value: address };
+  }
+
+  return Object.freeze({
+    mail(rest: string): Verdict<Transaction> {
+      if (!spool.hasRoom()) return { refused: REFUSALS.full };
+      const said = parsePath('FROM', rest);
+      if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badSender : REFUSALS.badArgument };
+      const { path, params } = said;
+      if (path !== '' && !parseAddress(path)) return { refused: REFUSALS.badSender };
+      const wrong = params.size === 0 ? undefined : badMailParam(params, settings.maxMessageBytes);
+      if (wrong) return { refused: wrong };
+      const utf8 = params.has('SMTPUTF8');
+      if (!utf8 && NOT_ASCII.test(path)) return { refused: REFUSALS.needsUtf8 };
+      return { value: { mailFrom: path, utf8, recipients: new Map() } };
+    },
+    rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
+      const address = recipientOf(rest, utf8);
+      if (address.refused) return address.refused;
+      const key = `${address.value.mailbox}@${address.value.domain}`.toLowerCase();
+      if (recipients.has(key)) return undefined;
+      if (recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
+      const routed = route(address.value);
+      if (routed.refused) return routed.refused;
+      recipients.set(key, routed.value);
+      return undefined;
+    },
+    data(transaction: Transaction | undefined): Reply | undefined {
+      if (!transaction) return REFUSALS.noMail;
+      return transaction.recipients.size === 0 ? REFUSALS.noRecipient : undefined;
+    },
+  });
+}
+
+/**
+ * RFC 5321 section 4.5.1 wants mail for a postmaster without a domain to be taken. It is, as mail to the postmaster of
+ * our own name, wherever a route says who reads that; without one nobody would, and a 250 would be a lie.
+ */
+function withDomain(path: string, hostname: string): string {
+  return /^postmaster$/i.test(path) ? `${path}@${hostname}` : path;
+}
+
+/** SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531); nothing else was offered. */
+function badMailParam(params: ReadonlyMap<string, string | true>, maxBytes: number): Reply | undefined {
+  for (const [name, value] of params) {
+    if (name === 'SIZE') {
+      if (value === true || !/^\d{1,20}$/.test(value)) return REFUSALS.badArgument;
+      if (Number(value) > maxBytes) return REFUSALS.tooBig;
+    } else if (name === 'BODY') {
+      if (value === true || !/^(?:7BIT|8BITMIME)$/i.test(value)) return REFUSALS.badArgument;
+    } else if (name === 'SMTPUTF8') {
+      if (value !== true) return REFUSALS.badArgument;
+    } else {
+      return REFUSALS.unknownParameter;
+    }
+  }
+  return undefined;
+}

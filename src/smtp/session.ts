@@ -1,0 +1,113 @@
+import { createPulse, type Pulse } from './limits.ts';
+import type { Policy } from './policy.ts';
+import { openReception, type Received, type Reception } from './reception.ts';
+import { REFUSALS, type Reply } from './refusal.ts';
+import type { ListenerDeps, ListenerSettings } from './settings.ts';
+import { createTally } from './tally.ts';
+import { obey, protocolOf, saidNothing, type Answer } from './verbs.ts';
+
+/** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
+export type DataAnswer = { readonly answer?: undefined; readonly rest?: undefined } | { readonly answer: Answer; readonly rest: Buffer };
+
+/** One SMTP connection from greeting to end, apart from its socket. */
+export interface Session {
+  readonly pulse: Pulse;
+  /** Obeys one command line (without its line end). Never throws. */
+  command(line: string): Answer;
+  /** Takes bytes after an answer with `then: 'data'`; wait for its answer before the next. Never throws. */
+  data(chunk: Buffer): Promise<DataAnswer>;
+  /** The handshake is done: everything said before it is forgotten (RFC 3207 section 4.2). */
+  secured(version: string | null): void;
+  /** Notes why the session is about to end; the first reason counts. */
+  ending(reason: string): void;
+  /** The connection is closed. */
+  ended(): void;
+}
+
+export function createSession(
+  settings: ListenerSettings,
+  deps: ListenerDeps & { readonly policy: Policy },
+  connection: { readonly address: string; readonly offersTls: boolean },
+): Session {
+  const { policy, clock, log, acceptance } = deps;
+  const { address, offersTls } = connection;
+  const pulse = createPulse(clock.monotonic());
+  const said = saidNothing();
+  const speaker = { settings, policy, offersTls, said };
+  const tally = createTally(address, said, log);
+  let reception: Reception | undefined;
+  let reason: string | undefined;
+  let gone = false;
+
+  /** RFC 5321 section 3.8: a 421 is the end of the session; after a 521 nothing of the input can be believed. */
+  function settle(answer: Answer, command: string): Answer {
+    const { reply, then } = answer;
+    if (reply.code >= 400) tally.refused(reply, command);
+    if (reply.code === 421 || reply.code === 521) {
+      reason ??= reply.line.trimEnd();
+      return { ...answer, then: 'close' };
+    }
+    if (then === 'close') reason ??= 'quit';
+    return answer;
+  }
+
+  function openData(): void {
+    const { transaction, helo, tls } = said;
+    if (!transaction) throw new Error('DATA without a transaction');
+    const arrival = { envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls } }, protocol: protocolOf(said) };
+    reception = openReception(settings, { acceptance, log }, arrival, [...transaction.recipients.values()]);
+    pulse.data = { bytes: 0, seconds: [] };
+    pulse.lineSince = undefined;
+  }
+
+  function closeData({ reply, messageId, size }: Received): Reply {
+    if (messageId !== undefined) {
+      said.messages++;
+      said.idleCommands = 0;
+      tally.accepted(messageId, said.transaction?.recipients.size ?? 0, size);
+    }
+    said.transaction = undefined;
+    pulse.data = undefined;
+    reception = undefined;
+    return reply;
+  }
+
+  return Object.freeze({
+    pulse,
+    command(line: string): Answer {
+      try {
+        const answer = obey(speaker, line);
+        if (answer.then === 'data') openData();
+        return settle(answer, line);
+      } catch (fault) {
+        log.error('smtp.fault', { client: address, fault });
+        return settle({ reply: REFUSALS.fault }, line);
+      }
+    },
+    async data(chunk: Buffer): Promise<DataAnswer> {
+      const present = reception;
+      if (!present || !pulse.data) return {};
+      pulse.data.bytes += chunk.length;
+      pulse.busy = true;
+      const progress = await present.take(chunk);
+      pulse.busy = false;
+      pulse.quietSince = clock.monotonic();
+      if (progress.ended) return { answer: settle({ reply: closeData(progress.ended) }, 'DATA'), rest: progress.rest };
+      if (gone) await present.abort();
+      return {};
+    },
+    secured(version: string | null) {
+      // What counts against the client stays: encryption is no way to begin anew.
+      Object.assign(said, { helo: null, extended: false, transaction: undefined, tls: version ?? 'TLS' });
+      pulse.lineSince = undefined;
+    },
+    ending(why: string) { reason ??= why; },
+    ended() {
+      if (gone) return;
+      gone = true;
+      // While bytes are on their way to the disk they are given up behind them.
+      if (!pulse.busy) void reception?.abort();
+      tally.end(reason ?? 'disconnect', clock.monotonic() - pulse.startedAt);
+    },
+  });
+}

@@ -1,0 +1,38 @@
+import type { Log } from '../base/log.ts';
+import type { Reply } from './refusal.ts';
+import type { Said } from './verbs.ts';
+
+/** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
+const MAX_LOGGED = 5;
+
+/** What happened in a session, for the one line at its end. */
+export interface Tally {
+  /** Notes a refusal; the first few are logged. */
+  refused(reply: Reply, command: string): void;
+  accepted(messageId: string, recipients: number, size: number): void;
+  /** Writes the line. */
+  end(reason: string, durationMs: number): void;
+}
+
+export function createTally(address: string, said: Said, log: Log): Tally {
+  let recipientsTaken = 0;
+  let refusals = 0;
+  return Object.freeze({
+    refused(reply: Reply, command: string) {
+      refusals++;
+      const fields = { client: address, helo: said.helo, command, reply: reply.line.trimEnd() };
+      if (refusals <= MAX_LOGGED) log.info('smtp.refused', fields);
+      else log.debug('smtp.refused', fields);
+    },
+    accepted(messageId: string, recipients: number, size: number) {
+      recipientsTaken += recipients;
+      log.info('message.accepted', { message: messageId, recipients, size, client: address });
+    },
+    end(reason: string, durationMs: number) {
+      const { helo, tls, messages } = said;
+      log.info('smtp.session', {
+        client: address, helo, tls, messages, recipients: recipientsTaken, refusals, reason, duration_ms: Math.round(durationMs),
+      });
+    },
+  });
+}

@@ -1,0 +1,126 @@
+import { splitCommand } from './command.ts';
+import { MAX_IDLE_COMMANDS, MAX_UNKNOWN_COMMANDS, SLOW_ANSWER_MS } from './limits.ts';
+import type { Policy, Transaction } from './policy.ts';
+import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './refusal.ts';
+import type { ListenerSettings } from './settings.ts';
+
+/** What a command is answered, and what the connection does then. */
+export interface Answer {
+  readonly reply: Reply;
+  /** close: end the session · data: the bytes of a message come next · tls: begin the handshake. */
+  readonly then?: 'close' | 'data' | 'tls' | undefined;
+  /** How long the answer waits, in milliseconds. */
+  readonly delayMs?: number;
+}
+
+/** What the commands of a session have said so far. */
+export interface Said {
+  helo: string | null;
+  /** EHLO and not HELO. */
+  extended: boolean;
+  /** The TLS version, null while nothing is encrypted. */
+  tls: string | null;
+  transaction: Transaction | undefined;
+  badRecipients: number;
+  /** Commands since the last message. */
+  idleCommands: number;
+  unknownCommands: number;
+  messages: number;
+}
+
+/** What the verbs work with. */
+export interface Speaker {
+  readonly settings: ListenerSettings;
+  readonly policy: Policy;
+  readonly offersTls: boolean;
+  readonly said: Said;
+}
+
+/** The state of a session in which nothing was said. */
+export function saidNothing(): Said {
+  return { helo: null, extended: false, tls: null, transaction: undefined, badRecipients: 0, idleCommands: 0, unknownCommands: 0, messages: 0 };
+}
+
+/** The word for our Received line (RFC 3848, RFC 6531 section 4.3). */
+export function protocolOf({ tls, extended, transaction }: Said): string {
+  const secure = tls === null ? '' : 'S';
+  if (transaction?.utf8) return `UTF8SMTP${secure}`;
+  return extended || secure ? `ESMTP${secure}` : 'SMTP';
+}
+
+// Verbs that exist and that we do not offer.
+const NOT_OFFERED = new Set(['EXPN', 'AUTH', 'BDAT', 'ETRN', 'ATRN', 'TURN', 'SEND', 'SOML', 'SAML', 'XCLIENT', 'XFORWARD']);
+const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\/\d/i;
+// Nothing that a header line or a log could not carry. Beyond that all is let pass: real clients say the oddest names.
+const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
+
+/** Obeys one command line (without its line end). */
+export function obey(speaker: Speaker, line: string): Answer {
+  const { said } = speaker;
+  const { verb, rest } = splitCommand(line);
+  if (verb === 'RCPT') return rcpt(speaker, rest);
+  if (verb === 'DATA') return data(speaker, rest);
+  if (verb === 'QUIT') return { reply: REPLIES.bye, then: 'close' };
+  if (++said.idleCommands > MAX_IDLE_COMMANDS) return { reply: REFUSALS.tooManyCommands };
+  switch (verb) {
+    case 'MAIL': return { reply: mail(speaker, rest) };
+    case 'EHLO': return { reply: greet(speaker, rest, true) };
+    case 'HELO': return { reply: greet(speaker, rest, false) };
+    case 'RSET': said.transaction = undefined; return { reply: REPLIES.ok };
+    case 'NOOP': return { reply: REPLIES.ok };
+    case 'STARTTLS': return startTls(speaker, rest);
+    case 'VRFY': return { reply: rest === '' ? REFUSALS.badArgument : REPLIES.cannotVerify };
+    case 'HELP': return { reply: REPLIES.help };
+    default: return { reply: unknown(said, verb, line) };
+  }
+}
+
+function greet({ settings, offersTls, said }: Speaker, name: string, extended: boolean): Reply {
+  if (!HELO.test(name)) return REFUSALS.badHelo;
+  said.helo = name;
+  said.extended = extended;
+  said.transaction = undefined;
+  if (!extended) return helloPlain(settings.hostname);
+  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES'];
+  return hello(settings.hostname, offersTls && said.tls === null ? [...extensions, 'STARTTLS'] : extensions);
+}
+
+function mail({ settings, policy, said }: Speaker, rest: string): Reply {
+  if (said.helo === null) return REFUSALS.noHelo;
+  if (said.transaction) return REFUSALS.nestedMail;
+  if (said.messages >= settings.maxMessagesPerSession) return REFUSALS.tooManyMessages;
+  const opened = policy.mail(rest);
+  if (opened.refused) return opened.refused;
+  said.transaction = opened.value;
+  return REPLIES.senderOk;
+}
+
+function rcpt({ settings, policy, said }: Speaker, rest: string): Answer {
+  if (said.helo === null) return { reply: REFUSALS.noHelo };
+  if (!said.transaction) return { reply: REFUSALS.noMail };
+  if (said.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
+  // Known and unknown mailboxes wait alike, or the wait would tell which is which.
+  const slow = said.badRecipients > 0 && said.badRecipients >= settings.slowAfterRefusals;
+  const reply = policy.rcpt(rest, said.transaction) ?? REPLIES.recipientOk;
+  if (reply.code === 550) said.badRecipients++;
+  return slow ? { reply, delayMs: SLOW_ANSWER_MS } : { reply };
+}
+
+function data({ policy, said }: Speaker, rest: string): Answer {
+  if (said.helo === null) return { reply: REFUSALS.noHelo };
+  if (rest !== '') return { reply: REFUSALS.badArgument };
+  const refused = policy.data(said.transaction);
+  return refused ? { reply: refused } : { reply: REPLIES.sendData, then: 'data' };
+}
+
+function startTls({ offersTls, said }: Speaker, rest: string): Answer {
+  if (!offersTls) return { reply: REFUSALS.notImplemented };
+  if (said.tls !== null) return { reply: REFUSALS.tlsActive };
+  return rest === '' ? { reply: REPLIES.startTls, then: 'tls' } : { reply: REFUSALS.badArgument };
+}
+
+function unknown(said: Said, verb: string, line: string): Reply {
+  if (HTTP.test(line)) return REFUSALS.notHttp;
+  if (NOT_OFFERED.has(verb)) return REFUSALS.notImplemented;
+  return ++said.unknownCommands >= MAX_UNKNOWN_COMMANDS ? REFUSALS.tooManyUnknown : REFUSALS.unknownCommand;
+}

@@ -1,0 +1,59 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { Endpoints } from './endpoints.ts';
+import { number } from './rows.ts';
+
+/** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
+export interface Ending {
+  retry(keys: readonly number[], now: number): number;
+  drop(keys: readonly number[], now: number): number;
+  replay(keys: readonly number[], now: number): number;
+  redirect(keys: readonly number[], url: string): number;
+  /** Gives up what waits of a message whose body is lost. */
+  quarantine(messageId: string, note: string, now: number): number;
+}
+
+/** Every statement looks at the state again: it may have changed since the numbers were looked up. */
+export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
+  const retry = db.prepare('UPDATE deliveries SET due_at = ? WHERE key = ? AND state = 0');
+  const drop = db.prepare('UPDATE deliveries SET state = 3, ended_at = ? WHERE key = ? AND state = ?');
+  const replay = db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
+    WHERE key = ?2 AND state > 0`);
+  const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
+  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
+  const lost = db.prepare('SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0');
+  const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
+
+  /** Runs `change` for each number that is still there and answers how often it did something. */
+  const each = (keys: readonly number[], change: (key: number, endpoint: number, state: number) => boolean) => {
+    let count = 0;
+    for (const key of keys) {
+      const row = where.get(key);
+      if (row && change(key, number(row, 'endpoint'), number(row, 'state'))) count++;
+    }
+    return count;
+  };
+  const shifted = (changed: boolean, endpoint: number, more: number) => {
+    if (changed) endpoints.shift(endpoint, more);
+    return changed;
+  };
+
+  return {
+    retry: (keys, now) => each(keys, (key) => retry.run(now, key).changes !== 0),
+    drop: (keys, now) => each(keys, (key, endpoint, state) =>
+      (state === 0 || state === 2) && shifted(drop.run(now, key, state).changes !== 0, endpoint, state === 0 ? -1 : 0)),
+    replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(now, key).changes !== 0, endpoint, 1)),
+    redirect: (keys, url) => each(keys, (key, endpoint, state) => {
+      const account = endpoints.accountOf(endpoint);
+      if (account === undefined) return false;
+      const target = endpoints.keyOf(account, url);
+      if (target === endpoint || redirect.run(target, key).changes === 0) return false;
+      if (state === 0) {
+        endpoints.shift(endpoint, -1);
+        endpoints.shift(target, 1);
+      }
+      return true;
+    }),
+    quarantine: (messageId, note, now) => each(lost.all(messageId).map((row) => number(row, 'key')),
+      (key, endpoint) => shifted(bury.run(now, note, key).changes !== 0, endpoint, -1)),
+  };
+}

@@ -1,0 +1,76 @@
+import type { DatabaseSync } from 'node:sqlite';
+import type { Endpoints } from './endpoints.ts';
+import { number, text, textOrNull, type SqlRow } from './rows.ts';
+
+/** What ended before these times is forgotten. */
+export interface Bounds {
+  readonly deliveredBefore: number;
+  readonly deadBefore: number;
+}
+
+/** What a step of forgetting did: deliveries, and the blob files that no row names any more. */
+export interface Forgotten {
+  readonly deliveries: number;
+  readonly blobs: readonly string[];
+}
+
+/** Removing what has ended, in steps small enough to share a commit with new mail. */
+export interface Forgetting {
+  purge(bounds: Bounds, limit: number): Forgotten;
+  /** Takes messages back whose acceptance was never answered. */
+  unaccept(ids: readonly string[]): void;
+}
+
+/** Free pages above which some are given back to the disk: a quarter of the file, and 64 MiB. */
+const SPARE_PAGES = 16_384;
+const VACUUM_STEP = 256;
+
+/** A dropped delivery is not kept as long as a dead one: an operator did not want it. */
+const ENDED = [[1, 'deliveredBefore'], [2, 'deadBefore'], [3, 'deliveredBefore']] as const;
+
+/** Forgetting over the writer's connection. A message stays as long as any of its deliveries. */
+export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
+  const ended = db.prepare('SELECT key, message FROM deliveries INDEXED BY deliveries_ended WHERE state = ? AND state > 0 AND ended_at < ? ORDER BY ended_at LIMIT ?');
+  const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
+  const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
+  const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
+    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);
+  const removeVerdicts = db.prepare('DELETE FROM verdicts WHERE message = ?');
+  const removeMessage = db.prepare('DELETE FROM messages WHERE key = ?');
+  const parts = db.prepare(`SELECT m.id, d.key, d.message, d.endpoint, d.state FROM messages m
+    JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ?`);
+
+  const forget = (rows: readonly SqlRow[]): string[] => {
+    for (const row of rows) {
+      removeAttempts.run(number(row, 'key'));
+      removeDelivery.run(number(row, 'key'));
+    }
+    return [...new Set(rows.map((row) => number(row, 'message')))].flatMap((message) => {
+      const row = bare.get(message);
+      if (!row) return [];
+      removeVerdicts.run(message);
+      removeMessage.run(message);
+      return textOrNull(row, 'blob') === null ? [] : [text(row, 'blob')];
+    });
+  };
+  return {
+    purge(bounds, limit) {
+      const rows: SqlRow[] = [];
+      for (const [state, bound] of ENDED) rows.push(...ended.all(state, bounds[bound], limit - rows.length));
+      const blobs = forget(rows);
+      giveBack(db);
+      return { deliveries: rows.length, blobs };
+    },
+    unaccept(ids) {
+      const rows = ids.flatMap((id) => parts.all(id));
+      for (const row of rows) if (number(row, 'state') === 0) endpoints.shift(number(row, 'endpoint'), -1);
+      forget(rows);
+    },
+  };
+}
+
+function giveBack(db: DatabaseSync): void {
+  const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
+  const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
+  if (free > SPARE_PAGES && free > pages / 4) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
+}

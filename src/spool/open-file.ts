@@ -1,0 +1,114 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { createChanges, type Changes } from './changes.ts';
+import { createEndpoints, type Loaded } from './endpoints.ts';
+import { kindOf, reasonOf, type FailureKind } from './faults.ts';
+import type { Answer, Ask, News } from './protocol.ts';
+
+/** What came of one transaction. */
+export interface Committed {
+  readonly answers: readonly Answer[];
+  readonly news: News;
+}
+
+/** The queue file as the writer has it open. */
+export interface OpenFile {
+  readonly db: DatabaseSync;
+  readonly loaded: Loaded;
+  /** Writes all of them with one sync. Nothing of what is not answered `done` is kept. */
+  commit(asks: readonly Ask[]): Committed;
+  /** Everything anew when another process wrote, else undefined. */
+  outside(): Loaded | undefined;
+  /** Moves what the log holds into the file. Throws when that cannot be synced. */
+  checkpoint(): void;
+}
+
+/** Prepares an open queue file for writing. Throws when it is damaged. */
+export function createOpenFile(db: DatabaseSync): OpenFile {
+  const version = db.prepare('PRAGMA data_version');
+  const last = db.prepare('SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)');
+  const readVersion = () => Number(version.get()?.['data_version']);
+  const readNext = () => Number(last.get()?.['last'] ?? 0) + 1;
+  const endpoints = createEndpoints(db);
+  const loaded = endpoints.load();
+  let seen = readVersion();
+  let next = readNext();
+  const changes = createChanges(db, endpoints, (count) => {
+    const first = next;
+    next += count;
+    return first;
+  });
+
+  const outside = () => {
+    const now = readVersion();
+    if (now === seen) return undefined;
+    seen = now;
+    next = readNext();
+    return endpoints.load();
+  };
+
+  /** Throws what SQLite throws; a `Misuse` names the one ask that was wrong. */
+  function attempt(asks: readonly Ask[]): Committed {
+    db.exec('BEGIN IMMEDIATE');
+    const first = next;
+    try {
+      const reloaded = outside() !== undefined;
+      const answers = asks.map((ask): Answer => [ask[0], 'done', run(changes, ask)]);
+      db.exec('COMMIT');
+      const changed = endpoints.commit();
+      return { answers, news: reloaded ? { loaded: endpoints.load() } : changed };
+    } catch (error) {
+      endpoints.rollback();
+      next = first;
+      seen = -1; // read everything anew in the next transaction: this one may have learnt things that it then undid
+      if (db.isTransaction) db.exec('ROLLBACK');
+      throw error;
+    }
+  }
+
+  function commit(asks: readonly Ask[]): Committed {
+    try {
+      return attempt(asks);
+    } catch (error) {
+      if (!(error instanceof Misuse)) return failed(asks, error);
+      const rest = commit(asks.filter((ask) => ask !== error.ask));
+      return { answers: [...rest.answers, [error.ask[0], 'fault', error.message]], news: rest.news };
+    }
+  }
+
+  const checkpoint = () => { db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get(); };
+  return Object.freeze({ db, loaded, commit, outside, checkpoint });
+}
+
+/** One write was wrong in itself, so that the others are done without it. */
+class Misuse extends Error {
+  override readonly name = 'Misuse';
+  readonly ask: Ask;
+
+  constructor(ask: Ask, cause: unknown) {
+    super(reasonOf(cause), { cause });
+    this.ask = ask;
+  }
+}
+
+function run(changes: Changes, ask: Ask): unknown {
+  const [, name, args] = ask;
+  try {
+    // Arguments lose their types between threads; `write` in queue-file.ts checked them against `Changes`.
+    const table = changes as unknown as Readonly<Record<string, (...args: readonly unknown[]) => unknown>>;
+    return table[name]?.(...args);
+  } catch (error) {
+    throw kindOf(error) === 'misuse' ? new Misuse(ask, error) : error;
+  }
+}
+
+/** New mail is told at once, so that its sender tries again; everything else is done later. */
+function failed(asks: readonly Ask[], error: unknown): Committed {
+  const kind = kindOf(error);
+  const reason = reasonOf(error);
+  const answers = asks.map(([n, name]): Answer => name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason]);
+  return { answers, news: isBreak(kind) ? { broken: { reason, damaged: kind === 'damaged' } } : {} };
+}
+
+function isBreak(kind: FailureKind): boolean {
+  return kind === 'io' || kind === 'damaged';
+}

@@ -1,0 +1,40 @@
+import { readdir, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Blobs } from './blobs.ts';
+import type { QueueFile } from './queue-file.ts';
+import type { Reading } from './reading.ts';
+
+export interface RecoveryParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly file: QueueFile;
+  readonly reading: Reading;
+  readonly blobs: Blobs;
+  /** Folder of the blobs. */
+  readonly path: string;
+}
+
+/** Gives up what waits of a message that cannot be read any more; the rest of the queue goes on. */
+export async function quarantine({ log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>, messageId: string, reason: string): Promise<void> {
+  const count = await file.write('quarantine', messageId, `message lost: ${reason}`, clock.now());
+  if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
+}
+
+/** Brings files and rows together at the start of the daemon, and says in the log what was found. */
+export async function recover(parts: RecoveryParts, swept: number): Promise<void> {
+  const { log, file, reading, blobs, path } = parts;
+  const rows = await reading.read('blobNames');
+  const names = new Set(rows.map(({ name }) => name));
+  const orphans = (await readdir(path)).filter((name) => !names.has(name));
+  await blobs.remove(orphans);
+  for (const { name, messageId, size } of rows) {
+    const found = await stat(join(path, name)).catch(() => undefined);
+    if (found?.size === size) continue;
+    await quarantine(parts, messageId, found ? 'its blob file has the wrong length' : 'its blob file is missing');
+  }
+  const waiting = file.tally.entries().reduce((sum, entry) => sum + entry.waiting, 0);
+  if (file.rebuilt) log.error('spool.fault', { reason: 'the queue file was damaged; what could be read is in a new one', ...file.rebuilt });
+  log.info('spool.recovered', { waiting, largeBodies: rows.length, orphans: orphans.length, unfinished: swept });
+}

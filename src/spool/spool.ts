@@ -1,0 +1,208 @@
+import { statfs } from 'node:fs/promises';
+import { basename } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import { createBlobs, type Blobs } from './blobs.ts';
+import { createCache, type Cache } from './cache.ts';
+import type { MessageRow } from './changes.ts';
+import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
+import { takeLock } from './lock.ts';
+import { openQueueFile, type QueueFile } from './queue-file.ts';
+import { openReading, type Reading } from './reading.ts';
+import { quarantine, recover } from './recovery.ts';
+import { createRoom, type Room } from './room.ts';
+import { createScan } from './scan.ts';
+import type {
+  AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Selection, Settlement, Spool, SpoolSettings,
+} from './types.ts';
+
+export interface SpoolDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  /**
+   * daemon (when nothing is said): the one process that takes mail; it holds the folder and makes good what a crash left.
+   * visitor: the command line, which looks and changes beside it.
+   */
+  readonly role?: 'daemon' | 'visitor';
+}
+
+/** Bytes of bodies just accepted that are kept in memory. */
+const CACHE_BYTES = 64 * 1024 * 1024;
+/** Deliveries forgotten in one step, which shares a commit with new mail. */
+const PURGE_STEP = 200;
+
+/** The due time of an endpoint for which nothing waits. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+interface Parts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly folder: Folder;
+  readonly file: QueueFile;
+  readonly reading: Reading;
+  readonly room: Room;
+  readonly blobs: Blobs;
+  readonly cache: Cache;
+  readonly listeners: ((fresh: readonly Delivery[]) => void)[];
+}
+
+/**
+ * Opens the queue of this host. Throws SpoolInUse when another daemon has it, SpoolTooNew when a newer version wrote it,
+ * SpoolFault when it cannot be had.
+ */
+export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
+  const { clock, log, role = 'daemon' } = deps;
+  const folder = folderOf(settings.dir);
+  makeFolders(folder);
+  const lock = role === 'daemon' ? takeLock(folder.lock) : null;
+  try {
+    const swept = lock ? emptyTmp(folder) : 0;
+    const parts = await openParts(settings, folder, { clock, log, role });
+    if (lock) await recover({ ...parts, path: folder.blobs }, swept);
+    await parts.room.start();
+    return createSpool(parts, () => lock?.release());
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role }: Required<SpoolDeps>): Promise<Parts> {
+  const data = { dir: folder.dir, role, now: clock.now() };
+  const listeners: Parts['listeners'] = [];
+  let reading: Reading | undefined;
+  const file = await openQueueFile(data, { clock, log }, {
+    changed() { for (const listener of listeners) listener([]); },
+    async replaced() { await reading?.reopen(); },
+  });
+  try {
+    reading = await openReading(data, { clock, log }, file.repair);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  const look = async () => {
+    const { blocks, bavail, bsize } = await statfs(folder.dir);
+    return { total: blocks * bsize, free: bavail * bsize };
+  };
+  const room = createRoom(settings, { clock, log, look });
+  return { clock, log, folder, file, reading, room, listeners, blobs: createBlobs(folder), cache: createCache(CACHE_BYTES) };
+}
+
+function createSpool(parts: Parts, release: () => void): Spool {
+  const { file, reading, room, blobs, cache, listeners } = parts;
+  return Object.freeze({
+    body: blobs.writer,
+    accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
+    hasRoom: () => file.sound() && room.has(),
+    backlog: file.tally.ofAccount,
+    message: (messageId: string) => findMessage(parts, messageId),
+    async settle(settlement: Settlement) {
+      await file.write('settle', settlement);
+      if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
+    },
+    async keepVerdicts(messageId: string, verdicts: Verdicts) {
+      await file.write('verdicts', messageId, JSON.stringify(verdicts));
+      cache.keepVerdicts(messageId, verdicts);
+    },
+    keepEndpoint: (account: string, url: string, memory: string | null) => file.write('keepEndpoint', account, url, memory),
+    delivery: (id: string) => reading.read('delivery', id),
+    due: (account: string, url: string, now: number, limit: number, except: readonly string[]) => reading.read('due', account, url, now, limit, except),
+    endpoints: () => summarize(parts),
+    attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
+    ...createOperations(parts),
+    onChange: (listener: (fresh: readonly Delivery[]) => void) => { listeners.push(listener); },
+    check: () => file.tryWrite('check', parts.clock.now()),
+    async close() {
+      room.stop();
+      await file.close();
+      await reading.close();
+      release();
+    },
+  });
+}
+
+/** What operators, the API and the purge do: over many deliveries, in steps. */
+function createOperations(parts: Parts) {
+  const { file, reading, blobs, cache, listeners } = parts;
+  const scan = createScan(reading);
+  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
+    const count = await scan.change(selection, run);
+    if (count > 0) for (const listener of listeners) listener([]);
+    return count;
+  };
+  return {
+    list: scan.list,
+    count: scan.count,
+    retry: (selection: Selection, now: number) => change(selection, (keys) => file.write('retry', keys, now)),
+    drop: (selection: Selection, now: number) => change(selection, (keys) => file.write('drop', keys, now)),
+    replay: (selection: Selection, now: number) => change(selection, (keys) => file.write('replay', keys, now)),
+    redirect: (routeId: string, url: string) =>
+      change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
+    async purge(limits: Parameters<Spool['purge']>[0]) {
+      const tooMany = await reading.read('deliveredLimit', limits.deliveredBytes);
+      const bounds = { deadBefore: limits.deadBefore, deliveredBefore: Math.max(limits.deliveredBefore, tooMany) };
+      let count = 0;
+      for (;;) {
+        const step = await file.write('purge', bounds, PURGE_STEP);
+        await blobs.remove(step.blobs);
+        count += step.deliveries;
+        if (step.deliveries < PURGE_STEP) break;
+      }
+      if (count > 0) {
+        cache.clear();
+        parts.log.info('spool.purged', { deliveries: count });
+      }
+      return count;
+    },
+  };
+}
+
+async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
+  const { file, blobs, cache, listeners } = parts;
+  const body = toTight(message.body);
+  const outcome = deliveries.length === 0 ? 'accepted' : await file.accept(toRow(message, body), deliveries);
+  if (outcome === 'accepted' && deliveries.length > 0) {
+    blobs.claim(body);
+    const { id, receivedAt, envelope, trace } = message;
+    cache.put({ id, receivedAt, envelope, trace, verdicts: null }, body, deliveries.length);
+    for (const listener of listeners) listener(deliveries);
+  } else if (body.kind === 'blob') {
+    await blobs.remove([basename(body.path)]);
+  }
+  return outcome;
+}
+
+/** Posting a view to a thread copies all of the buffer behind it, which may be a shared slab of the socket. */
+function toTight(body: Body): Body {
+  if (body.kind === 'blob' || body.bytes.byteLength === body.bytes.buffer.byteLength) return body;
+  return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+}
+
+function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): MessageRow {
+  const row = { id, receivedAt, trace, envelope: JSON.stringify(envelope), bytes: null, crc: null, blob: null, sha256: null };
+  if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
+  return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
+}
+
+async function findMessage(parts: Parts, messageId: string): Promise<{ message: Message; body: Body } | undefined> {
+  const cached = parts.cache.get(messageId);
+  // Whoever got the bytes before may have given them away to a thread.
+  if (cached && isWhole(cached.body, cached.size)) return { message: cached.message, body: cached.body };
+  const found = await parts.reading.read('message', messageId);
+  if (found?.kind !== 'damaged') return found && { message: found.message, body: found.body };
+  await quarantine(parts, messageId, found.reason);
+  return undefined;
+}
+
+/** Bytes that were given away have no length any more. */
+function isWhole(body: Body, size: number): boolean {
+  return body.kind === 'blob' || body.bytes.byteLength === size;
+}
+
+async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
+  const due = new Map(await reading.read('firstDue'));
+  return file.tally.entries().map(({ key, account, url, memory, waiting }) => ({ account, url, waiting, memory, nextDue: waiting > 0 ? due.get(key) ?? 0 : NEVER }));
+}

@@ -1,0 +1,52 @@
+import type { Loaded } from './endpoints.ts';
+import type { EndpointRow } from './protocol.ts';
+
+interface Entry {
+  readonly account: string;
+  readonly url: string;
+  memory: string | null;
+  waiting: number;
+}
+
+/** How much waits for whom, in memory: what backlogs and summaries are answered from. */
+export interface Tally {
+  replace(loaded: Loaded): void;
+  change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
+  ofAccount(account: string): number;
+  /** Endpoints with something waiting or a memory. */
+  entries(): readonly (Readonly<Entry> & { readonly key: number })[];
+}
+
+/** An empty tally. */
+export function createTally(): Tally {
+  const endpoints = new Map<number, Entry>();
+  const accounts = new Map<string, number>();
+  const shift = (entry: Entry, more: number) => {
+    entry.waiting += more;
+    accounts.set(entry.account, (accounts.get(entry.account) ?? 0) + more);
+  };
+  return Object.freeze({
+    replace(loaded: Loaded) {
+      endpoints.clear();
+      accounts.clear();
+      for (const { key, account, url, memory, waiting } of loaded) {
+        const entry = { account, url, memory, waiting: 0 };
+        endpoints.set(key, entry);
+        shift(entry, waiting);
+      }
+    },
+    change(changed: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]) {
+      for (const { key, account, url, memory } of changed) {
+        const known = endpoints.get(key);
+        if (known) known.memory = memory;
+        else endpoints.set(key, { account, url, memory, waiting: 0 });
+      }
+      for (const [key, more] of shifts) {
+        const entry = endpoints.get(key);
+        if (entry) shift(entry, more);
+      }
+    },
+    ofAccount: (account: string) => accounts.get(account) ?? 0,
+    entries: () => [...endpoints].filter(([, { waiting, memory }]) => waiting > 0 || memory !== null).map(([key, entry]) => ({ key, ...entry })),
+  });
+}

@@ -1,0 +1,134 @@
+import { Worker } from 'node:worker_threads';
+import type { Clock } from '../base/clock.ts';
+import { DuplicateRow, StoreAway } from './collection.ts';
+import { within } from './deadline.ts';
+import type { Durability, Job, Reply, ThreadData } from './embedded-thread.ts';
+import type { Presence } from './presence.ts';
+import type { Statement, TablePlan } from './sql.ts';
+
+/** Rows as the thread answers them: id and JSON. */
+export type Rows = readonly (readonly [string, string])[];
+
+/** The application's end of the thread that owns the file. */
+export interface Link {
+  /** Resolves when the file is open; throws `StoreAway` with what SQLite said otherwise. */
+  open(): Promise<void>;
+  /** Makes a table, now and whenever the thread has to be started again. */
+  plan(plan: TablePlan): Promise<void>;
+  /** Throws `StoreAway` when the thread died or was too slow: a write may then have been done or not. */
+  read(statement: Statement): Promise<Rows>;
+  /** Resolves after the sync. Throws `DuplicateRow` when a unique index said no. */
+  write(statement: Statement): Promise<Rows>;
+  close(): Promise<void>;
+}
+
+export interface LinkSettings {
+  readonly file: string;
+  readonly timeoutMs: number;
+}
+
+interface Pending {
+  resolve(rows: Rows): void;
+  reject(error: Error): void;
+}
+
+/** A thread, who waits for it, and what is about to be sent to it. */
+interface Running {
+  readonly worker: Worker;
+  readonly opened: Promise<Durability>;
+  readonly pending: Map<number, Pending>;
+  outbox: Job[];
+}
+
+// A job as the caller gives it: the link numbers it.
+type Unnumbered = Job extends infer J ? (J extends Job ? Omit<J, 'n'> : never) : never;
+
+export function createLink({ clock, presence }: { readonly clock: Clock; readonly presence: Presence }, settings: LinkSettings): Link {
+  const plans: TablePlan[] = [];
+  let current: Running | null = null;
+  let closed = false;
+  let last = 0;
+
+  const start = (): Running => {
+    const data: ThreadData = { file: settings.file, busyMs: settings.timeoutMs, plans };
+    const worker = new Worker(new URL('./embedded-thread.ts', import.meta.url), { workerData: data });
+    const pending = new Map<number, Pending>();
+    const opened = Promise.withResolvers<Durability>();
+    opened.promise.catch(() => undefined); // only the first start is waited for
+    let reason = 'the thread ended';
+    worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
+    worker.on('exit', () => {
+      if (current?.worker === worker) current = null; // the next job starts another
+      const away = new StoreAway(reason);
+      opened.reject(away);
+      for (const job of pending.values()) job.reject(away);
+      pending.clear();
+    });
+    worker.on('message', (replies: readonly Reply[]) => {
+      for (const reply of replies) {
+        if ('opened' in reply) opened.resolve(reply.opened);
+        else settle(pending, reply);
+      }
+    });
+    return { worker, opened: opened.promise, pending, outbox: [] };
+  };
+
+  const post = (job: Unnumbered): { readonly n: number; readonly answer: Promise<Rows> } => {
+    const n = ++last;
+    const link = (current ??= start());
+    const answer = new Promise<Rows>((resolve, reject) => link.pending.set(n, { resolve, reject }));
+    send(link, { ...job, n });
+    return { n, answer };
+  };
+
+  const send = (link: Running, job: Job) => {
+    // What one turn of the loop asks travels as one message.
+    if (link.outbox.push(job) > 1) return;
+    queueMicrotask(() => {
+      link.worker.postMessage(link.outbox);
+      link.outbox = [];
+    });
+  };
+
+  const ask = async (job: Unnumbered): Promise<Rows> => {
+    if (closed) throw new StoreAway('the store is closed');
+    const { n, answer } = post(job);
+    const link = current;
+    const forget = () => { if (link && link === current) send(link, { kind: 'forget', n }); };
+    try {
+      const rows = await within(clock, settings.timeoutMs, answer, forget);
+      presence.here();
+      return rows;
+    } catch (error) {
+      if (error instanceof StoreAway) presence.away(error.message);
+      throw error;
+    }
+  };
+
+  return Object.freeze({
+    async open() { presence.here({ ...await (current ??= start()).opened }); },
+    async plan(plan: TablePlan) {
+      await ask({ kind: 'plan', plan });
+      plans.push(plan);
+    },
+    read: (statement: Statement) => ask({ kind: 'read', ...statement }),
+    write: (statement: Statement) => ask({ kind: 'write', ...statement }),
+    async close() {
+      if (closed) return;
+      closed = true;
+      const link = current;
+      if (!link) return;
+      const exit = new Promise((resolve) => link.worker.once('exit', resolve));
+      await post({ kind: 'close' }).answer.catch(() => undefined);
+      await exit;
+    },
+  });
+}
+
+function settle(pending: Map<number, Pending>, reply: Exclude<Reply, { opened: Durability }>): void {
+  const job = pending.get(reply.n);
+  pending.delete(reply.n);
+  if ('rows' in reply) job?.resolve(reply.rows);
+  else if (reply.failure === 'duplicate') job?.reject(new DuplicateRow(reply.message));
+  else job?.reject(reply.failure === 'away' ? new StoreAway(reply.message) : new Error(`store: ${reply.message}`));
+}

@@ -1,0 +1,74 @@
+import { expect } from 'chai';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { commands } from '../../src/cli/commands.ts';
+import { postern } from '../support/command.ts';
+import { tempDir } from '../support/temp.ts';
+
+describe('the command line', () => {
+  it('lists its commands when asked for help, and when asked for nothing', async () => {
+    for (const argv of [[], ['help'], ['--help']]) {
+      const { code, out } = await postern(argv);
+      expect(code).to.equal(0);
+      for (const { name, summary } of commands) expect(out).to.contain(`postern ${name}`).and.to.contain(summary);
+    }
+  });
+
+  it('has a help text for every command', async () => {
+    for (const { name, summary } of commands) {
+      const { code, out } = await postern([...name.split(' '), '--help']);
+      expect(code, name).to.equal(0);
+      expect(out).to.contain(summary).and.to.contain(`Usage: postern ${name}`).and.to.contain('--json');
+    }
+  });
+
+  it('answers 64 with a hint to a command, an option or a value that it does not know', async () => {
+    expect(await postern(['serv'])).to.include({ code: 64 });
+    expect((await postern(['queue', 'lst'])).err).to.contain('postern queue list');
+    const option = await postern(['queue', 'list', '--sate', 'dead']);
+    expect(option).to.include({ code: 64 });
+    expect(option.err).to.contain("--sate").and.to.contain('Try: postern queue list --help');
+    for (const argv of [['queue', 'list', '--state', 'x'], ['queue', 'list', '--limit', '0'], ['queue', 'drop'], ['queue', 'list', '--from', 'never'], ['queue', 'show'], ['route', 'test'], ['key', 'revoke'], ['account', 'create']]) {
+      expect((await postern(argv)).code, argv.join(' ')).to.equal(64);
+    }
+  });
+
+  it('answers 78 to settings that cannot be used, with every fault and its path', async () => {
+    const file = join(await tempDir(), 'bad.yaml');
+    writeFileSync(file, 'smtp: { max_recipients: 1 }\nnot_there: 1\n');
+    const ran = await postern(['config', 'check', '--config', file]);
+    expect(ran).to.include({ code: 78, out: '' });
+    expect(ran.err).to.contain('smtp.max_recipients: must be at least 100').and.to.contain('not_there: is no setting');
+    expect((await postern(['serve'], { POSTERN_CONFIG: file })).code).to.equal(78);
+  });
+
+  it('shows the settings with where they came from, for a person and for a script', async () => {
+    const env = { POSTERN_HOSTNAME: 'mx.example.com' };
+    expect((await postern(['config', 'show'], env)).out).to.match(/hostname\s+"mx\.example\.com"\s+POSTERN_HOSTNAME/);
+    expect((await postern(['config', 'show', '--json'], env)).json()).to.deep.include({ path: 'hostname', value: 'mx.example.com', origin: 'POSTERN_HOSTNAME' });
+    expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are in order.\n' });
+  });
+
+  it('makes, lists and revokes accounts and keys, and shows a key once', async () => {
+    const env = { POSTERN_DATA_DIR: await tempDir() };
+    expect((await postern(['key', 'create'], env)).err).to.contain('there is no account yet');
+    const { id, key } = (await postern(['account', 'create', 'shop', '--json'], env)).json();
+    expect((await postern(['account', 'list'], env)).out).to.contain('shop').and.to.contain(id);
+    const second = (await postern(['key', 'create', 'robot', '--json'], env)).json();
+    const listed = await postern(['key', 'list'], env);
+    expect(listed.out).to.contain('robot').and.not.to.contain(key).and.not.to.contain(second.key);
+    expect((await postern(['key', 'revoke', second.key], env)).code).to.equal(0);
+    const rows = (await postern(['key', 'list', '--json'], env)).json();
+    expect(rows.map((row: { label: string; revoked_at: string | null }) => [row.label, row.revoked_at !== null])).to.deep.equal([['first key', false], ['robot', true]]);
+    expect((await postern(['key', 'revoke', 'zzzzzzz'], env)).code).to.equal(64);
+    await postern(['account', 'create', 'other'], env);
+    expect((await postern(['key', 'create'], env)).err).to.contain('--account');
+    expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);
+  });
+
+  it('says when there is no queue yet', async () => {
+    const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
+    expect(code).to.equal(70);
+    expect(err).to.contain('there is no queue');
+  });
+});

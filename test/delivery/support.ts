@@ -1,0 +1,57 @@
+import { createPoster } from '../../src/delivery/attempt.ts';
+import { createGuard } from '../../src/delivery/guard.ts';
+import type { AttemptResult, PostBody, Poster } from '../../src/delivery/types.ts';
+import type { Clock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/clock.ts';
+import type { Answer } from '../../src/dns/types.ts';
+import type { Delivery } from '../../src/spool/types.ts';
+
+/** What names resolve to; those that are not there do not exist. A function is asked every time. */
+export type Names = Readonly<Record<string, readonly string[] | (() => readonly string[]) | 'failure'>>;
+
+export function namesResolver(names: Names) {
+  const asked: string[] = [];
+  return {
+    asked,
+    async addresses(host: string): Promise<Answer<string>> {
+      asked.push(host);
+      const found = names[host];
+      if (found === undefined) return { kind: 'nxdomain' };
+      if (found === 'failure') return { kind: 'failure', reason: 'servfail' };
+      const records = typeof found === 'function' ? found() : found;
+      return records.length > 0 ? { kind: 'records', records, ttl: 60 } : { kind: 'none' };
+    },
+  };
+}
+
+export interface PosterOptions {
+  readonly timeoutMs?: number;
+  readonly names?: Names;
+  /** Loopback unless given. */
+  readonly allowPrivate?: readonly string[];
+  readonly clock?: Clock;
+}
+
+/** The real poster behind the real guard; names come from a table. */
+export function openPoster({ timeoutMs = 5000, names = {}, allowPrivate = ['127.0.0.0/8'], clock = systemClock }: PosterOptions = {}): Poster {
+  const guard = createGuard({ allowPrivate, loopbackOnly: false }, { resolver: namesResolver(names) });
+  return createPoster({ timeoutMs, userAgent: 'Postern/test', connections: 8 }, { guard, clock });
+}
+
+export const bytes = (text: string): PostBody => ({ kind: 'bytes', bytes: new TextEncoder().encode(text) });
+
+export const answered = (status: number, retryAfter: string | null = null): AttemptResult =>
+  ({ kind: 'answered', status, retryAfter, answer: '', durationMs: 3 });
+
+export const refused: AttemptResult = { kind: 'unanswered', error: 'connection refused', connected: false, durationMs: 1 };
+export const timedOut: AttemptResult = { kind: 'unanswered', error: 'timeout', connected: true, durationMs: 30_000 };
+
+let count = 0;
+
+/** A delivery of a message of its own. */
+export function aDelivery(url = 'https://hooks.example/a', more: Partial<Delivery> = {}): Delivery {
+  const n = String(++count).padStart(6, '0');
+  return {
+    id: `d${n}`, messageId: `m${n}`, account: 'acc', url, routeId: '1.1', pattern: '*', recipient: `r${n}@in.example`, ...more,
+  };
+}

@@ -1,0 +1,66 @@
+import { expect } from 'chai';
+import { join } from 'node:path';
+import { createIds } from '../../src/base/ids.ts';
+import { createSigningKeys } from '../../src/inbound/signing.ts';
+import { StoreAway } from '../../src/store/collection.ts';
+import { openEmbedded } from '../../src/store/embedded.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { createTestClock } from '../support/clock.ts';
+import { createTestLog } from '../support/log.ts';
+import { tempDir } from '../support/temp.ts';
+
+const URL = 'https://hook.test/mail';
+
+describe('signing keys', () => {
+  let store: Store;
+  const clock = createTestClock();
+  const ids = createIds(clock);
+  beforeEach(async () => {
+    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+  });
+  afterEach(() => store.close());
+
+  it('belong to an account and a URL: made at first use, the same ever after, also in another process', async () => {
+    const keys = createSigningKeys({ store, clock, ids });
+    const [key] = await keys.keysFor('a', URL) ?? [];
+    expect(key).to.match(/^[\w-]{32}$/);
+    expect(await createSigningKeys({ store, clock, ids }).keysFor('a', URL)).to.deep.equal([key]);
+    expect(await keys.keysFor('b', URL)).not.to.deep.equal([key]);
+    expect(await keys.keysFor('a', `${URL}2`)).not.to.deep.equal([key]);
+  });
+
+  it('are one key when many ask at once', async () => {
+    const all = await Promise.all(Array.from({ length: 30 }, () => createSigningKeys({ store, clock, ids }).keysFor('a', URL)));
+    expect(new Set(all.flat()).size).to.equal(1);
+  });
+
+  it('are two for a day after a rotation, the new one first', async () => {
+    const keys = createSigningKeys({ store, clock, ids });
+    const [old] = await keys.keysFor('a', URL) ?? [];
+    const fresh = await keys.rotate('a', URL);
+    expect(await keys.keysFor('a', URL)).to.deep.equal([fresh, old]);
+    await clock.advance(24 * 3600_000 - 1);
+    expect(await keys.keysFor('a', URL)).to.deep.equal([fresh, old]);
+    await clock.advance(1);
+    expect(await keys.keysFor('a', URL)).to.deep.equal([fresh]);
+  });
+
+  it('keep the key that consumers hold when two rotations meet', async () => {
+    const [old] = await createSigningKeys({ store, clock, ids }).keysFor('a', URL) ?? [];
+    const [one, other] = await Promise.all([createSigningKeys({ store, clock, ids }).rotate('a', URL), createSigningKeys({ store, clock, ids }).rotate('a', URL)]);
+    const now = await createSigningKeys({ store, clock, ids }).keysFor('a', URL) ?? [];
+    expect(new Set([one, other]).has(now[0] ?? '')).to.equal(true);
+    expect([old, one, other]).to.include(now[1]);
+  });
+
+  it('go on signing while the store is away; a key that was never seen is not invented', async () => {
+    let away = false;
+    const one: Store['signingKeys']['one'] = (filter) => away ? Promise.reject(new StoreAway('away')) : store.signingKeys.one(filter);
+    const keys = createSigningKeys({ store: { ...store, signingKeys: { ...store.signingKeys, one } }, clock, ids });
+    const known = await keys.keysFor('a', URL);
+    away = true;
+    await clock.advance(60_000);
+    expect(await keys.keysFor('a', URL)).to.deep.equal(known);
+    expect(await keys.keysFor('a', `${URL}2`)).to.equal(undefined);
+  });
+});

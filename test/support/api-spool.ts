@@ -1,0 +1,72 @@
+import type { Body, BodyWriter, DeliveryState, NewMessage, QueuedDelivery, Selection, Spool, AttemptRecord, Delivery, AcceptOutcome } from '../../src/spool/types.ts';
+
+/** A queue in memory, for tests of those who fill it and look at it: it can be told to be full or to fail. */
+export interface TestSpool extends Spool {
+  readonly messages: NewMessage[];
+  readonly deliveries: QueuedDelivery[];
+  readonly redirects: { readonly routeId: string; readonly url: string }[];
+  /** What `accept` answers, and whether there is room. */
+  outcome: AcceptOutcome;
+  room: boolean;
+  breaks: boolean;
+  aborted: number;
+  put(delivery: Partial<QueuedDelivery> & Pick<QueuedDelivery, 'id' | 'account'>, attempts?: readonly AttemptRecord[]): void;
+  /** The whole text of an accepted message. */
+  text(message: NewMessage | undefined): string;
+}
+
+const BASE = {
+  messageId: 'm', url: 'https://app.example.com/hooks/mail', routeId: '1.1', pattern: '*', recipient: 'a@inbound.example.com', state: 'waiting' as DeliveryState,
+  createdAt: 0, dueAt: 0, attempts: 0, endedAt: null, budgetFrom: 0, parked: false, lastStatus: null, lastError: null,
+};
+
+function fits(delivery: QueuedDelivery, wanted: Selection): boolean {
+  return (wanted.ids?.includes(delivery.id) ?? true) && (wanted.account === undefined || wanted.account === delivery.account)
+    && (wanted.routeIds?.includes(delivery.routeId) ?? true) && (wanted.states?.includes(delivery.state) ?? true)
+    && (wanted.from === undefined || delivery.createdAt >= wanted.from) && (wanted.to === undefined || delivery.createdAt < wanted.to);
+}
+
+export function createTestSpool(): TestSpool {
+  const history = new Map<string, readonly AttemptRecord[]>();
+  const unused = () => Promise.reject(new Error('not part of this double'));
+  const spool: TestSpool = {
+    messages: [], deliveries: [], redirects: [], outcome: 'accepted', room: true, breaks: false, aborted: 0,
+    put(delivery, attempts = []) {
+      spool.deliveries.push({ ...BASE, ...delivery });
+      history.set(delivery.id, attempts);
+    },
+    text: (message) => message?.body.kind === 'inline' ? Buffer.from(message.body.bytes).toString() : '',
+    body: () => writer(spool),
+    async accept(message: NewMessage, deliveries: readonly Delivery[]) {
+      if (spool.outcome !== 'accepted') return spool.outcome;
+      spool.messages.push(message);
+      for (const delivery of deliveries) spool.put({ ...delivery, createdAt: message.receivedAt, dueAt: message.receivedAt });
+      return 'accepted';
+    },
+    hasRoom: () => spool.room,
+    backlog: (account) => spool.deliveries.filter((one) => one.account === account && one.state === 'waiting').length,
+    attempts: (id) => Promise.resolve([...history.get(id) ?? []]),
+    list: async (wanted, limit) => spool.deliveries.filter((one) => fits(one, wanted)).toSorted((a, b) => b.createdAt - a.createdAt).slice(0, limit),
+    async replay(wanted, now) {
+      const chosen = spool.deliveries.filter((one) => one.state !== 'waiting' && fits(one, wanted));
+      for (const one of chosen) spool.deliveries[spool.deliveries.indexOf(one)] = { ...one, state: 'waiting', dueAt: now, endedAt: null };
+      return chosen.length;
+    },
+    async redirect(routeId, url) { return spool.redirects.push({ routeId, url }); },
+    message: unused, delivery: unused, due: unused, endpoints: unused, settle: unused, keepVerdicts: unused, keepEndpoint: unused,
+    count: unused, retry: unused, drop: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
+  };
+  return spool;
+}
+
+function writer(spool: TestSpool): BodyWriter {
+  const chunks: Uint8Array[] = [];
+  return {
+    async write(chunk) {
+      if (spool.breaks) throw new Error('the disk failed');
+      chunks.push(Uint8Array.from(chunk));
+    },
+    finish: async (): Promise<Body> => ({ kind: 'inline', bytes: Buffer.concat(chunks) }),
+    async abort() { spool.aborted++; },
+  };
+}

@@ -1,0 +1,97 @@
+import { join } from 'node:path';
+import { createIds } from '../../src/base/ids.ts';
+import { createApi, type ApiDeps, type ApiSettings } from '../../src/api/server.ts';
+import { createAcceptance } from '../../src/inbound/accept.ts';
+import { createRouting } from '../../src/inbound/routing.ts';
+import { createSigningKeys } from '../../src/inbound/signing.ts';
+import { createKey } from '../../src/store/credentials.ts';
+import { openEmbedded } from '../../src/store/embedded.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { createTestClock } from './clock.ts';
+import { createTestLog } from './log.ts';
+import { createTestSpool } from './api-spool.ts';
+import { tempDir } from './temp.ts';
+import { zoneResolver, type ZoneRecords } from './zone.ts';
+
+export const HOUR_MS = 3_600_000;
+/** The key of the account that the examples belong to, and that of another. */
+export const KEY = 'ExampleKey000000000001';
+export const OTHER_KEY = 'AnotherKey000000000002';
+export const ACCOUNT = 'ExampleAccountId000001';
+export const OTHER_ACCOUNT = 'AnotherAccountId000002';
+
+export interface ApiAnswer { readonly status: number; readonly body: any; readonly headers: Headers }
+export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
+
+const ZONE: ZoneRecords = { 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
+
+/** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
+export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store } = {}) {
+  const clock = createTestClock();
+  const log = createTestLog();
+  const ids = { ...createIds(clock), signingKey: signingKeys() };
+  const real = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+  const store = options.store?.(real) ?? real;
+  const spool = createTestSpool();
+  const missingUrls = new Set<string>();
+  const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, log });
+  await seed(real, clock, ids);
+  await routing.start();
+  const api = createApi({
+    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000,
+    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], version: '0.0.0', ...options.settings,
+  }, {
+    store, spool, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
+    resolver: zoneResolver(options.zone ?? ZONE), urlExists: async (url) => !missingUrls.has(url),
+    sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
+    health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, clock, log, ...options.deps,
+  });
+  await api.start();
+  const base = `http://127.0.0.1:${api.address().port}`;
+  const port = api.address().port;
+
+  /** Calls an operation with a body as it is. */
+  async function send(path: string, body: string | Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}): Promise<ApiAnswer> {
+    const response = await fetch(`${base}/api/1.0${path}`, { method: 'POST', body, headers });
+    return { status: response.status, body: await response.json(), headers: response.headers };
+  }
+  return {
+    api, base, port, clock, log, store: real, spool, routing, missingUrls, send,
+    /** Calls an operation with the example's key, or another in `params.key`. */
+    call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
+    async stop() {
+      await api.stop();
+      await routing.stop();
+      await real.close();
+    },
+  };
+}
+
+function signingKeys(): () => string {
+  let count = 0;
+  return () => `ExampleSigningKey${String(++count).padStart(15, '0')}`;
+}
+
+/** What the examples of the reference start from. */
+async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids: ReturnType<typeof createIds>): Promise<void> {
+  await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date('2026-01-01T00:00:00Z') });
+  await store.accounts.insert({ id: OTHER_ACCOUNT, name: 'other', number: 2, createdAt: new Date('2026-01-02T00:00:00Z') });
+  await createKey(store, ACCOUNT, 'example', { clock, ids }, KEY);
+  await createKey(store, OTHER_ACCOUNT, 'example', { clock, ids }, OTHER_KEY);
+  const createdAt = new Date('2026-01-05T11:00:00Z');
+  await store.inboundDomains.insert({ id: 'inbound.example.com', account: ACCOUNT, domain: 'inbound.example.com', createdAt, validMx: false, testedAt: null });
+  const number = (await store.revisions.add(`routes:${ACCOUNT}`, { count: 1 }, { count: 0 })).count;
+  await store.inboundRoutes.insert({ id: `1.${number}`, account: ACCOUNT, domain: 'inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', createdAt });
+  const counts = { sent: 40, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 12, uniqueOpens: 10, clicks: 3, uniqueClicks: 3 };
+  const hour = new Date('2026-01-05T09:00:00Z');
+  await store.counters.add(`${ACCOUNT} account 1 ${ACCOUNT}`, {}, { account: ACCOUNT, kind: 'account', key: ACCOUNT, hour, ...counts });
+  await store.counters.add(`${ACCOUNT} sender 1 news@example.com`, {}, { account: ACCOUNT, kind: 'sender', key: 'news@example.com', hour, ...counts });
+}
+
+/** A delivery that was given up, as the examples show it. */
+export function putDeadDelivery(world: Pick<ApiWorld, 'spool'>, account = ACCOUNT, id = '01kcexamplemessage00000000-ExampleHash0'): void {
+  world.spool.put({
+    id, account, messageId: '01kcexamplemessage00000000', routeId: '1.1', pattern: 'mailbox-*', recipient: 'mailbox-123@inbound.example.com', state: 'dead',
+    createdAt: Date.UTC(2026, 0, 5, 11, 30), endedAt: Date.UTC(2026, 0, 5, 11, 45), lastStatus: 500,
+  }, [{ at: Date.UTC(2026, 0, 5, 11, 30, 1), durationMs: 12, status: 500, error: null, answer: 'Internal Server Error' }]);
+}

@@ -1,0 +1,62 @@
+import { systemClock, type Clock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
+import { loadSettings } from '../../src/config.ts';
+import { openDaemon, type Daemon } from '../../src/daemon.ts';
+import { createTestLog } from './log.ts';
+import { tempDir } from './temp.ts';
+
+export const KEY = 'a-key-for-the-tests-22';
+
+export interface Answer { readonly status: number; readonly body: any }
+
+export interface TestDaemon {
+  readonly daemon: Daemon;
+  readonly dir: string;
+  readonly smtp: { readonly host: string; readonly port: number };
+  readonly base: string;
+  readonly key: string;
+  readonly log: ReturnType<typeof createTestLog>;
+  /** Calls an operation with the first account's key; fails unless it answers 200. */
+  api(path: string, params?: object): Promise<any>;
+  /** Calls it and answers whatever came. */
+  ask(path: string, params?: object): Promise<Answer>;
+  stop(): Promise<void>;
+}
+
+/** What a test's daemon is set to, beside the defaults; `env` as in the environment. */
+export function testSettings(dir: string, env: Readonly<Record<string, string>> = {}) {
+  return loadSettings(undefined, {
+    POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+    // Nobody answers there: a test that needs DNS brings its own zone.
+    POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100', ...env,
+  }).settings;
+}
+
+/** The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is there). */
+export async function startDaemon(env: Readonly<Record<string, string>> = {}, options: { dir?: string; clock?: Clock } = {}): Promise<TestDaemon> {
+  const dir = options.dir ?? await tempDir();
+  const log = createTestLog();
+  const clock = options.clock ?? systemClock;
+  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: createIds(clock) });
+  const { smtp, http } = await daemon.start();
+  const base = `http://${http.host}:${http.port}`;
+  const place = smtp[0];
+  if (!place) throw new Error('no SMTP listener');
+  const { api, ask } = createCaller(base, KEY);
+  return { daemon, dir, log, smtp: place, base, key: KEY, api, ask, stop: () => daemon.stop() };
+}
+
+/** Calls operations of a Postern at `base` as a client of the API does. */
+export function createCaller(base: string, key: string) {
+  async function ask(path: string, params: object = {}): Promise<Answer> {
+    const response = await fetch(`${base}/api/1.0${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
+    return { status: response.status, body: await response.json() };
+  }
+  async function api(path: string, params: object = {}): Promise<any> {
+    const { status, body } = await ask(path, params);
+    if (status !== 200) throw new Error(`${path} answered ${status}: ${JSON.stringify(body)}`);
+    return body;
+  }
+  return { ask, api };
+}

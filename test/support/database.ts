@@ -1,0 +1,83 @@
+import { MongoClient } from 'mongodb';
+import { randomBytes } from 'node:crypto';
+import { join } from 'node:path';
+import type { Log } from '../../src/base/log.ts';
+import type { CollectionSpec, Database, Row } from '../../src/store/collection.ts';
+import { openEmbedded } from '../../src/store/embedded.ts';
+import { openMongo } from '../../src/store/mongo.ts';
+import { createTestLog } from './log.ts';
+import { mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
+import { tempDir } from './temp.ts';
+
+/** A driver of the store and a way to an empty database of its own. */
+export interface TestDriver {
+  readonly name: string;
+  /** What the server behind it is, for the few things that a compatible server lacks. */
+  readonly kind: 'embedded' | MongoKind;
+  open(options?: OpenOptions): Promise<Database>;
+}
+
+export interface OpenOptions {
+  readonly log?: Log;
+  /**
+   * For many writers of one row. FerretDB 1.24 reads, changes and writes a document without a lock, so findAndModify on one
+   * document from several connections loses updates; there, and only there, such a database gets a single connection.
+   */
+  readonly crowded?: boolean;
+}
+
+const embedded: TestDriver = {
+  name: 'embedded',
+  kind: 'embedded',
+  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }),
+};
+
+const kind = mongoKind();
+let server: Promise<MongoServer> | undefined;
+const databases: string[] = [];
+
+/** The one server of this run, started when first asked for. */
+export function mongoServer(): Promise<MongoServer> {
+  if (!kind) throw new Error('no server');
+  return (server ??= startMongo(kind));
+}
+
+/** A name for a database that is dropped after the run. */
+export function newDatabaseName(): string {
+  const name = `postern_test_${randomBytes(6).toString('hex')}`;
+  databases.push(name);
+  return name;
+}
+
+const mongo: TestDriver | undefined = kind && {
+  name: `MongoDB (${kind})`,
+  kind,
+  async open({ log = createTestLog(), crowded = false } = {}) {
+    const url = (await mongoServer()).url(newDatabaseName());
+    return openMongo({ url: crowded && kind === 'ferretdb' ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 }, { log });
+  },
+};
+
+/** Every driver that can run here. */
+export const drivers: readonly TestDriver[] = mongo ? [embedded, mongo] : [embedded];
+
+/** Undefined when there is no server. */
+export const mongoDriver = mongo;
+
+if (!mongo) console.log('The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).');
+
+/** The same declaration under a name that no other test uses. */
+export function ofItsOwn<R extends Row>(spec: CollectionSpec<R>): CollectionSpec<R> {
+  return { ...spec, name: `${spec.name}_${randomBytes(4).toString('hex')}` };
+}
+
+after(async () => {
+  const running = await server;
+  if (!running) return;
+  if (running.kind === 'url') {
+    const client = new MongoClient(running.url('admin'));
+    for (const name of databases) await client.db(name).dropDatabase();
+    await client.close();
+  }
+  await running.stop();
+});

@@ -1,0 +1,70 @@
+import { connect } from 'node:net';
+
+export interface Place { readonly host: string; readonly port: number }
+
+/** Sends one message over a session of its own and answers the last reply; a refusal is an answer, a lost connection throws. */
+export async function sendMail(to: Place, envelope: { from: string; to: string | readonly string[] }, message: string | Buffer): Promise<string> {
+  const recipients = typeof envelope.to === 'string' ? [envelope.to] : envelope.to;
+  const session = await openSession(to);
+  try {
+    await session.say('EHLO client.example.org');
+    await session.say(`MAIL FROM:<${envelope.from}>`);
+    for (const recipient of recipients) {
+      const reply = await session.say(`RCPT TO:<${recipient}>`);
+      if (!reply.startsWith('250')) return reply;
+    }
+    const go = await session.say('DATA');
+    return go.startsWith('354') ? await session.data(message) : go;
+  } finally {
+    session.close();
+  }
+}
+
+export interface Session {
+  /** Sends a line and answers the last line of the reply. */
+  say(line: string): Promise<string>;
+  /** Sends a message with dots stuffed and the final dot, and answers the reply. */
+  data(message: string | Buffer): Promise<string>;
+  close(): void;
+}
+
+/** An SMTP session that waits for each reply; rejects when the connection is lost. */
+export async function openSession({ host, port }: Place): Promise<Session> {
+  const socket = connect(port, host);
+  socket.setNoDelay(true);
+  let text = '';
+  let wanted: { resolve: (line: string) => void; reject: (error: Error) => void } | undefined;
+  const lost = (error?: Error) => { wanted?.reject(error ?? new Error('the connection was closed')); wanted = undefined; };
+  socket.on('data', (chunk) => {
+    text += chunk.toString('latin1');
+    const last = /(?:^|\r\n)(\d{3} [^\r\n]*)\r\n$/.exec(text);
+    if (!last || !wanted) return;
+    const { resolve } = wanted;
+    wanted = undefined;
+    text = '';
+    resolve(last[1] ?? '');
+  });
+  socket.on('error', lost);
+  socket.on('close', () => lost());
+  const reply = () => new Promise<string>((resolve, reject) => {
+    if (socket.destroyed) return reject(new Error('the connection was closed'));
+    wanted = { resolve, reject };
+  });
+  await reply();
+  return {
+    say(line) { const answer = reply(); socket.write(`${line}\r\n`); return answer; },
+    data(message) {
+      const raw = Buffer.isBuffer(message) ? message.toString('latin1') : Buffer.from(message).toString('latin1');
+      const stuffed = raw.replaceAll(/^\./gm, '..');
+      const answer = reply();
+      socket.write(Buffer.from(`${stuffed}${stuffed.endsWith('\r\n') ? '' : '\r\n'}.\r\n`, 'latin1'));
+      return answer;
+    },
+    close() { socket.destroy(); },
+  };
+}
+
+/** A small message. */
+export function message(subject: string, text = 'Hello.'): string {
+  return `From: Ada <ada@example.org>\r\nTo: you@in.test\r\nSubject: ${subject}\r\nMessage-ID: <${subject}@example.org>\r\n\r\n${text}\r\n`;
+}

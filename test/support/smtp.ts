@@ -1,0 +1,213 @@
+import { createHash } from 'node:crypto';
+import { connect, type Socket } from 'node:net';
+import { connect as connectTls, type TLSSocket } from 'node:tls';
+import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
+import { createListener } from '../../src/smtp/listener.ts';
+import type { ListenerSettings } from '../../src/smtp/settings.ts';
+import { createTestClock } from './clock.ts';
+import { createTestLog } from './log.ts';
+import { until } from './until.ts';
+
+/** A message that the listener handed to `accept`. */
+export interface Taken {
+  readonly messageId: string;
+  readonly arrival: Arrival;
+  readonly routed: readonly Routed[];
+  readonly bytes: Buffer;
+}
+
+/** The parts below SMTP, in memory, each of which can be told to fail. */
+export function createBelow() {
+  const taken: Taken[] = [];
+  let next = 0;
+  const below = {
+    taken,
+    /** Messages begun and neither accepted nor given up. */
+    open: 0,
+    room: true,
+    backlog: 0,
+    /** Bytes that body writers hold now. */
+    held: 0,
+    accept: async (): Promise<'accepted' | 'full' | 'fault'> => 'accepted',
+    write: async (): Promise<void> => {},
+    lookup: (mailbox: string, domain: string): Lookup => {
+      if (domain === 'away.test') return { kind: 'unknown' };
+      if (domain !== 'ours.test' && domain !== 'xn--mnchen-3ya.test' && domain !== 'mx.ours.test') return { kind: 'not-ours' };
+      if (mailbox.startsWith('nobody')) return { kind: 'no-route' };
+      return { kind: 'matched', match: { account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' } };
+    },
+  };
+  const acceptance: Acceptance = {
+    begin() {
+      const chunks: Buffer[] = [];
+      let over = false;
+      const end = () => {
+        if (!over) below.open--;
+        over = true;
+        below.held -= chunks.splice(0).reduce((sum, chunk) => sum + chunk.length, 0);
+      };
+      below.open++;
+      return {
+        messageId: `message-${++next}`,
+        body: {
+          async write(chunk) {
+            await below.write();
+            chunks.push(Buffer.from(chunk));
+            below.held += chunk.length;
+          },
+          async finish() {
+            const bytes = Buffer.concat(chunks);
+            end();
+            return { kind: 'inline', bytes };
+          },
+          async abort() { end(); },
+        },
+      };
+    },
+    async accept(messageId, arrival, routed, body): Promise<Accepted> {
+      const outcome = await below.accept();
+      if (outcome !== 'accepted') return { outcome };
+      if (body.kind === 'inline') taken.push({ messageId, arrival, routed, bytes: Buffer.from(body.bytes) });
+      return { outcome, messageId };
+    },
+  };
+  return Object.assign(below, {
+    parts: {
+      acceptance,
+      routing: { lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain) },
+      spool: { hasRoom: () => below.room, backlog: () => below.backlog },
+    },
+  });
+}
+
+const SETTINGS: ListenerSettings = {
+  hostname: 'mx.ours.test',
+  listen: [{ host: '127.0.0.1', port: 0 }],
+  maxMessageBytes: 1_000_000,
+  maxRecipients: 100,
+  maxSessions: 100,
+  maxSessionsPerAddress: 50,
+  maxMessagesPerSession: 1000,
+  sessionTimeoutMs: 3_600_000,
+  commandTimeoutMs: 60_000,
+  idleTimeoutMs: 300_000,
+  minDataRate: 500,
+  slowAfterRefusals: 5,
+  endAfterRefusals: 20,
+  maxReceived: 50,
+  maxBacklogPerAccount: 1000,
+  maxLoopLagMs: 500,
+  proxyProtocol: [],
+};
+
+/** A listener on a free port of loopback, its doubles, its log and its clock. */
+export async function startListener(settings: Partial<ListenerSettings> = {}, clock = createTestClock()) {
+  const below = createBelow();
+  const log = createTestLog();
+  const listener = createListener({ ...SETTINGS, ...settings }, { ...below.parts, clock, log });
+  await listener.start();
+  const port = listener.addresses()[0]?.port ?? 0;
+  const clients: Client[] = [];
+  return {
+    listener, below, log, clock, port,
+    /** A connection that has not been greeted yet. */
+    raw(): Client {
+      const client = createClient(connect({ host: '127.0.0.1', port, allowHalfOpen: true }));
+      clients.push(client);
+      return client;
+    },
+    /** A connection that was greeted and has said EHLO. */
+    async client(helo = 'EHLO client.test'): Promise<Client> {
+      const client = this.raw();
+      await client.reply();
+      if (helo !== '') await client.say(helo);
+      return client;
+    },
+    async stop() {
+      for (const client of clients) client.destroy();
+      await listener.stop(0);
+    },
+  };
+}
+
+export type Started = Awaited<ReturnType<typeof startListener>>;
+
+/** The other end of a session. */
+export interface Client {
+  /** Sends a line and answers the reply, without its last line end. */
+  say(line: string): Promise<string>;
+  /** Sends bytes as they are. */
+  send(bytes: string | Buffer): void;
+  /** The next reply, all of its lines; `closed` when the connection ended instead. */
+  reply(): Promise<string>;
+  /** Replies that are there already. */
+  pending(): string[];
+  /** Resolves when the server has ended the connection. */
+  closed(): Promise<void>;
+  /** Ends our side only. */
+  end(): void;
+  destroy(): void;
+  /** Goes on in TLS; what was said before stays behind. Answers whether the handshake worked. */
+  secure(): Promise<TLSSocket>;
+  socket(): Socket;
+}
+
+/** Speaks for a client over a socket. */
+export function createClient(first: Socket): Client {
+  let socket = first;
+  let text = '';
+  let over = false;
+  const replies: string[] = [];
+  const hear = (chunk: Buffer) => {
+    text += chunk.toString('latin1');
+    for (;;) {
+      const reply = /^(?:\d{3}-[^\n]*\n)*\d{3}(?: [^\n]*)?\n/.exec(text)?.[0];
+      if (reply === undefined) break;
+      replies.push(reply.trimEnd());
+      text = text.slice(reply.length);
+    }
+  };
+  const listen = () => socket.on('data', hear).on('error', () => { over = true; }).on('end', () => { over = true; }).on('close', () => { over = true; });
+  listen();
+  const client: Client = {
+    say(line) {
+      socket.write(`${line}\r\n`);
+      return client.reply();
+    },
+    send: (bytes) => { if (!socket.destroyed) socket.write(bytes); },
+    reply: () => until('a reply', () => replies.shift() ?? (over ? 'closed' : undefined)),
+    pending: () => [...replies],
+    closed: async () => { await until('the end of the connection', () => over); },
+    end: () => { socket.end(); },
+    destroy: () => { socket.destroy(); },
+    async secure() {
+      socket.removeAllListeners('data');
+      const secured = connectTls({ socket, rejectUnauthorized: false });
+      socket = secured;
+      listen();
+      await until('the handshake', () => secured.getProtocol() !== null && secured.authorizationError !== null || over);
+      return secured;
+    },
+    socket: () => socket,
+  };
+  return client;
+}
+
+/** SHA-256 in hex, to compare bytes with. */
+export const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
+
+/** A transaction up to the 354. */
+export async function openData(client: Client, from = 'a@sender.test', to = 'b@ours.test'): Promise<void> {
+  await client.say(`MAIL FROM:<${from}>`);
+  await client.say(`RCPT TO:<${to}>`);
+  const reply = await client.say('DATA');
+  if (!reply.startsWith('354')) throw new Error(`DATA was answered: ${reply}`);
+}
+
+/** A whole message; answers its reply. */
+export async function sendMessage(client: Client, body: string | Buffer): Promise<string> {
+  await openData(client);
+  client.send(body);
+  client.send('\r\n.\r\n');
+  return client.reply();
+}

@@ -1,0 +1,158 @@
+import { expect } from 'chai';
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { tempDir } from '../support/temp.ts';
+
+const SCRIPTS = new URL('../../scripts/', import.meta.url).pathname;
+
+function run(script: string, ...args: string[]) {
+  const { status, stdout, stderr } = spawnSync(join(SCRIPTS, script), args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  return { status, stdout, stderr };
+}
+
+const modeOf = (path: string) => (statSync(path).mode & 0o7777).toString(8);
+
+/** Every file below `dir` with what would show that it was written again. */
+function inventory(dir: string): string[] {
+  return readdirSync(dir, { recursive: true, encoding: 'utf8' }).sort().map((name) => {
+    const { ino, mode, mtimeMs } = lstatSync(join(dir, name));
+    return lstatSync(join(dir, name)).isDirectory() ? `${name} ${mode}` : `${name} ${mode} ${ino} ${mtimeMs}`;
+  });
+}
+
+describe('scripts/install.sh', function () {
+  // Two copies of the tree with its runtime, some 185 MB each.
+  this.timeout(120_000);
+  let root = '';
+  const at = (...names: string[]) => join(root, ...names);
+
+  before(async () => {
+    root = await tempDir();
+    const { status, stderr } = run('install.sh', '--root', root);
+    expect(stderr).to.equal('');
+    expect(status).to.equal(0);
+  });
+
+  it('lays out program, units, settings and data', () => {
+    for (const file of ['usr/bin/postern', 'usr/lib/postern/src/main.ts', 'usr/lib/postern/config/default.yaml',
+      'usr/lib/systemd/system/postern.service', 'usr/lib/systemd/system/postern-smtp.socket', 'etc/postern/postern.yaml', 'var/lib/postern']) {
+      expect(existsSync(at(file)), file).to.equal(true);
+    }
+  });
+
+  it('keeps settings, credentials, certificates and mail from other users', () => {
+    expect(modeOf(at('etc/postern'))).to.equal('750');
+    expect(modeOf(at('etc/postern/postern.yaml'))).to.equal('640');
+    expect(modeOf(at('etc/postern/credentials'))).to.equal('700');
+    expect(modeOf(at('etc/postern/tls'))).to.equal('750');
+    expect(modeOf(at('var/lib/postern'))).to.equal('750');
+  });
+
+  it('leaves nothing that others than root could write', () => {
+    const loose = readdirSync(at('usr'), { recursive: true, encoding: 'utf8' })
+      .filter((name) => !lstatSync(at('usr', name)).isSymbolicLink() && (statSync(at('usr', name)).mode & 0o022) !== 0);
+    expect(loose).to.deep.equal([]);
+  });
+
+  it('installs the pinned runtime, without what only development needs', () => {
+    const modules = at('usr/lib/postern/node_modules');
+    expect(execFileSync(join(modules, '.bin/node'), ['--version'], { encoding: 'utf8' })).to.match(/^v24\./);
+    expect(existsSync(join(modules, 'smtp-server'))).to.equal(true);
+    for (const name of ['mocha', 'typescript', 'chai', '.bin/mocha', '.bin/tsc']) expect(existsSync(join(modules, name)), name).to.equal(false);
+    expect(existsSync(at('usr/lib/postern/test'))).to.equal(false);
+  });
+
+  it('leaves a command that runs, from any folder and through a link', () => {
+    symlinkSync(at('usr/bin/postern'), at('link'));
+    for (const command of [at('usr/bin/postern'), at('link')]) {
+      const { status, stdout, stderr } = spawnSync(command, ['--help'], { cwd: '/', encoding: 'utf8', env: { PATH: '/usr/bin:/bin' } });
+      expect(stderr).to.equal('');
+      expect(stdout).to.contain('serve');
+      expect(status).to.equal(0);
+    }
+    unlinkSync(at('link'));
+  });
+
+  it('installs settings that the command accepts', () => {
+    const env = { PATH: '/usr/bin:/bin', POSTERN_CONFIG: at('etc/postern/postern.yaml') };
+    const { status, stderr } = spawnSync(at('usr/bin/postern'), ['config', 'check'], { encoding: 'utf8', env });
+    expect(stderr).to.equal('');
+    expect(status).to.equal(0);
+  });
+
+  it('changes nothing when it runs again', () => {
+    const before = inventory(root);
+    const { status, stdout } = run('install.sh', '--root', root);
+    expect(stdout).to.equal('install: nothing had to be changed\n');
+    expect(status).to.equal(0);
+    expect(inventory(root)).to.deep.equal(before);
+  });
+
+  it('keeps what the operator wrote, and mends what was damaged', () => {
+    writeFileSync(at('etc/postern/postern.yaml'), 'hostname: mx.example.org\n');
+    writeFileSync(at('usr/bin/postern'), 'damaged\n');
+    const { status, stdout } = run('install.sh', '--root', root);
+    expect(status).to.equal(0);
+    expect(stdout).to.contain('usr/bin/postern').and.not.to.contain('install: tree');
+    expect(readFileSync(at('etc/postern/postern.yaml'), 'utf8')).to.equal('hostname: mx.example.org\n');
+    expect(readFileSync(at('usr/bin/postern'), 'utf8')).to.match(/^#!\/bin\/sh\n/);
+  });
+
+  it('writes the prefix into the units', async () => {
+    const other = await tempDir();
+    expect(run('install.sh', '--root', other, '--prefix', '/usr/local').status).to.equal(0);
+    const unit = readFileSync(join(other, 'usr/local/lib/systemd/system/postern.service'), 'utf8');
+    expect(unit).to.contain('ExecStart=/usr/local/bin/postern serve').and.not.to.contain('/usr/bin/postern');
+  });
+
+  it('does nothing on --dry-run but say what it would do', async () => {
+    const other = await tempDir();
+    const { status, stdout } = run('install.sh', '--root', other, '--dry-run');
+    expect(status).to.equal(0);
+    expect(stdout).to.contain(`${other}/usr/bin/postern`);
+    expect(readdirSync(other)).to.deep.equal([]);
+  });
+
+  for (const args of [['--prefix'], ['--root', 'relative'], ['--root', '/'], ['--root', ''], ['--prefix', 'usr'], ['--frobnicate'], ['stray']]) {
+    it(`refuses ${JSON.stringify(args)} with the usage and exit code 64`, () => {
+      for (const script of ['install.sh', 'uninstall.sh']) {
+        const { status, stderr } = run(script, ...args, '--dry-run');
+        expect(status).to.equal(64);
+        expect(stderr).to.contain('Usage:');
+      }
+    });
+  }
+
+  it('is undone by uninstall.sh, but for settings and data', () => {
+    const said = run('uninstall.sh', '--root', root);
+    expect(said.stderr).to.equal('');
+    expect(said.status).to.equal(0);
+    for (const gone of ['usr/bin/postern', 'usr/lib/postern', 'usr/lib/systemd/system/postern.service', 'usr/lib/systemd/system/postern-smtp.socket']) {
+      expect(existsSync(at(gone)), gone).to.equal(false);
+    }
+    expect(existsSync(at('etc/postern/postern.yaml'))).to.equal(true);
+    expect(existsSync(at('var/lib/postern'))).to.equal(true);
+    expect(run('uninstall.sh', '--root', root).stdout).to.contain('nothing was installed');
+  });
+
+  it('is undone whole by uninstall.sh --purge', () => {
+    expect(run('uninstall.sh', '--root', root, '--purge', '--dry-run').status).to.equal(0);
+    expect(existsSync(at('var/lib/postern'))).to.equal(true);
+    expect(run('uninstall.sh', '--root', root, '--purge').status).to.equal(0);
+    expect(existsSync(at('etc/postern'))).to.equal(false);
+    expect(existsSync(at('var/lib/postern'))).to.equal(false);
+  });
+});
+
+describe('scripts/uninstall.sh', () => {
+  it('removes nothing where the folder is not an installation of Postern', async () => {
+    const root = await tempDir();
+    mkdirSync(join(root, 'usr/lib/postern'), { recursive: true });
+    mkdirSync(join(root, 'var/lib/postern'), { recursive: true });
+    writeFileSync(join(root, 'usr/lib/postern/thesis.txt'), 'mine');
+    expect(run('uninstall.sh', '--root', root, '--purge').status).to.equal(69);
+    expect(existsSync(join(root, 'usr/lib/postern/thesis.txt'))).to.equal(true);
+    expect(existsSync(join(root, 'var/lib/postern'))).to.equal(true);
+  });
+});

@@ -1,0 +1,78 @@
+import { expect } from 'chai';
+import { spawnSync } from 'node:child_process';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { tempDir } from '../support/temp.ts';
+
+const UNITS = new URL('../../systemd/', import.meta.url).pathname;
+const CHECK = new URL('../../scripts/check-units.sh', import.meta.url).pathname;
+const NAMES = ['postern.service', 'postern-smtp.socket'];
+
+/** Copies the units into a folder of their own, with one of them changed, and checks them there. */
+async function checkWith(change: (text: string, name: string) => string) {
+  const dir = await tempDir();
+  for (const name of NAMES) writeFileSync(join(dir, name), change(readFileSync(join(UNITS, name), 'utf8'), name));
+  return spawnSync(CHECK, ['--units', dir], { encoding: 'utf8' });
+}
+
+function offlineAnalysis(): boolean {
+  const { stdout } = spawnSync('systemd-analyze', ['--version'], { encoding: 'utf8' });
+  return Number(/^systemd (\d+)/.exec(stdout ?? '')?.[1] ?? 0) >= 251;
+}
+
+describe('the systemd units', () => {
+  before(function () {
+    if (offlineAnalysis()) return;
+    console.log('      (skipped: systemd-analyze 251 or later is not installed)');
+    this.skip();
+  });
+
+  it('are understood by systemd, and shut the service in', async () => {
+    const { status, stdout, stderr } = await checkWith((text) => text);
+    expect(stderr).to.equal('');
+    expect(stdout).to.match(/exposure is 1\.\d /);
+    expect(status).to.equal(0);
+  });
+
+  it('do not pass the check with a directive that systemd does not know', async () => {
+    const { status, stderr } = await checkWith((text) => text.replace('UMask=', 'UMaks='));
+    expect(stderr).to.contain('UMaks');
+    expect(status).to.equal(1);
+  });
+
+  it('do not pass the check with a socket that nobody can open', async () => {
+    const { status } = await checkWith((text) => text.replace('ListenStream=25', 'ListenStream=twenty-five'));
+    expect(status).to.equal(1);
+  });
+
+  it('do not pass the check when the service is opened', async () => {
+    const { status, stderr } = await checkWith((text) => text.replace('ProtectSystem=strict\n', '').replace('PrivateUsers=yes\n', ''));
+    expect(stderr).to.contain('must be at most 1.6');
+    expect(status).to.equal(1);
+  });
+});
+
+describe('the service unit', () => {
+  const settings = new Map(readFileSync(join(UNITS, 'postern.service'), 'utf8').split('\n')
+    .filter((line) => /^[A-Z]\w+=/.test(line)).map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+
+  it('gives a stop more time than the drain takes', () => {
+    // src/cli/serve.ts ends a drain after 60 s.
+    expect(Number(settings.get('TimeoutStopSec'))).to.be.greaterThan(60);
+  });
+
+  it('lets V8 make code, and does not start again on wrong settings', () => {
+    expect(settings.has('MemoryDenyWriteExecute')).to.equal(false);
+    expect(settings.get('RestartPreventExitStatus')).to.equal('78');
+  });
+
+  it('listens to notifications of a child, which is what carries them', () => {
+    expect(settings.get('Type')).to.equal('notify');
+    expect(settings.get('NotifyAccess')).to.equal('all');
+  });
+
+  it('takes the socket by the name that the daemon looks for', () => {
+    expect(readFileSync(join(UNITS, 'postern-smtp.socket'), 'utf8')).to.match(/^FileDescriptorName=smtp$/m);
+    expect(settings.get('Sockets')).to.equal('postern-smtp.socket');
+  });
+});
