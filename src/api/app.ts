@@ -40,7 +40,7 @@ export interface AppDeps {
 
 /** The way of every request: answer, pages, then the operations. */
 export function createApp(deps: AppDeps): Koa {
-  const operations = new Map(deps.operations.map((operation) => [operation.path as string, operation]));
+  const operations = new Map<string, Operation>(deps.operations.map((operation) => [operation.path, operation]));
   const app = new Koa();
   // Answering is `answer`'s; what gets here is a connection that broke while the answer was written.
   app.on('error', (error: unknown) => deps.log.debug('api.fault', { part: 'response', error }));
@@ -102,18 +102,18 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   const began = deps.clock.monotonic();
   const address = deps.clientAddress(ctx.req);
   let account: AccountRow | undefined;
-  let status = 500;
+  let failure: Refusal | undefined;
   try {
     const contentType = ctx.get('content-type');
     const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
     account = await deps.keys.accountOf(params.get('key'), address);
     json(ctx, await operation.run(params, deps.partsOf(account)));
-    status = 200;
   } catch (error) {
-    status = error instanceof Refusal ? error.status : error instanceof StoreAway ? 503 : 500;
-    throw error;
+    failure = toRefusal(error, operation.path, deps.log);
+    throw failure;
   } finally {
-    deps.log.info('api.call', { operation: operation.path, account: account?.id, status, ms: Math.round(deps.clock.monotonic() - began), address });
+    const ms = Math.round(deps.clock.monotonic() - began);
+    deps.log.info('api.call', { operation: operation.path, account: account?.id, status: failure?.status ?? 200, error: failure?.name, ms, address });
   }
 }
 

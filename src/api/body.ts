@@ -6,8 +6,8 @@ import { invalid, refusal, Refusal } from './errors.ts';
 /** JSON writes a line end or a quote as two bytes and a control character as six; mail has few of them. */
 const MESSAGE_IN_JSON = 1.4;
 const SLACK_BYTES = 65_536;
-/** A body of a message is held in memory, so only so many at a time, whoever sends them: the key is inside. */
-const LARGE_AT_A_TIME = 8;
+/** Bodies are held in memory before anybody knows whose they are, for the key is inside: so many of the largest at a time. */
+const LARGEST_AT_A_TIME = 8;
 /** How long a body may take to arrive, absolutely: milliseconds. */
 const BODY_MS = 30_000;
 const LARGE_BODY_MS = 120_000;
@@ -30,7 +30,8 @@ export interface BodyReader {
 export function createBodyReader(settings: BodySettings, deps: { clock: Clock }): BodyReader {
   const limits = { small: settings.maxBodyBytes, large: Math.ceil(settings.maxMessageBytes * MESSAGE_IN_JSON) + SLACK_BYTES };
   const parsers = { small: bytesOf(limits.small), large: bytesOf(limits.large) };
-  let largeNow = 0;
+  const room = LARGEST_AT_A_TIME * limits.large;
+  let held = 0;
 
   const limit = (large: boolean) => large ? limits.large : limits.small;
   const tooLarge = (length: string | undefined, large: boolean) => length !== undefined && Number(length) > limit(large);
@@ -54,7 +55,16 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     }
   }
 
+  /** Takes room for a body until its call has been answered. */
+  function hold({ req, res }: Context, large: boolean): void {
+    const length = req.headers['content-encoding'] === undefined ? Number(req.headers['content-length'] ?? limit(large)) : limit(large);
+    if (held + length > room) throw refusal('ServiceUnavailable');
+    held += length;
+    res.once('close', () => { held -= length; });
+  }
+
   function linger({ req, res }: Context): void {
+    if (req.complete) return;
     const cancel = deps.clock.after(LINGER_MS, () => req.socket.destroy());
     req.once('close', cancel);
     res.once('finish', () => req.resume());
@@ -65,10 +75,8 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     async read(ctx: Context, large: boolean) {
       try {
         if (tooLarge(ctx.req.headers['content-length'], large)) throw overLimit(limit(large));
-        if (!large) return await within(ctx, large);
-        if (largeNow >= LARGE_AT_A_TIME) throw refusal('ServiceUnavailable');
-        largeNow++;
-        return await within(ctx, large).finally(() => { largeNow--; });
+        hold(ctx, large);
+        return await within(ctx, large);
       } catch (error) {
         linger(ctx);
         if (error instanceof Refusal && error.name === 'RequestTimeout') ctx.set('Connection', 'close');

@@ -45,6 +45,9 @@ export type About<N extends ErrorName> = Parameters<(typeof ERRORS)[N]['message'
 /** What any operation may answer, whatever it declares. */
 export const COMMON_ERRORS = ['Invalid_Key', 'ValidationError', 'GeneralError', 'ServiceUnavailable', 'RequestLimitExceeded'] as const satisfies readonly ErrorName[];
 
+/** What may be answered before a call is a call. */
+export const TRANSPORT_ERRORS = ['Unknown_Operation', 'MethodNotAllowed', 'RequestTimeout'] as const satisfies readonly ErrorName[];
+
 /** An error that we chose to answer. */
 export class Refusal extends Error {
   override readonly name: ErrorName;

@@ -13,7 +13,8 @@ export interface Field {
 
 /** The schema of what goes over the wire. What is sent may grow: records are not closed. */
 export function toSchema(schema: z.ZodType): Schema {
-  const { $schema: _, '~standard': __, ...rest } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', override: ({ jsonSchema }) => withoutSafeRange(jsonSchema) });
+  const override = ({ jsonSchema }: { jsonSchema: Schema }) => withoutSafeRange(jsonSchema);
+  const { $schema: _, '~standard': __, ...rest } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', override });
   return rest;
 }
 
@@ -45,16 +46,21 @@ export function typeOf(schema: Schema): string {
   if (schema.enum) return schema.enum.map(String).join(', ');
   if (schema.const !== undefined) return JSON.stringify(schema.const);
   if (Array.isArray(schema.type)) return schema.type.join(' or ');
-  if (schema.type === 'array') return `array of ${typeof schema.items === 'object' && !Array.isArray(schema.items) && schema.items.type !== undefined ? typeOf(schema.items) : 'anything'}`;
+  if (schema.type === 'array') return `array of ${typeOf(itemOf(schema) ?? {})}`;
   if (schema.type === 'object') return schema.title ?? 'struct';
   return schema.type ?? 'anything';
 }
 
 function structOf(schema: Schema): Schema | undefined {
   if (schema.type === 'object') return schema;
-  if (schema.type === 'array' && typeof schema.items === 'object' && !Array.isArray(schema.items)) return structOf(schema.items);
+  const item = itemOf(schema);
+  if (item) return structOf(item);
   for (const kind of schema.anyOf ?? []) if (typeof kind === 'object' && kind.type === 'object') return kind;
   return undefined;
+}
+
+function itemOf({ items }: Schema): Schema | undefined {
+  return typeof items === 'object' && !Array.isArray(items) ? items : undefined;
 }
 
 function isArray(schema: Schema): boolean {

@@ -1,4 +1,4 @@
-import { COMMON_ERRORS, ERRORS, type ErrorName } from './errors.ts';
+import { COMMON_ERRORS, ERRORS, TRANSPORT_ERRORS, type ErrorName } from './errors.ts';
 import { fieldsOf, toSchema, typeOf, type Field } from './fields.ts';
 import { EXAMPLE_KEY, groupOf } from './openapi.ts';
 import type { Operation } from './operation.ts';
@@ -40,8 +40,8 @@ export function toEntry(operation: Operation, origin: string): Entry {
   };
 }
 
-/** The errors that every operation may answer. */
-export const commonErrors = () => errorRows(COMMON_ERRORS);
+/** The errors that every operation may answer, and those on the way to one. */
+export const commonErrors = () => errorRows([...COMMON_ERRORS, ...TRANSPORT_ERRORS]);
 
 function errorRows(names: readonly ErrorName[]) {
   return names.map((name) => ({ name, code: ERRORS[name].code, status: ERRORS[name].status, when: ERRORS[name].when }));

@@ -4,6 +4,7 @@ import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
 import { createClientAddress } from './client-address.ts';
 import { createKeyReader, type KeySettings } from './keys.ts';
+import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps } from './pages.ts';
 import type { Service } from '../base/service.ts';
@@ -30,6 +31,8 @@ export interface Api extends Service {
 
 // Slow clients: none of these limits is met by a client that works.
 const HEADERS_MS = 10_000;
+/** How often the server looks who is too slow. */
+const CHECK_MS = 2_000;
 /** Above the deadlines for bodies (body.ts), which answer with words; this one cuts off what slipped past them. */
 const REQUEST_MS = 180_000;
 const KEEP_ALIVE_MS = 65_000; // longer than the 60 s of usual proxies, so that they close first
@@ -37,6 +40,7 @@ const MAX_HEADER_BYTES = 16_384;
 const MAX_CONNECTIONS = 2_000;
 /** How long calls in progress may take to end once we stop. */
 const STOP_MS = 10_000;
+const SWEEP_MS = 20;
 
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const body = createBodyReader(settings, deps);
@@ -51,9 +55,13 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     log: deps.log,
   });
   const koa = app.callback();
-  const handler: RequestListener = (req, res) => { void koa(req, res); };
+  const handler: RequestListener = (req, res) => {
+    req.url = originForm(req.url ?? '/');
+    void koa(req, res);
+  };
   const server = createServer({
     headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: MAX_HEADER_BYTES,
+    connectionsCheckingInterval: CHECK_MS,
   }, handler);
   server.maxConnections = MAX_CONNECTIONS;
   refuseBeforeContinue(server, handler, body.tooLarge);
@@ -69,9 +77,15 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   });
 }
 
+/** The path and query of a request target. A proxy's absolute form may hold a host that URL parsers throw at. */
+function originForm(target: string): string {
+  const path = target.replace(/^[a-z][a-z0-9+.-]*:\/\/[^/?#]*/i, '');
+  return path.startsWith('/') ? path : `/${path}`;
+}
+
 /** A client that asks before it sends (RFC 9110 section 10.1.1) is told at once when its body is too large. */
 function refuseBeforeContinue(server: Server, handler: RequestListener, tooLarge: (length: string | undefined, large: boolean) => boolean): void {
-  const operations = new Map(OPERATIONS.map((operation) => [operation.path as string, operation]));
+  const operations = new Map<string, Operation>(OPERATIONS.map((operation) => [operation.path, operation]));
   const isLarge = (req: IncomingMessage) => operationAt(req.url ?? '', operations)?.large ?? false;
   server.on('checkContinue', (req, res) => {
     if (tooLarge(req.headers['content-length'], isLarge(req))) res.setHeader('Connection', 'close');
@@ -99,9 +113,11 @@ function addressOf(server: Server): { host: string; port: number } {
 async function stop(server: Server): Promise<void> {
   if (!server.listening) return;
   const closed = new Promise<void>((resolve) => { server.close(() => resolve()); });
-  server.closeIdleConnections();
   // Not the clock of the parts: ending must not depend on time that a test has stopped.
   const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
+  // A connection that is kept alive becomes idle when its call ends, and nobody would tell it to close.
+  const sweep = setInterval(() => server.closeIdleConnections(), SWEEP_MS);
   await closed;
   clearTimeout(force);
+  clearInterval(sweep);
 }

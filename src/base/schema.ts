@@ -29,13 +29,17 @@ const NOUNS: Readonly<Record<string, string>> = {
   string: 'a string', int: 'a whole number', number: 'a number', boolean: 'true or false', array: 'an array', object: 'a struct',
 };
 
+function unit(origin: string): string {
+  return origin === 'string' ? ' characters' : origin === 'array' ? ' items' : '';
+}
+
 /** Words for what zod found, for people who have never heard of zod. Texts that a schema brings along win over these. */
 export function words(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined) return PLEASE_ENTER;
   switch (issue.code) {
     case 'invalid_type': return `Please enter ${NOUNS[issue.expected] ?? 'another kind of value'}`;
-    case 'too_big': return issue.origin === 'string' ? `Please enter at most ${issue.maximum} characters` : issue.origin === 'array' ? `Please enter at most ${issue.maximum} items` : `Please enter at most ${issue.maximum}`;
-    case 'too_small': return issue.origin === 'string' ? `Please enter at least ${issue.minimum} characters` : issue.origin === 'array' ? `Please enter at least ${issue.minimum} items` : `Please enter at least ${issue.minimum}`;
+    case 'too_big': return `Please enter at most ${issue.maximum}${unit(issue.origin)}`;
+    case 'too_small': return `Please enter at least ${issue.minimum}${unit(issue.origin)}`;
     case 'invalid_value': return `Please enter one of: ${issue.values.join(', ')}`;
     case 'invalid_format': return issue.format === 'email' ? 'Not a valid email address' : 'Please enter a valid value';
     default: return 'Please enter a valid value';

@@ -1,3 +1,4 @@
+import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /** A network that an operator named, in a form that addresses are held against. */
@@ -32,7 +33,8 @@ const GLOBAL_V6: readonly Network[] = parseNetworks(['2000::/3']);
 
 /** Whether the address is on the public Internet, or in a network that the operator opened. Text that is no address is not. */
 export function isReachable(text: string, allowed: readonly Network[]): boolean {
-  if (!ipaddr.isValid(text)) return false;
+  // ipaddr.js also reads 0x7f.1 and the like, and a zone ("%eth0") is for link-local addresses only.
+  if (isIP(text) === 0 || text.includes('%') || !ipaddr.isValid(text)) return false;
   const address = ipaddr.parse(text);
   return within(address, allowed) || isPublic(address);
 }

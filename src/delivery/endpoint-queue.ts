@@ -6,6 +6,8 @@ import type { Waiting } from './waiting.ts';
 export const HELD = 256;
 /** Below this many due ones the next are read from the spool, so that the endpoint need not wait for the disk. */
 const LOW = 64;
+/** How long after a read that failed the next one is made. */
+const LOAD_AGAIN = 5000;
 
 /**
  * What waits for one endpoint: due ones in order, later ones by time, and the knowledge of whether there is more on the
@@ -35,8 +37,8 @@ export interface EndpointQueue {
   wantsLoad(now: number): boolean;
   /** Ids of all that need not be read: what is held here and what was taken and is not finished. Marks the load as begun. */
   beginLoad(): readonly string[];
-  /** What was read; `full`: there may be more. Undefined: it could not be read, to be tried again at `retryAt`. */
-  endLoad(found: readonly Waiting[] | undefined, full: boolean, retryAt: number): void;
+  /** What was read, in the order of its due times; `full`: there may be more. Undefined: it could not be read, to be tried again later. */
+  endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number): void;
   /** Forgets all that is not in flight, because something outside changed; there is something to read from `at` on. */
   forget(at: number): void;
   /** The endpoint is back: those that waited for it are due now; parked ones keep their time. Whether there are more outside. */
@@ -53,11 +55,6 @@ export function createEndpointQueue(): EndpointQueue {
   let outside = Number.POSITIVE_INFINITY;
   let loading = false;
   let stale = false;
-
-  function hold(waiting: Waiting): void {
-    held.add(waiting.delivery.id);
-    later.add(waiting);
-  }
 
   function ripen(now: number): void {
     for (let next = later.peek(); next && next.due <= now; next = later.peek()) {
@@ -82,7 +79,7 @@ export function createEndpointQueue(): EndpointQueue {
       due.add(waiting);
     },
     defer(waiting: Waiting) {
-      if (later.size() < HELD) return hold(waiting);
+      if (later.size() < HELD) return later.add(waiting);
       held.delete(waiting.delivery.id);
       outside = Math.min(outside, waiting.due);
     },
@@ -107,13 +104,19 @@ export function createEndpointQueue(): EndpointQueue {
       outside = Number.POSITIVE_INFINITY;
       return [...held];
     },
-    endLoad(found: readonly Waiting[] | undefined, full: boolean, retryAt: number) {
+    endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number) {
       loading = false;
       if (!found || stale) {
-        outside = Math.min(outside, retryAt);
+        outside = found ? now : now + LOAD_AGAIN;
         return;
       }
-      for (const waiting of found) if (!held.has(waiting.delivery.id)) hold(waiting);
+      ripen(now);
+      for (const waiting of found) {
+        if (held.has(waiting.delivery.id)) continue;
+        held.add(waiting.delivery.id);
+        if (waiting.due <= now) due.add(waiting);
+        else later.add(waiting);
+      }
       const last = found.at(-1);
       if (full && last) outside = Math.min(outside, last.due);
     },

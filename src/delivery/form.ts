@@ -16,54 +16,75 @@ export type FormHeaders = Readonly<Record<string, string>>;
 
 const PARAMETER = 'mandrill_events';
 const SLICE = 64 * 1024;
+const PREFIX = Buffer.from(`${PARAMETER}=`, 'latin1');
 const SPACE = 0x20;
+const PLUS = 0x2b;
+const PERCENT = 0x25;
 
-// Letters, digits and -_. stand for themselves; everything else is %XX, but space is + (as PHP's urlencode has it).
-const PLAIN = Uint8Array.from({ length: 256 }, (_, byte) => (/[A-Za-z0-9._-]/.test(String.fromCharCode(byte)) ? 1 : 0));
+// Letters, digits and -_. stand for themselves, a space is +, everything else is %XX (as PHP's urlencode has it).
+const isPlain = (byte: number): boolean => /[A-Za-z0-9._-]/.test(String.fromCharCode(byte));
 const HEX = Buffer.from('0123456789ABCDEF', 'latin1');
-const HIGH = Uint8Array.from({ length: 256 }, (_, byte) => HEX[byte >> 4] ?? 0);
-const LOW = Uint8Array.from({ length: 256 }, (_, byte) => HEX[byte & 15] ?? 0);
+const table = (cell: (byte: number) => number) => Uint8Array.from({ length: 256 }, (_, byte) => cell(byte));
+const FIRST = table((byte) => (isPlain(byte) ? byte : byte === SPACE ? PLUS : PERCENT));
+const SECOND = table((byte) => HEX[byte >> 4] ?? 0);
+const THIRD = table((byte) => HEX[byte & 15] ?? 0);
+const LENGTH = table((byte) => (isPlain(byte) || byte === SPACE ? 1 : 3));
 
-/** Makes a form body of JSON text, and its signatures on the way. For what fits in memory. */
-export function encodeForm(pieces: Iterable<string>, signing: Signing): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders } {
-  let text = '';
-  for (const piece of pieces) text += piece;
-  const value = Buffer.from(text, 'utf8');
-  const prefix = Buffer.from(`${PARAMETER}=`, 'latin1');
-  const bytes = new Uint8Array(prefix.length + encodedLength(value));
-  bytes.set(prefix);
-  encodeInto(value, bytes, prefix.length);
-  const signatures = startSignatures(signing);
-  signatures.value(value);
-  signatures.body(bytes);
-  return { bytes, headers: signatures.headers() };
+/** Makes form bodies of JSON text, and their signatures on the way. */
+export interface FormEncoder {
+  /** For what fits in memory; the bytes are in memory of their own. */
+  toBytes(pieces: Iterable<string>, signing: Signing): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
+  /** Never more than some pieces are in memory, and the thread can do other work between them. Throws when the disk fails. */
+  toFile(pieces: Iterable<string>, signing: Signing, path: string): Promise<{ readonly size: number; readonly headers: FormHeaders }>;
 }
 
-/** As `encodeForm`, into a file: never more than some pieces are in memory, and the thread can do other work between them. */
-export async function encodeFormToFile(pieces: Iterable<string>, signing: Signing, path: string): Promise<{ readonly size: number; readonly headers: FormHeaders }> {
-  const signatures = startSignatures(signing);
-  const file = await open(path, 'w', 0o600);
-  const buffer = Buffer.alloc(4 * SLICE);
-  let used = buffer.write(`${PARAMETER}=`, 'latin1');
-  let size = 0;
-  const flush = async (): Promise<void> => {
-    const chunk = buffer.subarray(0, used);
-    signatures.body(chunk);
-    await file.writeFile(chunk);
-    size += used;
-    used = 0;
-  };
-  try {
-    for (const slice of slices(pieces)) {
-      signatures.value(slice);
-      if (used + 3 * slice.length > buffer.length) await flush();
-      used = encodeInto(slice, buffer, used);
-    }
-    await flush();
-  } finally {
-    await file.close();
-  }
-  return { size, headers: signatures.headers() };
+export function createFormEncoder(): FormEncoder {
+  // One pass into room that always suffices, then a copy, is twice as fast as measuring first.
+  const room = withPrefix(3 * SLICE);
+  return Object.freeze({
+    toBytes(pieces: Iterable<string>, signing: Signing) {
+      let text = '';
+      for (const piece of pieces) text += piece;
+      const value = Buffer.from(text, 'utf8');
+      const target = room.length >= PREFIX.length + 3 * value.length ? room : withPrefix(3 * value.length);
+      const bytes = target.slice(0, encodeInto(value, target, PREFIX.length));
+      const signatures = startSignatures(signing);
+      signatures.value(value);
+      signatures.body(bytes);
+      return { bytes, headers: signatures.headers() };
+    },
+    async toFile(pieces: Iterable<string>, signing: Signing, path: string) {
+      const signatures = startSignatures(signing);
+      const file = await open(path, 'w', 0o600);
+      const buffer = withPrefix(4 * SLICE);
+      let used = PREFIX.length;
+      let size = 0;
+      const flush = async (): Promise<void> => {
+        const chunk = buffer.subarray(0, used);
+        signatures.body(chunk);
+        await file.writeFile(chunk);
+        size += used;
+        used = 0;
+      };
+      try {
+        for (const slice of slices(pieces)) {
+          signatures.value(slice);
+          if (used + 3 * slice.length > buffer.length) await flush();
+          used = encodeInto(slice, buffer, used);
+        }
+        await flush();
+      } finally {
+        await file.close();
+      }
+      return { size, headers: signatures.headers() };
+    },
+  });
+}
+
+function withPrefix(room: number): Uint8Array<ArrayBuffer> {
+  const bytes = new Uint8Array(PREFIX.length + room);
+  bytes.set(PREFIX);
+  return bytes;
 }
 
 function* slices(pieces: Iterable<string>): Iterable<Buffer> {
@@ -90,26 +111,17 @@ function startSignatures({ keys, url, deliveryId, at }: Signing) {
   };
 }
 
-function encodedLength(value: Uint8Array): number {
-  let length = value.length;
-  for (let i = 0; i < value.length; i++) {
-    const byte = value[i] ?? 0;
-    if (PLAIN[byte] === 0 && byte !== SPACE) length += 2;
-  }
-  return length;
-}
-
-/** Writes `value` form-encoded to `target` at `at`; answers where it ended. */
+/**
+ * Writes `value` form-encoded to `target` at `at`, where there must be room for three bytes for each; answers where it ended.
+ * Always three bytes are written and then one or three counted: a branch per byte costs four times as much.
+ */
 function encodeInto(value: Uint8Array, target: Uint8Array, at: number): number {
   for (let i = 0; i < value.length; i++) {
     const byte = value[i] ?? 0;
-    if (PLAIN[byte] === 1) target[at++] = byte;
-    else if (byte === SPACE) target[at++] = 0x2b;
-    else {
-      target[at++] = 0x25;
-      target[at++] = HIGH[byte] ?? 0;
-      target[at++] = LOW[byte] ?? 0;
-    }
+    target[at] = FIRST[byte] ?? 0;
+    target[at + 1] = SECOND[byte] ?? 0;
+    target[at + 2] = THIRD[byte] ?? 0;
+    at += LENGTH[byte] ?? 0;
   }
   return at;
 }

@@ -3,7 +3,7 @@ import type { Log } from '../base/log.ts';
 import type { Authenticator } from '../inbound/authenticate.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { parseMessage, type Scanned, scanMessage } from '../mail/message.ts';
-import { encodeForm, encodeFormToFile } from './form.ts';
+import { createFormEncoder, type FormEncoder } from './form.ts';
 import { toEventPieces, type Inbound } from './payload.ts';
 import type { ThreadJob, ThreadReply } from './renderer-protocol.ts';
 
@@ -26,6 +26,7 @@ const NOTHING = { bytes: Buffer.alloc(0) };
 export function createRender({ authenticator, log, parsing }: Deps): (job: ThreadJob) => Promise<Rendering> {
   const parseLane = createLane();
   const fileLane = createLane();
+  const encoder = createFormEncoder();
 
   async function scan(job: ThreadJob): Promise<Scanned> {
     const scanned = await marked(job, async () => scanMessage(await load(job)));
@@ -65,7 +66,7 @@ export function createRender({ authenticator, log, parsing }: Deps): (job: Threa
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
       const inbound = { message: job.message, recipient: job.delivery.recipient, raw, verdicts, content };
-      return { kind: 'rendered', number: job.number, ...await encode(job, inbound), verdicts, parseError };
+      return { kind: 'rendered', number: job.number, ...await encode(encoder, job, inbound), verdicts, parseError };
     };
     return 'bytes' in job.source ? finish() : fileLane(finish);
   };
@@ -76,13 +77,13 @@ async function load({ source }: ThreadJob): Promise<Buffer> {
   return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
 }
 
-async function encode(job: ThreadJob, inbound: Inbound): Promise<Pick<Rendering, 'body' | 'headers'>> {
+async function encode(encoder: FormEncoder, job: ThreadJob, inbound: Inbound): Promise<Pick<Rendering, 'body' | 'headers'>> {
   const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
   if ('bytes' in job.source) {
-    const { bytes, headers } = encodeForm(toEventPieces(inbound), signing);
+    const { bytes, headers } = encoder.toBytes(toEventPieces(inbound), signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }
-  const { size, headers } = await encodeFormToFile(toEventPieces(inbound), signing, job.formPath);
+  const { size, headers } = await encoder.toFile(toEventPieces(inbound), signing, job.formPath);
   return { body: { kind: 'file', path: job.formPath, size }, headers };
 }
 

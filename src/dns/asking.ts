@@ -28,29 +28,20 @@ const NOTE_EVERY_MS = 60_000;
 
 /** The part that asks. It prefers the server that answered last. */
 export function createAsking(deps: Deps, settings: { readonly timeoutMs: number }): Asking {
-  const { clock, log } = deps;
+  const { clock } = deps;
+  const outage = createOutage(clock, deps.log);
   let preferred = '';
-  let silences = 0;
-  let notedAt = -Infinity;
   let running = 0;
   let stopped = false;
   const line: (() => void)[] = [];
   const ends = new Set<() => void>();
-
-  function note(name: string, heard: Heard): void {
-    if (heard.kind === 'reply') silences = 0;
-    else if (heard.reason === 'timeout' || heard.reason === 'unreachable') silences++;
-    if (silences < SILENCES || stopped || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
-    notedAt = clock.monotonic();
-    log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: heard.kind === 'failure' ? heard.reason : undefined });
-  }
 
   async function ask(name: string, type: RecordType, deadline: number): Promise<Heard> {
     if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => line.push(resolve));
     running++;
     try {
       const heard = await askAll(name, type, deadline);
-      note(name, heard);
+      if (!stopped) outage.note(name, heard);
       return heard;
     } finally {
       running--;
@@ -59,8 +50,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   }
 
   function askAll(name: string, type: RecordType, deadline: number): Promise<Heard> {
-    const patience = silences >= SILENCES ? settings.timeoutMs / TURNS : settings.timeoutMs;
-    const ms = Math.min(deadline - clock.monotonic(), patience);
+    const ms = Math.min(deadline - clock.monotonic(), outage.lasts() ? settings.timeoutMs / TURNS : settings.timeoutMs);
     if (stopped || ms <= 0) return Promise.resolve({ kind: 'failure', reason: stopped ? 'unreachable' : 'timeout' });
     return new Promise((resolve) => {
       const end = () => round.end({ kind: 'failure', reason: 'unreachable' });
@@ -81,4 +71,21 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
       for (const end of [...ends]) end();
     },
   });
+}
+
+/** Notices when nobody answers any more. */
+function createOutage(clock: Clock, log: Log) {
+  let silences = 0;
+  let notedAt = -Infinity;
+  const lasts = () => silences >= SILENCES;
+  return {
+    lasts,
+    note(name: string, heard: Heard): void {
+      const silent = heard.kind === 'failure' && (heard.reason === 'timeout' || heard.reason === 'unreachable');
+      silences = silent ? silences + 1 : 0;
+      if (!silent || !lasts() || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
+      notedAt = clock.monotonic();
+      log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: heard.reason });
+    },
+  };
 }

@@ -12,29 +12,44 @@ export interface Cache<T> {
   ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>>;
 }
 
-interface Entry<T> { readonly answer: Answer<T>; readonly until: number }
+interface Entry<T> { readonly answer: Answer<T>; readonly until: number; readonly weight: number }
+
+/** Characters per entry, on average: answers of many kilobytes push out more than one. */
+const AVERAGE_WEIGHT = 400;
 
 /** A cache of at most `entries` answers; the one that was not used for longest goes first. */
 export function createCache<T>(entries: number, clock: Clock): Cache<T> {
   const kept = new Map<string, Entry<T>>();
   const asked = new Map<string, Promise<Answer<T>>>();
+  let weight = 0;
+
+  function forget(key: string, entry: Entry<T>): void {
+    if (kept.delete(key)) weight -= entry.weight;
+  }
 
   function keep(key: string, fresh: Fresh<T>): void {
-    if (fresh.keepMs <= 0 || entries <= 0) return;
-    if (kept.size >= entries) {
-      const oldest = kept.keys().next();
-      if (!oldest.done) kept.delete(oldest.value);
+    const entry = { answer: fresh.answer, until: clock.monotonic() + fresh.keepMs, weight: weigh(key, fresh.answer) };
+    if (fresh.keepMs <= 0 || entry.weight > entries * AVERAGE_WEIGHT) return;
+    const known = kept.get(key);
+    if (known) forget(key, known);
+    kept.set(key, entry);
+    weight += entry.weight;
+    for (const [oldest, old] of kept) { // a Map keeps the order of insertion
+      if (kept.size <= entries && weight <= entries * AVERAGE_WEIGHT) break;
+      forget(oldest, old);
     }
-    kept.set(key, { answer: fresh.answer, until: clock.monotonic() + fresh.keepMs });
   }
 
   function find(key: string): Answer<T> | undefined {
     const entry = kept.get(key);
     if (!entry) return undefined;
     const left = entry.until - clock.monotonic();
+    if (left <= 0) {
+      forget(key, entry);
+      return undefined;
+    }
     kept.delete(key);
-    if (left <= 0) return undefined;
-    kept.set(key, entry); // last in the order of a Map: used most recently
+    kept.set(key, entry); // to the end: used most recently
     const { answer } = entry;
     return answer.kind === 'records' ? { ...answer, ttl: Math.min(answer.ttl, Math.ceil(left / 1000)) } : answer;
   }
@@ -50,4 +65,9 @@ export function createCache<T>(entries: number, clock: Clock): Cache<T> {
     return question;
   }
   return Object.freeze({ find, ask });
+}
+
+function weigh(key: string, answer: Answer<unknown>): number {
+  const texts = answer.kind === 'records' ? answer.records : [];
+  return texts.reduce<number>((sum, text) => sum + (typeof text === 'string' ? text.length : 50), key.length + 50);
 }

@@ -67,7 +67,9 @@ const LONGEST_CHAIN = 16;
  * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are nobody's business:
  * a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA says, else not at all.
  */
-export function readReply<T>(reply: Reply, name: string, type: RecordType, ttl: number, read: (value: string | MxRecord) => T | undefined): Reading<T> {
+export function readReply<T>(
+  reply: Reply, name: string, type: RecordType, ttl: number, read: (value: string | MxRecord) => T | undefined,
+): Reading<T> {
   let owner = name;
   for (let links = 0; links < LONGEST_CHAIN; links++) {
     const mine = reply.records.filter((record) => record.owner === owner);

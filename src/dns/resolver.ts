@@ -6,13 +6,11 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createAsking } from './asking.ts';
 import { createCache } from './cache.ts';
-import type { Cache, Fresh } from './cache.ts';
 import { createHosts } from './hosts.ts';
+import { createLookup } from './lookup.ts';
 import { isLocalhost, toQuestionName } from './names.ts';
 import type { Codec, Reply, ReplyRecord } from './reply.ts';
-import { readReply } from './reply.ts';
-import { parseServer, systemServers } from './servers.ts';
-import type { Server } from './servers.ts';
+import { createServers, systemServers } from './servers.ts';
 import type { Answer, Budget, DnsSettings, MxRecord, RecordType, Resolver } from './types.ts';
 
 export interface ResolverDeps {
@@ -27,13 +25,9 @@ export interface ResolverDeps {
   readonly cacheEntries?: number;
 }
 
-const MOST_RECORDS = 512; // in one packet: reading is not free
+const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
-const LONGEST_ALIAS_CHAIN = 8;
-const MOST_KEPT_S = 3600;
-const MOST_KEPT_ABSENCE_S = 300;
-const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least a second, at most five minutes
-const SERVERS_KEPT_MS = 60_000;
+const OWN_TTL_S = 3600; // of what we know without asking
 
 /** Questions to the name servers of the settings, or of the system: every answer checked, every failure a value. */
 export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resolver {
@@ -43,81 +37,26 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
   const servers = createServers(settings.servers, deps.systemServers ?? systemServers, clock);
   const asking = createAsking({ clock, log: deps.log, codec: CODEC, servers, newId }, settings);
   const entries = deps.cacheEntries ?? 10_000;
-  const texts = createCache<string>(entries, clock);
-  const exchanges = createCache<MxRecord>(entries, clock);
-
-  async function look<T>(name: string, type: RecordType, read: (value: string | MxRecord) => T | undefined): Promise<Fresh<T>> {
-    const deadline = clock.monotonic() + settings.timeoutMs;
-    let target = name;
-    let ttl = MOST_KEPT_S;
-    for (let aliases = 0; aliases < LONGEST_ALIAS_CHAIN; aliases++) {
-      const heard = await asking.ask(target, type, deadline);
-      if (heard.kind === 'failure') return { answer: heard, keepMs: KEPT_FAILURE_MS };
-      const reading = readReply(heard.reply, target, type, ttl, read);
-      if (reading.kind === 'answer') return { answer: reading.answer, keepMs: keepMs(reading.answer, reading.ttl) };
-      target = reading.target;
-      ttl = reading.ttl;
-    }
-    return { answer: { kind: 'failure', reason: 'malformed' }, keepMs: KEPT_FAILURE_MS }; // aliases in a circle
-  }
-
-  async function question<T>(cache: Cache<T>, name: string, type: RecordType, read: (value: string | MxRecord) => T | undefined, budget?: Budget): Promise<Answer<T>> {
-    if (budget && !budget.take()) return { kind: 'failure', reason: 'budget' };
-    const asked = toQuestionName(name);
-    if (asked === undefined) return { kind: 'nxdomain' }; // what cannot be asked does not exist
-    const key = `${type} ${asked}`;
-    const known = cache.find(key);
-    if (known) return known;
-    if (budget && budget.left() <= 0) return { kind: 'failure', reason: 'budget' };
-    const answer = cache.ask(key, () => look(asked, type, read));
-    return budget ? within(answer, budget, clock) : answer;
-  }
+  const texts = createLookup({ asking, cache: createCache<string>(entries, clock), read: readText, clock }, settings.timeoutMs);
+  const exchanges = createLookup({ asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock }, settings.timeoutMs);
 
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
   function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
-    return type === 'MX' ? question(exchanges, name, type, readMx, budget) : question(texts, name, type, readText, budget);
+    return type === 'MX' ? exchanges(name, type, budget) : texts(name, type, budget);
   }
 
   async function addresses(host: string, budget?: Budget): Promise<Answer<string>> {
-    if (isIP(host)) return { kind: 'records', records: [host], ttl: MOST_KEPT_S };
+    if (isIP(host)) return { kind: 'records', records: [host], ttl: OWN_TTL_S };
     const name = toQuestionName(host);
     if (name === undefined) return { kind: 'nxdomain' };
-    if (isLocalhost(name)) return { kind: 'records', records: ['127.0.0.1', '::1'], ttl: MOST_KEPT_S };
+    if (isLocalhost(name)) return { kind: 'records', records: ['127.0.0.1', '::1'], ttl: OWN_TTL_S };
     const written = await hosts.find(name);
     if (written) return { kind: 'records', records: written, ttl: 0 };
     return joined(...(await Promise.all([resolve(name, 'A', budget), resolve(name, 'AAAA', budget)])));
   }
 
   return Object.freeze({ resolve, addresses, stop: async () => asking.stop() });
-}
-
-/** The servers of the settings; without any, those of the system, read again from time to time because networks change. */
-function createServers(configured: readonly string[], system: () => readonly string[], clock: Clock): () => readonly Server[] {
-  const parsed = (list: readonly string[]) => list.map(parseServer).filter((server) => server !== undefined);
-  const fixed = parsed(configured);
-  if (configured.length > 0) return () => fixed;
-  let known = parsed(system());
-  let readAt = clock.monotonic();
-  return () => {
-    if (clock.monotonic() - readAt > SERVERS_KEPT_MS) {
-      readAt = clock.monotonic();
-      known = parsed(system());
-    }
-    return known;
-  };
-}
-
-function keepMs(answer: Answer<unknown>, ttl: number): number {
-  return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
-}
-
-/** The answer, or `budget` when the asker's time is over first. The question itself goes on, for others and for the cache. */
-function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Promise<Answer<T>> {
-  return new Promise((resolve, reject) => {
-    const cancel = clock.after(budget.left(), () => resolve({ kind: 'failure', reason: 'budget' }));
-    answer.then(resolve, reject).finally(cancel);
-  });
 }
 
 /** Both families as one answer. One of them is enough; without any, a failure outweighs an absence. */

@@ -1,10 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { isIP } from 'node:net';
+import type { Clock } from '../base/clock.ts';
 
 /** A name server that questions go to. */
 export interface Server { readonly address: string; readonly port: number }
 
 const DNS_PORT = 53;
+const KEPT_MS = 60_000;
 
 /** Parses `ip`, `ip:port`, `[ip6]` or `[ip6]:port`; undefined for anything else, host names included. */
 export function parseServer(text: string): Server | undefined {
@@ -33,4 +35,20 @@ export function systemServers(): string[] {
     if (servers.length > 0) return servers;
   } catch { /* a machine without the file */ }
   return [`127.0.0.1:${DNS_PORT}`];
+}
+
+/** The servers of the settings; without any, those of the system, read again from time to time because networks change. */
+export function createServers(configured: readonly string[], system: () => readonly string[], clock: Clock): () => readonly Server[] {
+  const parsed = (list: readonly string[]) => list.map(parseServer).filter((server) => server !== undefined);
+  const fixed = parsed(configured);
+  if (configured.length > 0) return () => fixed;
+  let known = parsed(system());
+  let readAt = clock.monotonic();
+  return () => {
+    if (clock.monotonic() - readAt > KEPT_MS) {
+      readAt = clock.monotonic();
+      known = parsed(system());
+    }
+    return known;
+  };
 }

@@ -113,7 +113,8 @@ function unread(signed: boolean): Signatures {
 
 /** What there is to verify: the whole message when something was signed, else only who says to have written it. */
 function inputOf(start: Uint8Array, section: HeaderSection, source: RawSource): Readable | Buffer {
-  if (!section.fields.some((field) => SIGNATURE_FIELD.test(field.name))) return headerOf(start, section.fields.filter((field) => field.name === 'from'));
+  const signed = section.fields.some((field) => SIGNATURE_FIELD.test(field.name));
+  if (!signed) return headerOf(start, section.fields.filter((field) => field.name === 'from'));
   const fields = lookedAt(section.fields);
   if ('bytes' in source && source.bytes.length <= SMALL_BYTES && fields.length === section.fields.length) {
     return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
@@ -178,7 +179,9 @@ async function checkAuthor(sender: Sender, signatures: Signatures, dns: DNSResol
 }
 
 const BUDGET_CODE = 'EBUDGET';
-const CODES = { timeout: 'ETIMEOUT', refused: 'EREFUSED', budget: BUDGET_CODE, servfail: 'ESERVFAIL', malformed: 'EBADRESP', unreachable: 'ECONNREFUSED' } as const;
+const CODES = {
+  timeout: 'ETIMEOUT', refused: 'EREFUSED', budget: BUDGET_CODE, servfail: 'ESERVFAIL', malformed: 'EBADRESP', unreachable: 'ECONNREFUSED',
+} as const;
 
 /** Our resolver in the manner of node:dns, which is what mailauth expects: an array, or an error with a code. */
 function lookUp(resolver: Resolver, budget: Budget): DNSResolver {

@@ -4,8 +4,8 @@ import { MOST_HEADER_BYTES } from './header-section.ts';
 /** Where the raw bytes of a message are, line ends CRLF. */
 export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string };
 
-/** Large enough that a body of one endless line is not copied too often, small enough for the memory of a thread. */
-const CHUNK_BYTES = 1024 * 1024;
+/** Large enough that a body of one endless line is not gone through too often, small enough for the memory of a thread. */
+const CHUNK_BYTES = 2 * 1024 * 1024;
 
 /** The first octets of a message, enough to tell whether its header section is within the limit. */
 export async function readStart(source: RawSource): Promise<Uint8Array> {

@@ -2,7 +2,7 @@ import type { Mailbox } from './parsed.ts';
 import { decodeWords } from './words.ts';
 
 // `Some One <a@b.example>`, `"One, Some" <a@b.example>`, `<a@b.example>`: what nearly every header holds.
-const NAMED = /^(?:"([^"@]*)"|([^"<>@]*))<([^\s"<>@]+@[^\s"<>@]+)>$/;
+const NAMED = /^(?:"([^"@]*)" ?|([^"<>@]*))<([^\s"<>@]+@[^\s"<>@]+)>$/;
 const BARE = /^[^\s"<>@]+@[^\s"<>@]+$/;
 // Groups, comments, escapes, encoded or internationalised addresses and runs of white space are for the library.
 const UNCOMMON = /[()\\:;\t]| {2}|xn--/i;

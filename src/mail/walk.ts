@@ -24,7 +24,7 @@ const ASCII = /^[\x00-\x7f]*$/;
 
 /**
  * Reads a message of the common shapes straight from its bytes: text, HTML and files in any nesting of multiparts,
- * in the usual transfer encodings and charsets. Undefined for anything else; test/mail/walk.test.ts holds it against mailparser.
+ * in the usual transfer encodings and charsets. Undefined for anything else; test/mail/message-walk.test.ts holds it against mailparser.
  */
 export function walkMessage(bytes: Buffer, root: Part): Parsed | undefined {
   try {

@@ -49,7 +49,10 @@ class Input extends SMTPStream {
     if (this.isClosed || chunk.length === 0) return next();
     if (this._dataMode) return this.#takeData(chunk, next);
     this.#connection.noteBytes(chunk);
+    // Commands that come together are answered together.
+    const uncork = chunk.indexOf(10) < chunk.length - 1 ? this.#connection.cork() : ignore;
     super._write(chunk, encoding, next);
+    uncork();
   }
 
   /** An unfinished line at the end of the input is no command. */
@@ -103,6 +106,13 @@ class Connection extends SMTPConnection {
     this._whenWritable(next);
   }
 
+  /** Holds replies back until the answer is called. */
+  cork(): () => void {
+    const socket = this._socket;
+    socket.cork();
+    return () => socket.uncork();
+  }
+
   noteBytes(chunk: Buffer): void {
     notePulse(this.own.pulse, chunk, this.#shared.clock.monotonic());
   }
@@ -136,6 +146,12 @@ class Connection extends SMTPConnection {
   /** Deadlines are kept by limits.ts for all sessions at once. */
   override _armTimeout(): void {}
 
+  /** The session is over when we end it, though its socket may linger until the client has read the last reply. */
+  override close(): void {
+    super.close();
+    this.own.ended();
+  }
+
   /** A broken connection or handshake is the client's affair: it stands in the session's line. */
   override _onError(error: Error & { code?: string | undefined }): void {
     this.own.ending(this._upgrading ? 'TLS handshake failed' : error.code ?? 'disconnect');
@@ -161,12 +177,14 @@ class Connection extends SMTPConnection {
   #startTls(next: () => void): void {
     // A handshake may take as long as a command line.
     this.own.pulse.lineSince = this.#shared.clock.monotonic();
+    // The socket is about to belong to TLS: its 220 has to be gone.
+    this._socket.uncork();
     this.upgrade(next, () => this.own.secured(this._socket instanceof TLSSocket ? this._socket.getProtocol() : null));
   }
 
   /** During a handshake nothing may be written: it would be plaintext in the middle of it. */
   #say(reply: Reply): void {
-    if (!this._upgrading && this._socket.writable) this._socket.write(reply.line);
+    if (!this._upgrading && this._socket.writable) this._socket.write(reply.line, 'latin1');
   }
 }
 

@@ -20,7 +20,7 @@ export interface Session {
   secured(version: string | null): void;
   /** Notes why the session is about to end; the first reason counts. */
   ending(reason: string): void;
-  /** The connection is closed. */
+  /** The session is over: what was in DATA is given up, and the log gets its line. */
   ended(): void;
 }
 

@@ -2,7 +2,7 @@ import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import type { Endpoints } from './endpoints.ts';
 import { createEnding, type Ending } from './ending.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
-import { number, type SqlRow } from './rows.ts';
+import { number, whole, type SqlRow } from './rows.ts';
 import { stateCode } from './schema.ts';
 import type { Delivery, Settlement } from './types.ts';
 
@@ -42,7 +42,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     settle: createSettling(db, endpoints),
     verdicts: (messageId: string, json: string) => { verdicts.run(json, messageId); },
     keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
-    check: (at: number) => { check.run(at); },
+    check: (at: number) => { check.run(whole(at)); },
     ...createEnding(db, endpoints),
     ...createForgetting(db, endpoints),
   });
@@ -56,7 +56,7 @@ function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count
     ON CONFLICT DO NOTHING`);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
-    const at = Math.round(row.receivedAt);
+    const at = whole(row.receivedAt);
     const { changes } = message.run(key, row.id, at, deliveries.length, row.envelope, row.trace, row.size, row.blob, row.sha256, row.crc, row.bytes);
     if (changes === 0) return false;
     const share = Math.ceil(row.size / deliveries.length);
@@ -80,7 +80,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {
-      attempt.run(key, posts, Math.round(made.at), made.durationMs, made.status, made.error, made.answer);
+      attempt.run(key, posts, whole(made.at), made.durationMs, made.status, made.error, made.answer);
       if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
     }
     const open = number(row, 'state') === 0;
@@ -93,11 +93,6 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle
       update.run(value(row, 'state'), value(row, 'due_at'), value(row, 'ended_at'), value(row, 'parked'), attempts, posts, key);
     }
   };
-}
-
-/** Times are whole milliseconds; one beyond what a double counts exactly ("never") becomes the largest that it does. */
-function whole(time: number): number {
-  return Math.min(Math.max(Math.round(time), 0), Number.MAX_SAFE_INTEGER);
 }
 
 function value(row: SqlRow, name: string): SQLOutputValue {

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Endpoints } from './endpoints.ts';
-import { number } from './rows.ts';
+import { number, whole } from './rows.ts';
 
 /** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
 export interface Ending {
@@ -38,10 +38,10 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   };
 
   return {
-    retry: (keys, now) => each(keys, (key) => retry.run(now, key).changes !== 0),
+    retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
     drop: (keys, now) => each(keys, (key, endpoint, state) =>
-      (state === 0 || state === 2) && shifted(drop.run(now, key, state).changes !== 0, endpoint, state === 0 ? -1 : 0)),
-    replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(now, key).changes !== 0, endpoint, 1)),
+      (state === 0 || state === 2) && shifted(drop.run(whole(now), key, state).changes !== 0, endpoint, state === 0 ? -1 : 0)),
+    replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, endpoint, 1)),
     redirect: (keys, url) => each(keys, (key, endpoint, state) => {
       const account = endpoints.accountOf(endpoint);
       if (account === undefined) return false;
@@ -54,6 +54,6 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       return true;
     }),
     quarantine: (messageId, note, now) => each(lost.all(messageId).map((row) => number(row, 'key')),
-      (key, endpoint) => shifted(bury.run(now, note, key).changes !== 0, endpoint, -1)),
+      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, endpoint, -1)),
   };
 }

@@ -12,6 +12,8 @@ export interface Bounds {
 export interface Forgotten {
   readonly deliveries: number;
   readonly blobs: readonly string[];
+  /** There is more to do. */
+  readonly more: boolean;
 }
 
 /** Removing what has ended, in steps small enough to share a commit with new mail. */
@@ -58,8 +60,8 @@ export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forget
       const rows: SqlRow[] = [];
       for (const [state, bound] of ENDED) rows.push(...ended.all(state, bounds[bound], limit - rows.length));
       const blobs = forget(rows);
-      giveBack(db);
-      return { deliveries: rows.length, blobs };
+      const spare = giveBack(db);
+      return { deliveries: rows.length, blobs, more: rows.length === limit || spare };
     },
     unaccept(ids) {
       const rows = ids.flatMap((id) => parts.all(id));
@@ -69,8 +71,11 @@ export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forget
   };
 }
 
-function giveBack(db: DatabaseSync): void {
+/** Shortens the file when much of it is free, a little each time. Answers whether it did. */
+function giveBack(db: DatabaseSync): boolean {
   const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
   const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
-  if (free > SPARE_PAGES && free > pages / 4) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
+  const spare = free > SPARE_PAGES && free > pages / 4;
+  if (spare) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
+  return spare;
 }

@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { createChanges, type Changes } from './changes.ts';
 import { createEndpoints, type Loaded } from './endpoints.ts';
 import { kindOf, reasonOf, type FailureKind } from './faults.ts';
-import type { Answer, Ask, News } from './protocol.ts';
+import { call, type Answer, type Ask, type News } from './protocol.ts';
 
 /** What came of one transaction. */
 export interface Committed {
@@ -91,11 +91,8 @@ class Misuse extends Error {
 }
 
 function run(changes: Changes, ask: Ask): unknown {
-  const [, name, args] = ask;
   try {
-    // Arguments lose their types between threads; `write` in queue-file.ts checked them against `Changes`.
-    const table = changes as unknown as Readonly<Record<string, (...args: readonly unknown[]) => unknown>>;
-    return table[name]?.(...args);
+    return call(changes, ask);
   } catch (error) {
     throw kindOf(error) === 'misuse' ? new Misuse(ask, error) : error;
   }

@@ -54,3 +54,10 @@ export interface ThreadData {
   /** For the name of a damaged file that is kept aside. */
   readonly now: number;
 }
+
+/** Calls a function by its name. Arguments lose their types between threads: main checked them against the same table. */
+export function call(table: object, [, name, args]: Ask): unknown {
+  const found: unknown = Reflect.get(table, name);
+  if (typeof found !== 'function') throw new TypeError(`the queue knows no ${name}`);
+  return Reflect.apply(found, table, args);
+}

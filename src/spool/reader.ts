@@ -2,7 +2,7 @@ import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf, reasonOf } from './faults.ts';
 import { folderOf } from './folder.ts';
-import type { Answer, Ask, Post, ThreadData } from './protocol.ts';
+import { call, type Answer, type Ask, type Post, type ThreadData } from './protocol.ts';
 import { createQueries, type Queries } from './queries.ts';
 import { connect } from './schema.ts';
 
@@ -19,16 +19,15 @@ function serve(port: MessagePort, data: ThreadData): void {
     queries = createQueries(db, folder.blobs);
   };
 
-  const answer = ([n, name, args]: Ask): Answer => {
+  const answer = (ask: Ask): Answer => {
+    const [n, name] = ask;
     try {
       if (name === 'reopen') {
         db.close();
         open();
         return [n, 'done', null];
       }
-      // Arguments lose their types between threads; `read` in reading.ts checked them against `Queries`.
-      const table = queries as unknown as Readonly<Record<string, (...args: readonly unknown[]) => unknown>>;
-      return [n, 'done', table[name]?.(...args)];
+      return [n, 'done', call(queries, ask)];
     } catch (error) {
       const kind = kindOf(error);
       return [n, kind === 'damaged' ? 'damaged' : kind === 'busy' ? 'again' : 'fault', reasonOf(error)];

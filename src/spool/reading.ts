@@ -4,7 +4,7 @@ import { SpoolFault } from './faults.ts';
 import { createPauses } from './pauses.ts';
 import type { ThreadData } from './protocol.ts';
 import type { Queries } from './queries.ts';
-import { startThread, type Thread } from './thread.ts';
+import { startThread, type Reply, type Thread } from './thread.ts';
 
 /** The reader thread from main's side. */
 export interface Reading {
@@ -36,15 +36,16 @@ export async function openReading(data: ThreadData, deps: { clock: Clock; log: L
     });
   }
 
-  async function ask(name: string, args: readonly unknown[]): Promise<unknown> {
+  async function ask(name: string, args: readonly unknown[]): Promise<Reply> {
     let failure: unknown;
     for (let tries = 0; tries < TRIES && !closed; tries++) {
       const reply = await starting.then((thread) => thread.ask(name, args), (error: unknown) => {
         starting = start();
         starting.catch(() => undefined);
-        return { kind: 'fault' as const, value: error };
+        const reply: Reply = { kind: 'fault', value: error };
+        return reply;
       });
-      if (reply.kind === 'done') return reply.value;
+      if (reply.kind === 'done') return reply;
       failure = reply.value;
       if (reply.kind === 'fault') break;
       if (reply.kind === 'damaged') await repair(String(reply.value));
@@ -55,8 +56,7 @@ export async function openReading(data: ThreadData, deps: { clock: Clock; log: L
 
   await starting;
   return Object.freeze({
-    // Values lose their types between threads; the reader answers what `Queries` says.
-    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>) => await ask(name, args) as ReturnType<Queries[K]>,
+    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> => (await ask(name, args)).value,
     async reopen() {
       const reply = await (await starting).ask('reopen', []);
       if (reply.kind !== 'done' && reply.kind !== 'died') throw new SpoolFault(`the new queue file cannot be read: ${String(reply.value)}`);

@@ -1,4 +1,4 @@
-import { readdir, stat } from 'node:fs/promises';
+import { mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -22,13 +22,20 @@ export async function quarantine({ log, file, clock }: Pick<RecoveryParts, 'cloc
   if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
 }
 
+async function moveAside(path: string, names: readonly string[], aside: string): Promise<void> {
+  if (names.length > 0) await mkdir(aside, { recursive: true, mode: 0o750 });
+  for (const name of names) await rename(join(path, name), join(aside, name));
+}
+
 /** Brings files and rows together at the start of the daemon, and says in the log what was found. */
 export async function recover(parts: RecoveryParts, swept: number): Promise<void> {
   const { log, file, reading, blobs, path } = parts;
   const rows = await reading.read('blobNames');
   const names = new Set(rows.map(({ name }) => name));
   const orphans = (await readdir(path)).filter((name) => !names.has(name));
-  await blobs.remove(orphans);
+  // A damaged queue file may have named them: they stay with it.
+  if (file.rebuilt?.aside) await moveAside(path, orphans, `${file.rebuilt.aside}-blobs`);
+  else await blobs.remove(orphans);
   for (const { name, messageId, size } of rows) {
     const found = await stat(join(path, name)).catch(() => undefined);
     if (found?.size === size) continue;

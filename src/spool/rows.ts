@@ -83,3 +83,8 @@ export function toMessage(row: SqlRow): Message {
     verdicts: verdicts === null ? null : JSON.parse(verdicts),
   };
 }
+
+/** Times are whole milliseconds; one beyond what a double counts exactly ("never") becomes the largest that it does. */
+export function whole(time: number): number {
+  return Math.min(Math.max(Math.round(time), 0), Number.MAX_SAFE_INTEGER);
+}

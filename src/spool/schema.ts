@@ -11,32 +11,32 @@ export const VERSION = 1;
  *
  * A row keeps its length when it is delivered at the first attempt (`ended_at` holds a time from the beginning, small
  * numbers take no bytes, the body and the verdicts are elsewhere): SQLite then overwrites it in place instead of
- * splitting a full page.
+ * splitting a full page. STRICT keeps nonsense from a damaged page out of a salvaged file.
  */
 const TABLES = `
-CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
 CREATE TABLE endpoints (
   key INTEGER PRIMARY KEY, account TEXT NOT NULL, url TEXT NOT NULL, memory TEXT, UNIQUE (account, url)
-);
+) STRICT;
 CREATE TABLE messages (
   key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, received_at INTEGER NOT NULL, deliveries INTEGER NOT NULL,
   envelope TEXT NOT NULL, trace TEXT NOT NULL, size INTEGER NOT NULL,
   blob TEXT, sha256 TEXT, crc INTEGER, bytes BLOB
-);
+) STRICT;
 CREATE INDEX messages_blob ON messages (blob) WHERE blob IS NOT NULL;
-CREATE TABLE verdicts (message INTEGER PRIMARY KEY, verdicts TEXT NOT NULL);
+CREATE TABLE verdicts (message INTEGER PRIMARY KEY, verdicts TEXT NOT NULL) STRICT;
 CREATE TABLE deliveries (
   key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, message INTEGER NOT NULL, endpoint INTEGER NOT NULL,
   route TEXT NOT NULL, pattern TEXT NOT NULL, recipient TEXT NOT NULL, bytes INTEGER NOT NULL,
   state INTEGER NOT NULL, created_at INTEGER NOT NULL, due_at INTEGER NOT NULL, ended_at INTEGER NOT NULL,
   budget_from INTEGER NOT NULL, attempts INTEGER NOT NULL, posts INTEGER NOT NULL, parked INTEGER NOT NULL, note TEXT
-);
+) STRICT;
 CREATE INDEX deliveries_due ON deliveries (endpoint, due_at) WHERE state = 0;
 CREATE INDEX deliveries_ended ON deliveries (state, ended_at, bytes) WHERE state > 0;
 CREATE TABLE attempts (
   delivery INTEGER NOT NULL, n INTEGER NOT NULL, at INTEGER NOT NULL, duration REAL NOT NULL,
   status INTEGER, error TEXT, answer TEXT NOT NULL, PRIMARY KEY (delivery, n)
-) WITHOUT ROWID;
+) WITHOUT ROWID, STRICT;
 INSERT INTO meta (name, value) VALUES ('checked', 0);
 `;
 

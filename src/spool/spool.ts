@@ -74,7 +74,7 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
   const listeners: Parts['listeners'] = [];
   let reading: Reading | undefined;
   const file = await openQueueFile(data, { clock, log }, {
-    changed() { for (const listener of listeners) listener([]); },
+    changed: () => tell({ listeners, log }, []),
     async replaced() { await reading?.reopen(); },
   });
   try {
@@ -93,6 +93,13 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
 
 function createSpool(parts: Parts, release: () => void): Spool {
   const { file, reading, room, blobs, cache, listeners } = parts;
+  let closing: Promise<void> | undefined;
+  const close = async () => {
+    room.stop();
+    await file.close();
+    await reading.close();
+    release();
+  };
   return Object.freeze({
     body: blobs.writer,
     accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
@@ -114,23 +121,18 @@ function createSpool(parts: Parts, release: () => void): Spool {
     attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
     ...createOperations(parts),
     onChange: (listener: (fresh: readonly Delivery[]) => void) => { listeners.push(listener); },
-    check: () => file.tryWrite('check', parts.clock.now()),
-    async close() {
-      room.stop();
-      await file.close();
-      await reading.close();
-      release();
-    },
+    check: file.check,
+    close: () => closing ??= close(),
   });
 }
 
 /** What operators, the API and the purge do: over many deliveries, in steps. */
 function createOperations(parts: Parts) {
-  const { file, reading, blobs, cache, listeners } = parts;
+  const { file, reading, blobs, cache } = parts;
   const scan = createScan(reading);
   const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
     const count = await scan.change(selection, run);
-    if (count > 0) for (const listener of listeners) listener([]);
+    if (count > 0) tell(parts, []);
     return count;
   };
   return {
@@ -149,7 +151,7 @@ function createOperations(parts: Parts) {
         const step = await file.write('purge', bounds, PURGE_STEP);
         await blobs.remove(step.blobs);
         count += step.deliveries;
-        if (step.deliveries < PURGE_STEP) break;
+        if (!step.more) break;
       }
       if (count > 0) {
         cache.clear();
@@ -160,15 +162,26 @@ function createOperations(parts: Parts) {
   };
 }
 
+/** A listener that fails takes nothing back of what was accepted. */
+function tell({ listeners, log }: Pick<Parts, 'listeners' | 'log'>, fresh: readonly Delivery[]): void {
+  for (const listener of listeners) {
+    try {
+      listener(fresh);
+    } catch (error) {
+      log.error('spool.fault', { reason: 'a listener failed', error });
+    }
+  }
+}
+
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-  const { file, blobs, cache, listeners } = parts;
+  const { file, blobs, cache } = parts;
   const body = toTight(message.body);
   const outcome = deliveries.length === 0 ? 'accepted' : await file.accept(toRow(message, body), deliveries);
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
     const { id, receivedAt, envelope, trace } = message;
     cache.put({ id, receivedAt, envelope, trace, verdicts: null }, body, deliveries.length);
-    for (const listener of listeners) listener(deliveries);
+    tell(parts, deliveries);
   } else if (body.kind === 'blob') {
     await blobs.remove([basename(body.path)]);
   }

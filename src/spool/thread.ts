@@ -1,13 +1,14 @@
 import { Worker } from 'node:worker_threads';
 import { SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './endpoints.ts';
-import type { AnswerKind, Ask, News, Post, ThreadData } from './protocol.ts';
+import type { Answer, AnswerKind, Ask, News, Post, ThreadData } from './protocol.ts';
 import type { Rebuilt } from './rebuild.ts';
 
 /** An answer of a thread; `died` when it ended before it gave one. */
 export interface Reply {
   readonly kind: AnswerKind | 'died';
-  readonly value: unknown;
+  /** Values lose their types between threads; who asks says what is answered (`WriterAsk`, `Queries`). */
+  readonly value: any;
 }
 
 /** One life of a thread, from main's side. */
@@ -26,60 +27,78 @@ export interface ThreadListener {
   died(reason: string): void;
 }
 
-/** Starts a thread and waits until it has opened the queue. Questions of one turn of the event loop travel together. */
-export function startThread(script: URL, data: ThreadData, listener: ThreadListener): Promise<Thread> {
+/** Starts a thread and waits until it has opened the queue. */
+export async function startThread(script: URL, data: ThreadData, listener: ThreadListener): Promise<Thread> {
   const worker = new Worker(script, { workerData: data });
-  const waiting = new Map<number, (reply: Reply) => void>();
+  const questions = createQuestions((message) => worker.postMessage(message));
+  const started = Promise.withResolvers<{ readonly loaded: Loaded | null; readonly rebuilt: Rebuilt | null }>();
   const gone = Promise.withResolvers<void>();
-  let outbox: Ask[] = [];
-  let count = 0;
-  let state: 'starting' | 'running' | 'ending' | 'dead' = 'starting';
+  let expected = true; // a thread that never got started has nothing to be missed
   let reason = 'it ended';
 
+  worker.on('message', (message: Post) => {
+    if (message.kind === 'started') {
+      expected = false;
+      started.resolve({ loaded: message.loaded, rebuilt: message.rebuilt });
+    } else if (message.kind === 'failed') {
+      started.reject(message.name === 'SpoolTooNew' ? new SpoolTooNew(message.message) : new SpoolFault(message.message));
+    } else {
+      if (message.news) listener.news?.(message.news);
+      questions.answer(message.answers);
+    }
+  });
+  worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
+  worker.on('exit', () => {
+    started.reject(new SpoolFault(reason));
+    questions.giveUp(reason);
+    gone.resolve();
+    if (!expected) listener.died(reason);
+  });
+
+  const opened = await started.promise;
+  return Object.freeze({
+    ...opened,
+    ask: questions.ask,
+    end() {
+      if (!expected) questions.end();
+      expected = true;
+      return gone.promise;
+    },
+  });
+}
+
+/** What a thread was asked and has not answered. Questions of one turn of the event loop travel together. */
+function createQuestions(post: (message: readonly Ask[] | 'end') => void) {
+  const waiting = new Map<number, (reply: Reply) => void>();
+  let outbox: Ask[] = [];
+  let count = 0;
+  let over = false;
   const flush = () => {
     const batch = outbox;
     outbox = [];
-    if (state === 'running' || state === 'ending') worker.postMessage(batch);
+    if (batch.length > 0) post(batch);
   };
-  const ask = (name: string, args: readonly unknown[]) => new Promise<Reply>((resolve) => {
-    if (state !== 'running') return resolve({ kind: 'died', value: null });
-    waiting.set(++count, resolve);
-    if (outbox.push([count, name, args]) === 1) setImmediate(flush);
-  });
-  const end = () => {
-    if (state === 'running') {
-      flush();
-      state = 'ending';
-      worker.postMessage('end');
-    }
-    return gone.promise;
-  };
-
-  return new Promise<Thread>((resolve, reject) => {
-    worker.on('message', (message: Post) => {
-      if (message.kind === 'started') {
-        state = 'running';
-        return resolve(Object.freeze({ loaded: message.loaded, rebuilt: message.rebuilt, ask, end }));
-      }
-      if (message.kind === 'failed') {
-        state = 'ending';
-        return reject(message.name === 'SpoolTooNew' ? new SpoolTooNew(message.message) : new SpoolFault(message.message));
-      }
-      if (message.news) listener.news?.(message.news);
-      for (const [n, kind, value] of message.answers) {
+  return {
+    ask: (name: string, args: readonly unknown[]) => new Promise<Reply>((resolve) => {
+      if (over) return resolve({ kind: 'died', value: 'it ended' });
+      waiting.set(++count, resolve);
+      if (outbox.push([count, name, args]) === 1) setImmediate(flush);
+    }),
+    answer(answers: readonly Answer[]) {
+      for (const [n, kind, value] of answers) {
         waiting.get(n)?.({ kind, value });
         waiting.delete(n);
       }
-    });
-    worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
-    worker.on('exit', () => {
-      const expected = state === 'ending';
-      if (state === 'starting') reject(new SpoolFault(reason));
-      state = 'dead';
+    },
+    end() {
+      flush();
+      over = true;
+      post('end');
+    },
+    giveUp(reason: string) {
+      over = true;
       for (const settle of waiting.values()) settle({ kind: 'died', value: reason });
       waiting.clear();
-      gone.resolve();
-      if (!expected) listener.died(reason);
-    });
-  });
+    },
+  };
 }

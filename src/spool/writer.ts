@@ -6,7 +6,10 @@ import type { Answer, Ask, News, Post, ThreadData } from './protocol.ts';
 import { rebuild, type Rebuilt } from './rebuild.ts';
 import { openFile } from './schema.ts';
 
-/** Bytes in the log after which they are moved into the file: often enough to keep each move short. Measured. */
+/**
+ * Bytes in the log after which they are moved into the file. Measured from 2 to 64 MiB: more makes the longest wait
+ * longer, less makes more syncs.
+ */
 const CHECKPOINT_BYTES = 8 * 1024 * 1024;
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
@@ -17,6 +20,8 @@ interface Opened {
   readonly file: OpenFile;
   readonly rebuilt: Rebuilt | null;
 }
+
+type Say = (answers: readonly Answer[], news: News | null) => void;
 
 /** Opens the queue file; the daemon makes good what the last one left behind. */
 function openQueue(folder: Folder, { role, now }: ThreadData): Opened {
@@ -38,107 +43,118 @@ function openQueue(folder: Folder, { role, now }: ThreadData): Opened {
   }
 }
 
-/** A handle that is given up: what it says no longer matters. */
+/** Gives a handle up; what it says then no longer matters. */
 function close(db: OpenFile['db'] | null): void {
   try {
     db?.close();
   } catch {
-    // Its last checkpoint failed as well.
+    // Its last checkpoint failed as well, or it was closed before.
   }
+}
+
+/** Writing to the open file, until it cannot be trusted any more, and from then on to the one that replaces it. */
+function createWriter(folder: Folder, opened: OpenFile, say: Say) {
+  let file = opened;
+  /** Set by the first failure: what was posted before main knew of it must not touch the file. */
+  let broken: string | null = null;
+  let unmoved = 0;
+  let rebuilt: Rebuilt | null = null;
+
+  const breakOff = (error: unknown) => {
+    broken = reasonOf(error);
+    say([], { broken: { reason: broken, damaged: kindOf(error) === 'damaged' } });
+  };
+  const checkpoint = () => {
+    unmoved = 0;
+    try {
+      file.checkpoint();
+    } catch (error) {
+      if (kindOf(error) !== 'busy' && kindOf(error) !== 'full') breakOff(error);
+    }
+  };
+  const renew = (now: number, aside: boolean) => {
+    broken ??= 'it is being replaced';
+    if (file.db.isOpen) {
+      rebuilt = rebuild(file.db, folder, now, aside);
+      close(file.db);
+    }
+    if (isAppointed(folder)) adopt(folder);
+    file = createOpenFile(openFile(folder.file));
+    broken = null;
+    return rebuilt;
+  };
+
+  return {
+    commit(asks: readonly Ask[]) {
+      if (broken !== null) return say(asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', broken]), null);
+      const { answers, news } = file.commit(asks);
+      broken = news.broken?.reason ?? null;
+      say(answers, news);
+      unmoved += asks.reduce((sum, ask) => sum + CHANGE_BYTES + bodyBytes(ask), 0);
+      if (unmoved > CHECKPOINT_BYTES && broken === null) checkpoint();
+    },
+    /** Looks whether another process changed the file. */
+    poll(n: number) {
+      const loaded = broken === null ? file.outside() : undefined;
+      say([[n, 'done', null]], loaded ? { loaded } : null);
+    },
+    rebuild(n: number, now: number, aside: boolean) {
+      const done = renew(now, aside);
+      say([[n, 'done', done]], { loaded: file.loaded });
+    },
+    close: () => close(file.db),
+  };
+}
+
+/** Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them. */
+function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
+  let batch: Ask[] = [];
+  let bytes = 0;
+  const flush = () => {
+    if (batch.length > 0) writer.commit(batch);
+    batch = [];
+    bytes = 0;
+  };
+  for (const ask of asks) {
+    const [n, name, [now, aside]] = ask;
+    if (name !== 'poll' && name !== 'rebuild') {
+      batch.push(ask);
+      bytes += bodyBytes(ask);
+      if (bytes > COMMIT_BYTES) flush();
+      continue;
+    }
+    flush();
+    try {
+      if (name === 'poll') writer.poll(n);
+      else writer.rebuild(n, Number(now), aside === true);
+    } catch (error) {
+      say([[n, 'fault', reasonOf(error)]], null);
+    }
+  }
+  flush();
 }
 
 /** The one thread that writes: everything that waits when a commit begins shares it. */
 function serve(port: MessagePort, data: ThreadData): void {
   const folder = folderOf(data.dir);
   const post = (message: Post) => port.postMessage(message);
-  let file: OpenFile;
-  let unmoved = 0;
-
-  const answer = (answers: readonly Answer[], news: News | null) => post({ kind: 'answers', answers, news });
-
-  const commit = (asks: readonly Ask[]) => {
-    if (asks.length === 0) return;
-    const { answers, news } = file.commit(asks);
-    answer(answers, news);
-    unmoved += asks.reduce((sum, ask) => sum + CHANGE_BYTES + bodyBytes(ask), 0);
-    if (unmoved > CHECKPOINT_BYTES && !news.broken) checkpoint();
-  };
-
-  const checkpoint = () => {
-    unmoved = 0;
-    try {
-      file.checkpoint();
-    } catch (error) {
-      if (kindOf(error) !== 'busy' && kindOf(error) !== 'full') answer([], { broken: { reason: reasonOf(error), damaged: kindOf(error) === 'damaged' } });
-    }
-  };
-
-  const poll = () => {
-    const loaded = file.outside();
-    return loaded ? { loaded } : null;
-  };
-
-  const renew = (now: number, aside: boolean): Rebuilt => {
-    const rebuilt = rebuild(file.db, folder, now, aside);
-    close(file.db);
-    adopt(folder);
-    file = createOpenFile(openFile(folder.file));
-    return rebuilt;
-  };
-
-  const duty = ([n, name, [now, aside]]: Ask) => {
-    try {
-      if (name === 'poll') return answer([[n, 'done', null]], poll());
-      const rebuilt = renew(Number(now), aside === true);
-      answer([[n, 'done', rebuilt]], { loaded: file.loaded });
-    } catch (error) {
-      answer([[n, 'fault', reasonOf(error)]], null);
-    }
-  };
-
-  const work = (asks: readonly Ask[]) => {
-    let batch: Ask[] = [];
-    let bytes = 0;
-    const flush = () => {
-      commit(batch);
-      batch = [];
-      bytes = 0;
-    };
-    for (const ask of asks) {
-      if (ask[1] === 'poll' || ask[1] === 'rebuild') {
-        flush();
-        duty(ask);
-        continue;
-      }
-      batch.push(ask);
-      bytes += bodyBytes(ask);
-      if (bytes > COMMIT_BYTES) flush();
-    }
-    flush();
-  };
-
+  const say: Say = (answers, news) => post({ kind: 'answers', answers, news });
   try {
-    const opened = openQueue(folder, data);
-    file = opened.file;
-    post({ kind: 'started', loaded: file.loaded, rebuilt: opened.rebuilt });
+    const { file, rebuilt } = openQueue(folder, data);
+    const writer = createWriter(folder, file, say);
+    post({ kind: 'started', loaded: file.loaded, rebuilt });
+    port.on('message', (first: readonly Ask[] | 'end') => {
+      const messages = [first];
+      for (let more = receiveMessageOnPort(port); more; more = receiveMessageOnPort(port)) messages.push(more.message);
+      work(writer, messages.flatMap((message) => message === 'end' ? [] : message), say);
+      if (!messages.includes('end')) return;
+      writer.close();
+      port.close();
+    });
   } catch (error) {
     post({ kind: 'failed', name: error instanceof Error ? error.name : '', message: reasonOf(error) });
     port.close();
-    return;
   }
-  port.on('message', (first: readonly Ask[] | 'end') => {
-    const asks: Ask[] = [];
-    let end = false;
-    for (let message: readonly Ask[] | 'end' | undefined = first; message !== undefined; message = receiveMessageOnPort(port)?.message) {
-      if (message === 'end') end = true;
-      else asks.push(...message);
-    }
-    work(asks);
-    if (end) {
-      close(file.db);
-      port.close();
-    }
-  });
 }
 
 function bodyBytes([, name, [row]]: Ask): number {

@@ -58,7 +58,10 @@ describe('every operation', () => {
       });
 
       if (paramsOf(operation).length > 0) it('names a parameter of the wrong type, whatever is in it', async () => {
-        const operators = [{ $gt: '' }, { $ne: null }, { $where: 'sleep(1000)' }, { $regex: '.*' }, { constructor: { prototype: {} } }, [[]], [{ $gt: '' }], 1e300];
+        const operators: readonly unknown[] = [
+          { $gt: '' }, { $ne: null }, { $where: 'sleep(1000)' }, { $regex: '.*' }, { constructor: { prototype: {} } },
+          { $or: [{}] }, { $in: [] }, { $exists: true },
+          JSON.parse('{"__proto__":{"polluted":1}}'), [[]], [{ $gt: '' }], 1e300];
         for (const [name] of paramsOf(operation)) {
           for (const value of operators) {
             const { status, body } = await call({ ...example, [name]: value });

@@ -29,7 +29,7 @@ describe('the HTTP side', () => {
     it(`answers ${path} with 404 and a sentence that helps`, async () => {
       for (const method of ['POST', 'GET']) {
         const response = await fetch(world.base + path, { method });
-        const body = await response.json();
+        const body: any = await response.json();
         expect(response.status).to.equal(404);
         expect(body).to.include({ status: 'error', code: 404, name: 'Unknown_Operation' });
         expect(body.message).to.contain(words).and.to.contain('/docs');
@@ -65,7 +65,7 @@ describe('the HTTP side', () => {
   });
 
   it('reads numbers and truth values of a form as such, and texts as texts', async () => {
-    const call = async (path: string, params: Record<string, string>) => (await post(path, new URLSearchParams({ key: KEY, ...params }).toString())).json();
+    const call = async (path: string, params: Record<string, string>): Promise<any> => (await post(path, new URLSearchParams({ key: KEY, ...params }).toString())).json();
     expect(await call('/api/1.0/inbound/deliveries.json', { limit: '10' })).to.deep.equal([]);
     expect((await call('/api/1.0/inbound/deliveries.json', { limit: 'ten' })).name).to.equal('ValidationError');
     const before = (await call('/api/1.0/inbound/route-key.json', { id: '1.1' })).auth_key;
@@ -90,7 +90,7 @@ describe('the HTTP side', () => {
     const policy = response.headers.get('content-security-policy') ?? '';
     const style = /<style>([^]*)<\/style>/.exec(html)?.[1] ?? '';
     expect(policy).to.contain("default-src 'none'").and.to.contain(`'sha256-${createHash('sha256').update(style).digest('base64')}'`);
-    expect(html).to.not.match(/<script|<link|<img|style="|src=|https?:\/\/[^<]*\.(?:css|js)/);
+    expect(html).to.not.match(/<script|<link|<img|style="|src=|https?:\/\/[^<]*\.(?:css|js)\b/);
     for (const path of ['/inbound/add-route', '/inbound/send-raw', '/users/info', '/inbound/replay']) expect(html).to.contain(`<h3>${path}`);
     expect(html).to.contain('&quot;key&quot;:&quot;ExampleKey').and.to.contain('Unknown_InboundRoute');
   });

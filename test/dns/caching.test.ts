@@ -113,6 +113,19 @@ describe('the resolver over time', () => {
       expect(zone.questions).to.have.length(4);
     });
 
+    it('keeps fewer answers when they are large', async () => {
+      const large = ['x'.repeat(250), ...Array.from({ length: 9 }, (_, i) => `${i}`.repeat(250))];
+      zone.set({ ...Object.fromEntries(Array.from({ length: 4 }, (_, i) => [`n${i}.example`, { TXT: large }])) });
+      zone.behave('truncate');
+      const resolver = resolverFor({ cacheEntries: 20 }); // room for three of them
+      for (let i = 0; i < 4; i++) await resolver.resolve(`n${i}.example`, 'TXT');
+      const before = zone.questions.length;
+      await resolver.resolve('n3.example', 'TXT');
+      expect(zone.questions.length).to.equal(before);
+      await resolver.resolve('n0.example', 'TXT');
+      expect(zone.questions.length).to.equal(before + 2);
+    });
+
     it('keeps nothing when it has no room', async () => {
       const resolver = resolverFor({ cacheEntries: 0 });
       await resolver.resolve('host.example', 'A');

@@ -120,7 +120,8 @@ describe('the DKIM verdict', () => {
     expect((await check({ path })).dkim).to.deep.equal(INVALID);
     await writeFile(path, PLAIN);
     expect((await check({ path })).dkim).to.deep.equal({ signed: false, valid: false });
-    expect((await check({ bytes: Buffer.from(signMessage(large, RSA)) })).dkim).to.deep.equal(VALID);
+    expect((await check({ bytes: new Uint8Array(Buffer.from(signMessage(large, RSA))) })).dkim).to.deep.equal(VALID);
+    expect((await check({ bytes: new Uint8Array(Buffer.from(signMessage(PLAIN, RSA))) })).dkim).to.deep.equal(VALID);
   });
 
   it('of a message that cannot be read is an error, not an exception', async () => {

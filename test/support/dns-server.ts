@@ -36,11 +36,14 @@ export async function startNameServer(lookup: Lookup) {
     if (!question) return;
     const type = Packet.TYPE_NAME[question.type] ?? 'OTHER';
     questions.push({ name: question.name, type: over === 'TCP' ? `TCP ${type}` : type });
+    const first = lookup(question.name, type); // once: a record may be a function that counts its calls
+    if (first.kind === 'timeout') return;
+    const look: Lookup = (name, of) => (name === question.name && of === type ? first : lookup(name, of));
     const how = special.get(question.name.toLowerCase()) ?? behaviour;
-    if (typeof how !== 'object') return misbehave(request, how, over, send, lookup);
+    if (typeof how !== 'object') return misbehave(request, how, over, send, look);
     const timer = setTimeout(() => {
       timers.delete(timer);
-      misbehave(request, 'normal', over, send, lookup);
+      misbehave(request, 'normal', over, send, look);
     }, how.lateMs);
     timers.add(timer);
   }
@@ -159,7 +162,7 @@ function answerTo(request: Packet, lookup: Lookup, oneLink: boolean): Packet {
       response.answers.push(resource(name, 'CNAME', found.ttl, found.target));
       if (oneLink) break;
       name = found.target;
-    } else if (found.kind === 'timeout' || found.kind === 'servfail') {
+    } else if (found.kind !== 'nxdomain' && found.kind !== 'none') {
       return Packet.createErrorResponseFromRequest(request, RCODE.servfail);
     } else {
       if (found.kind === 'nxdomain') response.header.rcode = 3;

@@ -158,16 +158,26 @@ export function createClient(first: Socket): Client {
   let text = '';
   let over = false;
   const replies: string[] = [];
+  const waiting: ((reply: string) => void)[] = [];
+  const tell = (reply: string) => {
+    const first = waiting.shift();
+    if (first) first(reply);
+    else replies.push(reply);
+  };
+  const end = () => {
+    over = true;
+    for (const resolve of waiting.splice(0)) resolve('closed');
+  };
   const hear = (chunk: Buffer) => {
     text += chunk.toString('latin1');
     for (;;) {
       const reply = /^(?:\d{3}-[^\n]*\n)*\d{3}(?: [^\n]*)?\n/.exec(text)?.[0];
       if (reply === undefined) break;
-      replies.push(reply.trimEnd());
       text = text.slice(reply.length);
+      tell(reply.trimEnd());
     }
   };
-  const listen = () => socket.on('data', hear).on('error', () => { over = true; }).on('end', () => { over = true; }).on('close', () => { over = true; });
+  const listen = () => socket.on('data', hear).on('error', end).on('end', end).on('close', end);
   listen();
   const client: Client = {
     say(line) {
@@ -175,7 +185,11 @@ export function createClient(first: Socket): Client {
       return client.reply();
     },
     send: (bytes) => { if (!socket.destroyed) socket.write(bytes); },
-    reply: () => until('a reply', () => replies.shift() ?? (over ? 'closed' : undefined)),
+    reply: () => new Promise((resolve) => {
+      const there = replies.shift() ?? (over ? 'closed' : undefined);
+      if (there === undefined) waiting.push(resolve);
+      else resolve(there);
+    }),
     pending: () => [...replies],
     closed: async () => { await until('the end of the connection', () => over); },
     end: () => { socket.end(); },

@@ -9,7 +9,7 @@ import { tempDir } from './temp.ts';
 
 const ids = createIds(systemClock);
 
-/** A hook that is asked after, in reverse order. */
+/** Closed after each test, the last one first. */
 const open: Spool[] = [];
 afterEach(async () => {
   for (const spool of open.splice(0).reverse()) await spool.close();

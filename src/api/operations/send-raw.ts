@@ -51,9 +51,9 @@ export const sendRaw = operation({
   },
 });
 
-/** Line ends of every kind become CRLF, as they would have been on the wire. */
+/** Line ends of every kind become CRLF, as they would have been on the wire. Large messages mostly are so already. */
 function normalised(document: string): string {
-  return document.replace(/\r\n|\r|\n/g, '\r\n');
+  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
 }
 
 /** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */

@@ -1,0 +1,136 @@
+import { createHash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
+import type { Body, BodyWriter } from './types.ts';
+
+/** Where large bodies are, and where they arrive. */
+export interface BlobFolders {
+  readonly blobs: string;
+  readonly tmp: string;
+}
+
+/** A body up to this size lives in the row of its message. */
+const INLINE_BYTES = 256 * 1024;
+const FIRST_BUFFER = 16 * 1024;
+
+/**
+ * Takes one body. A failure of the disk is remembered and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
+ * never throws into a stream. `loose` holds the names of blobs that are finished and belong to no message yet.
+ */
+export function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
+  const tmp = join(folders.tmp, messageId);
+  const path = join(folders.blobs, messageId);
+  const held = createBuffer();
+  let file: BlobFile | undefined;
+  let failure: unknown;
+
+  const spill = async () => {
+    file ??= await createBlobFile(tmp);
+    await file.write(held.take());
+  };
+  const take = async (chunk: Uint8Array) => {
+    for (let at = 0; at < chunk.byteLength;) {
+      if (held.room() === 0) await spill();
+      at += held.add(chunk.subarray(at));
+    }
+  };
+  const remove = async () => {
+    await file?.close().catch(() => undefined);
+    if (file) await rm(tmp, { force: true }).catch(() => undefined);
+    if (loose.delete(messageId)) await rm(path, { force: true }).catch(() => undefined);
+    file = undefined;
+  };
+  const seal = async (blob: BlobFile): Promise<Body> => {
+    await spill();
+    const { size, sha256 } = await blob.seal();
+    await rename(tmp, path);
+    loose.add(messageId);
+    file = undefined;
+    await syncFolder(folders.blobs);
+    return { kind: 'blob', path, size, sha256 };
+  };
+
+  return Object.freeze({
+    async write(chunk: Uint8Array) {
+      if (failure === undefined) await take(chunk).catch((error: unknown) => { failure = error; });
+    },
+    async finish(): Promise<Body> {
+      try {
+        if (failure !== undefined) throw failure;
+        return file ? await seal(file) : { kind: 'inline', bytes: new Uint8Array(held.take()) };
+      } catch (error) {
+        failure = error;
+        await remove();
+        throw isNoSpace(error) ? new SpoolFull('no space for a large message', { cause: error }) : new SpoolFault(reasonOf(error), { cause: error });
+      }
+    },
+    async abort() {
+      failure ??= new SpoolFault('it was aborted');
+      await remove();
+    },
+  });
+}
+
+/** Memory that grows with what comes, up to the limit. A copy: what comes may be a piece of a socket's shared slab. */
+function createBuffer() {
+  let buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER);
+  let length = 0;
+  return {
+    room: () => INLINE_BYTES - length,
+    /** Takes as much of the chunk as there is room for. Answers how much. */
+    add(chunk: Uint8Array): number {
+      const part = chunk.subarray(0, INLINE_BYTES - length);
+      if (length + part.byteLength > buffer.byteLength) {
+        const larger = Buffer.allocUnsafeSlow(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
+        buffer.copy(larger, 0, 0, length);
+        buffer = larger;
+      }
+      buffer.set(part, length);
+      length += part.byteLength;
+      return part.byteLength;
+    },
+    /** Everything so far; valid until the next `add`. */
+    take(): Uint8Array {
+      const bytes = buffer.subarray(0, length);
+      length = 0;
+      return bytes;
+    },
+  };
+}
+
+interface BlobFile {
+  write(bytes: Uint8Array): Promise<void>;
+  /** Syncs and closes it. */
+  seal(): Promise<{ readonly size: number; readonly sha256: string }>;
+  close(): Promise<void>;
+}
+
+async function createBlobFile(path: string): Promise<BlobFile> {
+  const handle = await open(path, 'wx', 0o640);
+  const hash = createHash('sha256');
+  let size = 0;
+  return {
+    async write(bytes) {
+      hash.update(bytes);
+      for (let at = 0; at < bytes.byteLength;) at += (await handle.write(bytes, at)).bytesWritten;
+      size += bytes.byteLength;
+    },
+    async seal() {
+      await handle.datasync();
+      await handle.close();
+      return { size, sha256: hash.digest('hex') };
+    },
+    close: () => handle.close(),
+  };
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}

@@ -1,0 +1,69 @@
+import { expect } from 'chai';
+import { createUrlCheck } from '../../src/delivery/webhook-exists.ts';
+import { mandrillSignature } from '../../src/mail/signature.ts';
+import type { Poster } from '../../src/delivery/types.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { openPoster } from './support.ts';
+
+describe('whether a webhook URL exists', () => {
+  let receiver: Receiver;
+  let poster: Poster;
+  let exists: (url: string) => Promise<boolean>;
+  beforeEach(async () => {
+    receiver = await startReceiver();
+    poster = openPoster({ timeoutMs: 300 });
+    exists = createUrlCheck({ poster });
+  });
+  afterEach(async () => {
+    await poster.stop();
+    await receiver.stop();
+  });
+  const methods = () => receiver.requests.map(({ method }) => method);
+
+  it('is answered by 200 to HEAD, unsigned, and nothing more is sent', async () => {
+    expect(await exists(receiver.url)).to.equal(true);
+    expect(methods()).to.deep.equal(['HEAD']);
+    expect(receiver.requests[0]?.headers).not.to.have.property('x-mandrill-signature');
+  });
+
+  it('is asked by one POST without events, signed with the key that everybody knows', async () => {
+    receiver.answerHead({ status: 405 });
+    receiver.answer({ status: 204 });
+    expect(await exists(receiver.url)).to.equal(true);
+    expect(methods()).to.deep.equal(['HEAD', 'POST']);
+    const [, post] = receiver.requests;
+    expect(new URLSearchParams(post?.body.toString()).get('mandrill_events')).to.equal('[]');
+    expect(post?.headers).to.include({
+      'content-type': 'application/x-www-form-urlencoded',
+      'x-mandrill-signature': mandrillSignature('test-webhook', receiver.url, { mandrill_events: '[]' }),
+    });
+  });
+
+  it('takes only exactly 200 for HEAD, but any 2xx for POST', async () => {
+    receiver.answerHead({ status: 204 });
+    receiver.answer({ status: 500 });
+    expect(await exists(receiver.url)).to.equal(false);
+    receiver.answer({ status: 202 });
+    expect(await exists(receiver.url)).to.equal(true);
+  });
+
+  it('signs as consumers know it', async () => {
+    const signature = mandrillSignature('test-webhook', 'https://example.com/hook', { mandrill_events: '[]' });
+    expect(signature).to.equal('q1iFfhUSFU7Unr1lnKqKA1TGkbM=');
+  });
+
+  it('is no when both fail, hang or lead elsewhere', async () => {
+    for (const how of [{ status: 404 }, 'hang', 'reset', 'malformed', { redirect: receiver.url, status: 301 }] as const) {
+      receiver.answerHead(how);
+      receiver.answer(how);
+      expect(await exists(receiver.url), JSON.stringify(how)).to.equal(false);
+    }
+  });
+
+  it('is no, after one question, for a place that may not or cannot be reached', async () => {
+    for (const url of ['http://10.0.0.1/', 'https://nowhere.example/', 'http://127.0.0.1:25/', 'ftp://x/', 'nonsense']) {
+      expect(await exists(url), url).to.equal(false);
+    }
+    expect(receiver.connections()).to.equal(0);
+  });
+});

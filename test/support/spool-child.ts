@@ -1,0 +1,43 @@
+/**
+ * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test can
+ * kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY`.
+ */
+import { createHash, randomBytes } from 'node:crypto';
+import { writeSync } from 'node:fs';
+import { systemClock, type Clock } from '../../src/base/clock.ts';
+import { createIds, deliveryId } from '../../src/base/ids.ts';
+import { createLog } from '../../src/base/log.ts';
+import { openSpool } from '../../src/spool/spool.ts';
+
+const [dir = '', callers = '1', messages = '1', largeEvery = '0'] = process.argv.slice(2);
+const say = (line: string) => { writeSync(1, line + '\n'); };
+/** Repairs are tried again after seconds; here they are hundredths. */
+const hasty: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
+const log = createLog('info', (line) => { writeSync(2, line); });
+const ids = createIds(systemClock);
+const spool = await openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 }, { clock: hasty, log });
+say('ready');
+
+let left = Number(messages);
+let made = 0;
+
+async function one(): Promise<void> {
+  const id = ids.message();
+  const large = Number(largeEvery) > 0 && ++made % Number(largeEvery) === 0;
+  const bytes = randomBytes(large ? 400_000 : 2000);
+  const writer = spool.body(id);
+  await writer.write(bytes);
+  const body = await writer.finish();
+  const deliveries = [{ id: deliveryId(id, '1.1', 'jo@example.com'), messageId: id, account: 'acme', url: 'https://a.example/', routeId: '1.1', pattern: '*', recipient: 'jo@example.com' }];
+  const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
+  const outcome = await spool.accept({ id, receivedAt: Date.now(), envelope, trace: '', body }, deliveries);
+  say(`${outcome} ${id} ${createHash('sha256').update(bytes).digest('hex')}`);
+  // The sender of a refused message comes again later.
+  while (!spool.hasRoom()) await new Promise((resolve) => setTimeout(resolve, 5));
+}
+
+await Promise.all(Array.from({ length: Number(callers) }, async () => {
+  while (left-- > 0) await one();
+}));
+await spool.close();
+say('closed');
