@@ -81,7 +81,9 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
   const delivery = createDelivery(settings, deps, { spool, loopbackOnly, ...inbound });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log });
   const health = createHealth({ listener, spool, store, routing: inbound.routing });
-  const api = createApi(apiSettings(settings), { ...storage, ...inbound, ...delivery, ...deps, health });
+  // Somebody who asks to check a domain has just changed it: no cached answer will do.
+  const fresh = createResolver(dnsSettings(settings), { clock, log, ids, cacheEntries: 0 });
+  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...deps, resolver: fresh, health });
   const scheduler = createScheduler(createTasks({ purge: purgeSettings(settings) }, { spool, clock }), { log });
 
   return Object.freeze({
@@ -102,7 +104,7 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
     async stop() {
       await listener.stop();
       await Promise.all([api.stop(), scheduler.stop(), delivery.dispatcher.stop()]);
-      await Promise.all([delivery.renderer.stop(), delivery.poster.stop(), inbound.routing.stop(), inbound.resolver.stop()]);
+      await Promise.all([delivery.renderer.stop(), delivery.poster.stop(), inbound.routing.stop(), inbound.resolver.stop(), fresh.stop()]);
       await Promise.all([spool.close(), store.close()]);
     },
   });
@@ -208,9 +210,9 @@ function purgeSettings({ delivery }: Settings) {
   return { keepDeadDays: delivery.keep_dead_days, keepDeliveredHours: delivery.keep_delivered_hours, keepDeliveredBytes: delivery.keep_delivered_bytes };
 }
 
-function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: Settings) {
+function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: Settings, deps: DaemonDeps) {
   return {
-    listen: http.listen,
+    listen: handedOver('http', deps)[0] ?? http.listen,
     publicUrl,
     trustedProxies: http.trusted_proxies,
     maxBodyBytes: http.max_body_bytes,
@@ -222,9 +224,14 @@ function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: S
   };
 }
 
+/** Sockets of that name that systemd opened for us; they win over the settings. */
+function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
+  return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
+}
+
 function listenerSettings(settings: Settings, deps: DaemonDeps) {
   const { smtp } = settings;
-  const handed = (deps.sockets ?? []).filter(({ name }) => name === 'smtp').map(({ fd }) => ({ fd }));
+  const handed = handedOver('smtp', deps);
   return {
     hostname: settings.hostname,
     listen: handed.length > 0 ? handed : smtp.listen,

@@ -66,6 +66,8 @@ function demoSettings(folder: string) {
   return loadSettings(undefined, {
     POSTERN_DATA_DIR: folder, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
     POSTERN_HOSTNAME: 'localhost', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+    // A machine without name servers shows the same, with a verdict of temperror.
+    POSTERN_DNS__TIMEOUT_MS: '1500', POSTERN_DNS__BUDGET_MS: '3000',
   }).settings;
 }
 

@@ -21,7 +21,7 @@ export const serve: Command = {
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
-    const daemon = await open(settings, io, log);
+    const daemon = await open(settings, io, log, supervision.socket !== undefined);
     if (typeof daemon === 'number') return daemon;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
       : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
@@ -36,13 +36,13 @@ export const serve: Command = {
   },
 };
 
-async function open(settings: Settings, io: Io, log: Log): Promise<Daemon | number> {
+async function open(settings: Settings, io: Io, log: Log, supervised: boolean): Promise<Daemon | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets });
     const { smtp, http, firstKey } = await daemon.start();
     log.info('daemon.ready', { smtp: smtp.map(place), http: place(http) });
-    io.err(greeting(settings, smtp.map(place).join(', '), firstKey?.key));
+    io.err(greeting(settings, smtp.map(place).join(', '), firstKey?.key, supervised));
     return daemon;
   } catch (error) {
     if (error instanceof ConfigError) throw error;
@@ -63,13 +63,18 @@ function reason(error: unknown): string {
   return text;
 }
 
-/** What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line. */
-function greeting(settings: Settings, smtp: string, firstKey: string | undefined): string {
+/**
+ * What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line.
+ * Under systemd this would land in the journal, where a key has no business.
+ */
+function greeting(settings: Settings, smtp: string, firstKey: string | undefined, supervised: boolean): string {
   const url = settings.public_url;
-  const key = firstKey === undefined ? '' : `  API key    ${firstKey}   (made now, shown this once)\n`;
-  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${smtp}\n  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n`
-    + `Try:  curl -d '{"key":"${firstKey ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`
-    + (firstKey === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
+  const shown = supervised ? undefined : firstKey;
+  const key = shown === undefined ? '' : `  API key    ${shown}   (made now, shown this once)\n`;
+  const hint = firstKey !== undefined && supervised ? 'The first account was made. Its API key:  postern key create\n' : '';
+  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${smtp}\n  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}`
+    + `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`
+    + (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
 }
 
 /** Resolves at the first SIGTERM or SIGINT. A SIGHUP in between reloads. */

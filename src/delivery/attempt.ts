@@ -88,6 +88,8 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   function exchange(wire: Wire, request: Request, deadline: Deadline): Promise<Ending> {
     return new Promise((resolve) => {
       const stream = request.body?.kind === 'file' ? createReadStream(request.body.path) : undefined;
+      // What is wrong with the file reaches undici while it reads; afterwards nobody is left to hear of it.
+      stream?.on('error', () => {});
       const finish = (ending: Ending, reusable: boolean): void => {
         stream?.destroy();
         if (reusable) connections.giveBack(wire);

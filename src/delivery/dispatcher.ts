@@ -11,17 +11,17 @@ import type { EndpointQueue } from './endpoint-queue.ts';
 import { createFeeder } from './feeder.ts';
 import { createGate } from './gate.ts';
 import { createIntake } from './intake.ts';
-import { isLookDue, type Lane, nextStart, nextWake, takeNext } from './lane.ts';
+import { hasPlace, isLookDue, type Lane, nextStart, nextWake, takeNext } from './lane.ts';
 import { createLanes } from './lanes.ts';
 import { createNotices } from './notices.ts';
-import { createRounds } from './rounds.ts';
+import { createRounds, isInDoubt } from './rounds.ts';
 import { createRunningTime } from './running-time.ts';
 import { settleUnattempted } from './settle.ts';
 import type { Poster, Renderer } from './types.ts';
 import type { Waiting } from './waiting.ts';
 
 export interface DispatcherSettings {
-  /** Attempts at one time, in all. */
+  /** Posts at one time, in all. */
   readonly concurrency: number;
   /** Posts at one time to one endpoint. */
   readonly concurrencyPerEndpoint: number;
@@ -44,6 +44,8 @@ export interface Dispatcher extends Service {
   idle(): boolean;
 }
 
+/** Attempts that are made ready, posted or noted at one time, for each post. */
+const ATTEMPTS_PER_POST = 4;
 /** How long `stop` waits for those in flight. */
 const STOP_WAIT = 10_000;
 
@@ -63,7 +65,9 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
   const agenda = createAgenda<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, lanes, poke });
   const feeder = createFeeder({ spool, clock, log, lanes: lanes.count, poke, stopping });
-  const rounds = createRounds(settings.concurrency, startOne);
+  // An attempt is made ready, posted and noted; only the post has to do with the endpoint and waits for its place there.
+  const attempts = createRounds(settings.concurrency * ATTEMPTS_PER_POST, startOne);
+  const posts = createRounds(settings.concurrency, postOne);
   const carrier = createCarrier({ ...deps, time, limit, stopping, abandoned: () => phase === 'abandoned' });
 
   /** Looks what there is to do for an endpoint: read more, start something now, or wait for a time. */
@@ -73,7 +77,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
     if (isLookDue(lane, now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
     if (nextStart(lane, now, most) > now) agenda.set(lane, nextWake(lane, now, most));
-    else rounds.add(lane);
+    else attempts.add(lane);
   }
 
   function startOne(lane: Lane): void {
@@ -82,10 +86,16 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
     poke(lane);
   }
 
+  function postOne(lane: Lane): void {
+    if (hasPlace(lane)) lane.turns.shift()?.();
+    if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
+  }
+
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
-    rounds.begin();
+    const inDoubt = isInDoubt(lane);
+    attempts.begin(inDoubt);
     lane.usedAt = clock.monotonic();
-    const gate = createGate(lane, waiting, { clock, ids, most, stopping }, (change, result) => {
+    const gate = createGate(lane, waiting, { clock, ids, most, posts, stopping }, (change, result) => {
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
       poke(lane);
@@ -94,7 +104,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
     gate.close();
     requeue(lane.queue, waiting, carried, clock.monotonic());
     if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
-    rounds.end();
+    attempts.end(inDoubt);
     poke(lane);
   }
 
@@ -102,11 +112,11 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
     for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limit)) {
-      rounds.begin();
+      attempts.begin(false);
       void carrier.note(settleUnattempted(waiting.delivery.id, 'dead', waiting.parked, clock.now())).then(() => {
         lane.queue.done(waiting.delivery.id);
         notices.givenUp(lane, waiting);
-        rounds.end();
+        attempts.end(false);
       });
     }
   }
@@ -128,10 +138,10 @@ export function createDispatcher(settings: DispatcherSettings, deps: DispatcherD
       intake.close();
       agenda.stop();
       for (const lane of lanes.all()) for (const turn of lane.turns.splice(0)) turn();
-      await rounds.stop((expired) => clock.after(STOP_WAIT, expired));
+      await attempts.stop((expired) => clock.after(STOP_WAIT, expired));
       phase = 'abandoned';
     },
-    idle: () => !rounds.busy() && !feeder.busy() && !intake.busy(),
+    idle: () => !attempts.busy() && !feeder.busy() && !intake.busy(),
   });
 }
 

@@ -4,7 +4,8 @@ import type { Lesson } from './settle.ts';
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
-// The breaker opens at this many failed connections in a row, or at this share of at least so many results in five minutes.
+// The breaker opens at this many attempts in a row that got no answer (no connection, or none in time), or at this share of
+// failures among at least so many results in five minutes.
 const MISSES = 5;
 const FAILED_SHARE = 0.7;
 const RESULTS = 10;
@@ -35,7 +36,7 @@ export interface EndpointState {
   readonly limit: number;
   /** Passed since the limit last changed. */
   readonly streak: number;
-  /** Connections that failed in a row. */
+  /** Attempts in a row that got no answer. */
   readonly misses: number;
   readonly halfFrom: number;
   readonly half: Half;
@@ -70,9 +71,9 @@ export function newEndpoint(now: number, most: number): EndpointState {
   };
 }
 
-/** Whether one more delivery may go out now. While the endpoint is not closed that one is a probe, alone. */
-export function admits(state: EndpointState, now: number, inFlight: number, probing: boolean): boolean {
-  return state.phase === 'closed' ? inFlight < state.limit : !probing && now >= state.probeAt;
+/** Whether a probe may go out now to an endpoint that is away. */
+export function mayProbe(state: EndpointState, now: number, probing: boolean): boolean {
+  return state.phase !== 'closed' && !probing && now >= state.probeAt;
 }
 
 /** What an attempt teaches. Results of attempts that began before the breaker opened only count if they passed. */
@@ -105,8 +106,9 @@ function learnPass(before: EndpointState, { now, most }: Occasion): Learned {
 
 function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
   const { now } = occasion;
-  const window = lesson.aside ? {} : counted(before, now, 0, 1);
-  const misses = lesson.kind === 'not connected' ? before.misses + 1 : 0;
+  if (lesson.aside) return unchanged(before);
+  const window = counted(before, now, 0, 1);
+  const misses = lesson.kind === 'unanswered' ? before.misses + 1 : 0;
   const limit = lesson.strained ? Math.max(1, Math.floor(before.limit / 2)) : before.limit;
   const state = { ...before, ...window, misses, limit, streak: 0 };
   if (misses < MISSES && !mostlyFails(state)) return unchanged(state);

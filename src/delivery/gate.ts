@@ -2,7 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Gate } from './carry.ts';
 import { type Change, learn } from './endpoint.ts';
-import type { Lane } from './lane.ts';
+import { hasPlace, type Lane } from './lane.ts';
+import { isInDoubt, type Rounds } from './rounds.ts';
 import type { Settled } from './settle.ts';
 import type { AttemptResult } from './types.ts';
 import type { Waiting } from './waiting.ts';
@@ -12,37 +13,45 @@ export interface GateDeps {
   readonly ids: Ids;
   /** Posts at one time to one endpoint. */
   readonly most: number;
+  /** The posts of all endpoints. */
+  readonly posts: Rounds;
   readonly stopping: () => boolean;
 }
 
-/** The endpoint's side of one attempt: keeps the places among its posts and lets it learn from the result. */
+/** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
 export function createGate(
   lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: AttemptResult) => void,
 ): Gate & { close(): void } {
+  const { posts } = deps;
   const probe = lane.state.phase !== 'closed';
   const { failedAt } = waiting;
-  let active = true;
-  let posting = false;
-  lane.active++;
+  let place: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
+  let inDoubt = false;
+  lane.preparing++;
   if (probe) lane.probing = true;
 
   const mayPost = (): boolean => !deps.stopping() && (probe || lane.state.phase === 'closed');
 
-  function occupy(): boolean {
-    posting = mayPost();
-    if (posting) lane.posting++;
-    return posting;
+  function takePlace(): boolean {
+    if (!mayPost()) return false;
+    place = 'posting';
+    inDoubt = isInDoubt(lane);
+    lane.posting++;
+    posts.begin(inDoubt);
+    return true;
   }
 
   /** Gives the place back; what began with the attempt ends with it, however far it came. */
   function close(): void {
-    if (posting) lane.posting--;
-    posting = false;
-    if (!active) return;
-    active = false;
-    lane.active--;
+    if (place === 'left') return;
+    if (place === 'preparing') lane.preparing--;
+    if (place === 'posting') {
+      lane.posting--;
+      posts.end(inDoubt);
+    }
+    place = 'left';
     if (probe) lane.probing = false;
-    callNext(lane);
+    callNext(lane, posts);
   }
 
   function absorb(settled: Settled): Change | null {
@@ -55,8 +64,13 @@ export function createGate(
 
   return {
     enter() {
-      if (probe || lane.posting < lane.state.limit || !mayPost()) return occupy();
-      return new Promise((resolve) => { lane.turns.push(() => resolve(occupy())); });
+      if (!mayPost()) return false;
+      lane.preparing--;
+      place = 'waiting';
+      return new Promise((resolve) => {
+        lane.turns.push(() => resolve(takePlace()));
+        posts.add(lane);
+      });
     },
     leave(result, settled) {
       const change = absorb(settled);
@@ -69,6 +83,7 @@ export function createGate(
 }
 
 /** Lets in who waits for a place; when the endpoint was found to be away, all of them, to be turned back. */
-function callNext(lane: Lane): void {
-  while (lane.turns.length > 0 && (lane.state.phase !== 'closed' || lane.posting < lane.state.limit)) lane.turns.shift()?.();
+function callNext(lane: Lane, posts: Rounds): void {
+  if (lane.state.phase !== 'closed') for (const turn of lane.turns.splice(0)) turn();
+  else if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
 }

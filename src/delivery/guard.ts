@@ -33,7 +33,7 @@ export interface Guard {
 
 const refuse = (error: AttemptError): Verdict => ({ ok: false, error });
 
-/** The guard in front of every connection to an endpoint (docs/operations.md, "Where webhooks may go"). */
+/** The guard in front of every connection to an endpoint. */
 export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
   const allowed = allowedNetworks(settings);
 

@@ -1,7 +1,9 @@
-import { admits, type EndpointState } from './endpoint.ts';
+import { type EndpointState, mayProbe } from './endpoint.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
 import type { Waiting } from './waiting.ts';
 
+/** Attempts that are made ready at one time for one endpoint. */
+const PREPARED = 32;
 /** How often the deliveries of an endpoint that is away are looked through for those whose time is over. */
 const LOOK_THROUGH = 3_600_000;
 
@@ -15,13 +17,13 @@ export interface Lane {
   state: EndpointState;
   /** What was last kept on the spool. */
   kept: string | null;
-  /** Attempts from their start to their answer. */
-  active: number;
+  /** Attempts that are being made ready: read, parsed, signed. */
+  preparing: number;
+  /** Those that are ready and wait for a place among the posts. */
+  readonly turns: (() => void)[];
   /** Posts that wait for an answer. */
   posting: number;
   probing: boolean;
-  /** Those that are ready and wait for a place among the posts. */
-  readonly turns: (() => void)[];
   /** While what waits outside for a recovered endpoint is read: it is due, whatever time it had. */
   pulling: boolean;
   lookAt: number;
@@ -33,18 +35,25 @@ export interface Lane {
 export function createLane(account: string, url: string, state: EndpointState, kept: string | null, now: number): Lane {
   return {
     account, url, host: URL.parse(url)?.host ?? '', queue: createEndpointQueue(), state, kept,
-    active: 0, posting: 0, probing: false, turns: [], pulling: false, lookAt: now, wakeAt: Number.POSITIVE_INFINITY, usedAt: now,
+    preparing: 0, turns: [], posting: 0, probing: false, pulling: false, lookAt: now, wakeAt: Number.POSITIVE_INFINITY, usedAt: now,
   };
 }
 
+/** Whether one more that is ready may be posted now. */
+export function hasPlace({ state, posting }: Lane): boolean {
+  return state.phase !== 'closed' || posting < state.limit;
+}
+
 /**
- * Whether one more attempt may start. An endpoint that has shown that it takes all it may have is given as many again that
- * are made ready meanwhile, so that it need not wait for the spool and the parser between two posts.
+ * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow) and
+ * costs the endpoint nothing, so more are made ready than are posted; many more once the endpoint has shown that it takes
+ * all it may have, for then it should never wait for us.
  */
 function hasRoom(lane: Lane, now: number, most: number): boolean {
   const { phase, limit } = lane.state;
-  const room = phase === 'closed' && limit >= most ? lane.active - limit : lane.active;
-  return admits(lane.state, now, room, lane.probing);
+  if (phase !== 'closed') return mayProbe(lane.state, now, lane.probing);
+  const proven = limit >= most;
+  return lane.preparing < (proven ? PREPARED : 2 * limit) && lane.turns.length + lane.posting < (proven ? 2 * limit : limit);
 }
 
 /** What may start now, taken from the queue. */
@@ -76,6 +85,6 @@ export function isLookDue(lane: Lane, now: number): boolean {
 
 /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
 export function isSpare(lane: Lane, now: number): boolean {
-  return lane.active === 0 && lane.state.phase === 'closed' && now - lane.usedAt > 600_000
+  return lane.preparing + lane.turns.length + lane.posting === 0 && lane.state.phase === 'closed' && now - lane.usedAt > 600_000
     && lane.queue.nextDue() === Number.POSITIVE_INFINITY && lane.queue.outsideAt() === Number.POSITIVE_INFINITY;
 }

@@ -13,10 +13,10 @@ const JITTER = 0.2;
 // A delivery that fails while others to its endpoint pass waits longer, for it is most likely the message.
 const FIRST_PARKED_GAP = HOUR;
 const PARKED_GAP = 6 * HOUR;
-/** Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad answer proves nothing. */
+// Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad answer proves nothing.
 const PARK_AFTER = 4;
-/** The longest that Retry-After is believed. */
-export const LONGEST_RETRY_AFTER = 6 * HOUR;
+// The longest that Retry-After is believed.
+const LONGEST_RETRY_AFTER = 6 * HOUR;
 
 export interface Budget {
   /** How long the delivery has been tried, in milliseconds of our own running time (see wall.ts). */
@@ -41,7 +41,7 @@ export interface Attempted {
 
 /** What the endpoint learns from an attempt. */
 export interface Lesson {
-  readonly kind: 'passed' | 'failed' | 'not connected' | 'gone';
+  readonly kind: 'passed' | 'failed' | 'unanswered' | 'gone';
   /** The failure speaks of the message and not of the endpoint. */
   readonly aside: boolean;
   /** The endpoint is at its limit (no answer in time, 429, 502, 503, 504): fewer at a time. */
@@ -96,7 +96,8 @@ const passed: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlo
 
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
-    return { kind: result.connected ? 'failed' : 'not connected', aside: false, strained: result.error === 'timeout', leaveAlone: 0 };
+    // A parked message may be what makes it hang; that it cannot be connected to has nothing to do with any message.
+    return { kind: 'unanswered', aside: parked && result.connected, strained: result.error === 'timeout', leaveAlone: 0 };
   }
   if (result.status === 410) return { kind: 'gone', aside: false, strained: false, leaveAlone };
   const strained = [429, 502, 503, 504].includes(result.status);

@@ -1,26 +1,41 @@
-/** Charsets that are read without a library. */
-export type Charset = 'utf-8' | 'windows-1252';
+import { TextDecoder } from 'node:util';
 
-// What calls itself latin1 is windows-1252 in the field; the WHATWG encoding standard says the same.
-const CHARSETS: ReadonlyMap<string, Charset> = new Map([
-  ['utf-8', 'utf-8'], ['utf8', 'utf-8'],
-  ['iso-8859-1', 'windows-1252'], ['latin1', 'windows-1252'], ['windows-1252', 'windows-1252'], ['cp1252', 'windows-1252'],
-]);
-const windows1252 = new TextDecoder('windows-1252', { ignoreBOM: true });
+/** Text from bytes; may be called for piece after piece of one text, `final` with the last. */
+export type Decode = (bytes: Buffer, final: boolean) => string;
 
-/** The charset of a body, undefined for one that needs the library. Without a name, and as US-ASCII, text is UTF-8 more often than anything else. */
-export function charsetOfBody(name: string | undefined): Charset | undefined {
+// Without a name, and as US-ASCII, a body is UTF-8 more often than anything else.
+const UTF8_BODY = new Set(['', 'utf-8', 'utf8', 'us-ascii', 'ascii']);
+
+/**
+ * The decoder for the charset that a body names, by the labels of the WHATWG encoding standard ("latin1" is windows-1252, as
+ * it is in the field). A charset nobody knows is read as UTF-8; what is not valid becomes U+FFFD.
+ */
+export function decoderOfBody(name: string | undefined): Decode {
   const known = (name ?? '').toLowerCase();
-  return known === '' || known === 'us-ascii' || known === 'ascii' ? 'utf-8' : CHARSETS.get(known);
+  return (UTF8_BODY.has(known) ? undefined : legacyDecoder(known)) ?? utf8Decoder();
 }
 
-/** The charset of an encoded word. */
-export function charsetOfWord(name: string): Charset | undefined {
+/** The decoder for the charset of an encoded word; undefined for one nobody knows. */
+export function decoderOfWord(name: string): Decode | undefined {
   const known = name.toLowerCase();
-  return known === 'us-ascii' ? 'windows-1252' : CHARSETS.get(known);
+  return known === 'utf-8' || known === 'utf8' ? utf8Decoder() : legacyDecoder(known);
 }
 
-/** Bytes as text; what is not UTF-8 becomes U+FFFD. */
-export function decodeText(bytes: Buffer, charset: Charset): string {
-  return charset === 'utf-8' ? bytes.toString('utf8') : windows1252.decode(bytes);
+function utf8Decoder(): Decode {
+  let decoder: TextDecoder | undefined;
+  return (bytes, final) => {
+    // A whole text in one piece is the common case, and Buffer is faster at it.
+    if (final && decoder === undefined) return bytes.toString('utf8');
+    decoder ??= new TextDecoder('utf-8', { ignoreBOM: true });
+    return decoder.decode(bytes, { stream: !final });
+  };
+}
+
+function legacyDecoder(label: string): Decode | undefined {
+  try {
+    const decoder = new TextDecoder(label, { ignoreBOM: true });
+    return (bytes, final) => decoder.decode(bytes, { stream: !final });
+  } catch {
+    return undefined;
+  }
 }

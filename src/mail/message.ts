@@ -1,8 +1,8 @@
 import { MailParser, type AddressObject, type AttachmentStream, type EmailAddress, type Headers, type MessageText } from 'mailparser';
-import { firstValue } from './headers.ts';
-import type { FilePart, Mailbox, Parsed } from './parsed.ts';
+import type { HeaderField } from './headers.ts';
+import type { Addressing, FilePart, Mailbox, Parsed } from './parsed.ts';
 import { scanStructure, type Part, type Scan } from './structure.ts';
-import { walkMessage } from './walk.ts';
+import { walkBody, walkHeader, type WalkedFile } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
@@ -11,121 +11,67 @@ export function scanMessage(bytes: Buffer): Scan {
   return scanStructure(bytes);
 }
 
-/** Parses the raw bytes of a message that was scanned. Throws when the parser fails. */
+/**
+ * Parses the raw bytes of a message that was scanned. Bodies are read by the walk, and so are headers in the common forms; what is
+ * uncommon in a header mailparser reads. Bodies never go through mailparser: a hostile one of 25 MB would cost it gigabytes,
+ * and a thread that is out of memory at the wrong moment takes the process with it. Throws when the parser fails.
+ */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
-  return walkMessage(bytes, root) ?? parseWithMailparser(bytes, root);
+  const walked = walkBody(bytes, root);
+  const addressing = walkHeader(root.fields) ?? await readAddressing(root.fields);
+  const files: FilePart[] = [];
+  for (const file of walked.files) files.push(await toFilePart(file));
+  return { ...addressing, ...walked, fields: root.fields, files };
+}
+
+async function toFilePart({ part, name, ...file }: WalkedFile): Promise<FilePart> {
+  return { ...file, name: name ?? await readFileName(part.fields) };
 }
 
 // The defaults of these convert between HTML and text, which takes seconds for nested elements.
-// An embedded message stays a file: what is in it was not sent to our recipient, and its text is not this message's text.
-const OPTIONS = {
-  skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true,
-  keepDeliveryStatus: true, ignoreEmbedded: true,
-};
-const SLICE = 64 * 1024;
+const OPTIONS = { skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true };
+const ADDRESSING = /^(?:subject|from|to|cc)$/i;
 
-/** What mailparser 3.9.31 (pinned) holds and does not declare: its nodes know the parts that its events leave out. */
-interface Inside { createNode(mime: MimeNode): TreeNode }
-interface MimeNode { flowed: boolean; encoding: string | false }
-interface TreeNode {
-  readonly contentType?: string | false;
-  readonly isAttachment?: boolean;
-  readonly disposition?: string;
-  readonly textContent?: string;
-  readonly parent?: TreeNode;
-}
-interface Seen { readonly node: TreeNode; readonly flowed: boolean; readonly base64: boolean }
-
-/** The slow and thorough way, for whatever the walk (mail/walk.ts) does not take. */
-export async function parseWithMailparser(bytes: Buffer, root: Part): Promise<Parsed> {
-  const parser = new MailParser(OPTIONS);
-  const seen = watchNodes(parser);
-  let headers: Headers = new Map();
-  const files: FilePart[] = [];
-  parser.on('headers', (found: Headers) => { headers = found; });
-  parser.on('data', (data: AttachmentStream | MessageText) => {
-    if (data.type === 'attachment') collect(data, files);
-  });
-  await run(parser, bytes);
-  return toParsed(root, headers, seen, withDeclaredTypes(files, seen));
-}
-
-/** Notes every node that the parser makes, and keeps it from unwrapping flowed text, which it does without regard to quoting. */
-function watchNodes(parser: MailParser): Seen[] {
-  const seen: Seen[] = [];
-  // The types of the package leave `createNode` out; there is no other way to learn which part a text came from.
-  const inside = parser as unknown as Inside;
-  const create = inside.createNode;
-  inside.createNode = (mime) => {
-    const node = create.call(parser, mime);
-    seen.push({ node, flowed: mime.flowed, base64: mime.encoding === 'base64' });
-    mime.flowed = false;
-    return node;
-  };
-  return seen;
-}
-
-function run(parser: MailParser, bytes: Buffer): Promise<void> {
-  return new Promise((resolve, reject) => {
-    let at = 0;
-    const feed = (): void => {
-      while (at < bytes.length) {
-        const slice = bytes.subarray(at, at + SLICE);
-        at += slice.length;
-        if (!parser.write(slice)) { parser.once('drain', feed); return; }
-      }
-      parser.end();
-    };
-    parser.once('end', resolve);
-    parser.on('error', reject);
-    feed();
-  });
-}
-
-function collect(data: AttachmentStream, files: FilePart[]): void {
-  const chunks: Uint8Array[] = [];
-  data.content.on('data', (chunk: Uint8Array) => chunks.push(chunk));
-  data.content.on('end', () => data.release());
-  files.push({
-    name: data.filename ?? '',
-    type: data.contentType,
-    contentId: data.cid ? data.cid : null,
-    disposition: data.contentDisposition ?? null,
-    content: { kind: 'bytes', chunks },
-  });
-}
-
-/** mailparser guesses the type of application/octet-stream by the name; the payload says what the sender said. */
-function withDeclaredTypes(files: readonly FilePart[], seen: readonly Seen[]): FilePart[] {
-  const nodes = seen.filter(({ node }) => node.isAttachment === true);
-  return files.map((file, i) => ({ ...file, type: nodes[i]?.node.contentType || file.type }));
-}
-
-function toParsed(root: Part, headers: Headers, seen: readonly Seen[], files: readonly FilePart[]): Parsed {
-  const texts = seen.filter(({ node }) => node.contentType === 'text/plain' && isText(node));
-  const html = seen.find(({ node }) => node.contentType === 'text/html' && isText(node));
+async function readAddressing(fields: readonly HeaderField[]): Promise<Addressing> {
+  const wanted = fields.filter(({ name }) => ADDRESSING.test(name));
+  const { headers } = await readHeader(wanted);
   const subject = headers.get('subject');
   return {
-    fields: root.fields,
     subject: typeof subject === 'string' ? subject : '',
     from: mailboxes(headers.get('from'))[0],
     to: mailboxes(headers.get('to')),
-    cc: firstValue(root.fields, 'cc') === undefined ? undefined : mailboxes(headers.get('cc')),
-    text: texts.length === 0 ? undefined : texts.map(textOf).join('\n'),
-    textFlowed: texts[0]?.flowed ?? false,
-    html: html === undefined ? undefined : textOf(html),
-    files,
+    cc: wanted.some(({ name }) => name.toLowerCase() === 'cc') ? mailboxes(headers.get('cc')) : undefined,
   };
 }
 
-function isText(node: TreeNode): boolean {
-  return node.isAttachment !== true && node.textContent !== undefined;
+/** The name alone is of interest, so whatever the part is, it is shown to the parser as an attachment. */
+async function readFileName(fields: readonly HeaderField[]): Promise<string> {
+  const type = fields.find(({ name }) => name.toLowerCase() === 'content-type')?.value ?? '';
+  const disposition = fields.find(({ name }) => name.toLowerCase() === 'content-disposition')?.value ?? '';
+  const { fileName } = await readHeader([
+    { name: 'Content-Type', value: type.replace(/^[^;]*/, 'application/octet-stream') },
+    { name: 'Content-Disposition', value: disposition.replace(/^[^;]*/, 'attachment') },
+  ]);
+  return fileName;
 }
 
-/** The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it. */
-function textOf({ node, base64 }: Seen): string {
-  const text = node.textContent ?? '';
-  return node.parent === undefined || base64 || text === '' ? text : `${text}\n`;
+/** Has mailparser read a header without a body. */
+function readHeader(fields: readonly HeaderField[]): Promise<{ readonly headers: Headers; readonly fileName: string }> {
+  return new Promise((resolve, reject) => {
+    const parser = new MailParser(OPTIONS);
+    let headers: Headers = new Map();
+    let fileName = '';
+    parser.on('headers', (found: Headers) => { headers = found; });
+    parser.on('data', (data: AttachmentStream | MessageText) => {
+      if (data.type !== 'attachment') return;
+      fileName = data.filename ?? '';
+      data.content.on('data', () => undefined);
+      data.content.on('end', () => data.release());
+    });
+    parser.on('error', reject);
+    parser.once('end', () => resolve({ headers, fileName }));
+    parser.end(`${fields.map(({ name, value }) => `${name}: ${value}\r\n`).join('')}\r\n`, 'utf8');
+  });
 }
 
 function mailboxes(value: unknown): Mailbox[] {

@@ -26,14 +26,18 @@ export interface FilePart {
   readonly content: Content;
 }
 
-/** What parsing found in a message. */
-export interface Parsed {
-  readonly fields: readonly HeaderField[];
+/** What the address fields and the subject say. */
+export interface Addressing {
   readonly subject: string;
   readonly from: Mailbox | undefined;
   readonly to: readonly Mailbox[];
   /** Undefined when there is no Cc field. */
   readonly cc: readonly Mailbox[] | undefined;
+}
+
+/** What parsing found in a message. */
+export interface Parsed extends Addressing {
+  readonly fields: readonly HeaderField[];
   readonly text: Text | undefined;
   /** Whether the text is format=flowed (RFC 3676); it is left as it was written. */
   readonly textFlowed: boolean;

@@ -1,15 +1,13 @@
-import { StringDecoder } from 'node:string_decoder';
-import { decodeText, type Charset } from './charset.ts';
+import type { Decode } from './charset.ts';
 import type { Text } from './parsed.ts';
-import { decodeBase64, decodeQuotedPrintable } from './transfer.ts';
-
-export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable';
+import { decodeTransfer, type TransferEncoding } from './transfer.ts';
 
 /** A text body as it stands in the message. */
 export interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
-  readonly charset: Charset;
+  /** A fresh decoder for each reading. */
+  readonly decoder: () => Decode;
   /** What comes behind it. */
   readonly tail: string;
 }
@@ -18,51 +16,47 @@ export interface EncodedText {
 const LONGEST_STRING = 256 * 1024;
 const PIECE = 64 * 1024;
 const LF = 0x0a;
+const EQUALS = 0x3d;
 
 /** Decodes a text body, to LF line ends. */
 export function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
-  const decoded = toLf(decodeText(decodeTransfer(text.body, text.encoding), text.charset));
+  const decoded = toLf(text.decoder()(decodeTransfer(text.body, text.encoding), true));
   return decoded === '' ? decoded : decoded + text.tail;
 }
 
-export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
-  if (encoding === 'identity') return body;
-  return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
-}
-
-function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<string> {
-  const decoder = new StringDecoder('utf8');
+function* lazyPieces({ body, encoding, decoder, tail }: EncodedText): Iterable<string> {
+  const decode = decoder();
   let held = '';
   for (const bytes of transferPieces(body, encoding)) {
-    const text = held + (charset === 'utf-8' ? decoder.write(bytes) : decodeText(bytes, charset));
+    const text = held + decode(bytes, false);
     // A line end may be cut in two.
     held = text.endsWith('\r') ? '\r' : '';
     yield toLf(held === '' ? text : text.slice(0, -1));
   }
-  yield held + decoder.end() + tail;
+  yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
+/** Base64 is decoded at once, because dirt in it may shift its groups; the others are cut at line ends, where no escape is. */
 function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
-  let rest = '';
-  for (const slice of lineSlices(body)) {
-    if (encoding !== 'base64') { yield decodeTransfer(slice, encoding); continue; }
-    const characters = rest + slice.toString('latin1').replaceAll('\r', '').replaceAll('\n', '');
-    const whole = characters.length - (characters.length % 4);
-    rest = characters.slice(whole);
-    yield Buffer.from(characters.slice(0, whole), 'base64');
-  }
-}
-
-/** Cuts at line ends, so that no escape of quoted-printable is cut in two. */
-function* lineSlices(body: Buffer): Iterable<Buffer> {
+  const whole = encoding === 'base64' ? decodeTransfer(body, encoding) : body;
   let from = 0;
-  while (from < body.length) {
-    const newline = from + PIECE < body.length ? body.indexOf(LF, from + PIECE) : -1;
-    const to = newline === -1 ? body.length : newline + 1;
-    yield body.subarray(from, to);
+  while (from < whole.length) {
+    const to = cutAt(whole, from);
+    const piece = whole.subarray(from, to);
+    yield encoding === 'base64' ? piece : decodeTransfer(piece, encoding);
     from = to;
   }
+}
+
+/** The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last escape. */
+function cutAt(bytes: Buffer, from: number): number {
+  const least = from + PIECE;
+  if (least >= bytes.length) return bytes.length;
+  const newline = bytes.subarray(least, least + 3 * PIECE).indexOf(LF);
+  if (newline !== -1) return least + newline + 1;
+  const escape = bytes.subarray(least - 2, least).indexOf(EQUALS);
+  return escape === -1 ? least : least - 2 + escape;
 }
 
 function toLf(text: string): string {

@@ -15,6 +15,19 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const EQUALS = 0x3d;
 
+export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable';
+
+/** What Content-Transfer-Encoding says (RFC 2045 section 6), comments left out; a word nobody knows is no encoding. */
+export function toTransferEncoding(value: string | undefined): TransferEncoding {
+  const word = (value ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
+  return word === 'base64' || word === 'quoted-printable' ? word : 'identity';
+}
+
+export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
+  if (encoding === 'identity') return body;
+  return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
+}
+
 /** Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be passed on as they are. */
 export function isCleanBase64(body: Uint8Array): boolean {
   let characters = 0;
@@ -30,9 +43,26 @@ export function isCleanBase64(body: Uint8Array): boolean {
   return padding <= 2 && (characters + padding) % 4 === 0;
 }
 
-/** The bytes of a clean base64 body. */
+/** The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin anew. */
 export function decodeBase64(body: Buffer): Buffer {
-  return Buffer.from(body.toString('latin1'), 'base64');
+  const out = Buffer.allocUnsafe(Math.ceil(body.length * 0.75) + 3);
+  const group = Buffer.allocUnsafe(4 * 1024);
+  let used = 0;
+  let length = 0;
+  const flush = (): void => {
+    length += out.write(group.toString('latin1', 0, used), length, 'base64');
+    used = 0;
+  };
+  for (let at = 0; at < body.length; at++) {
+    const byte = body[at] ?? 0;
+    const kind = BASE64_CLASS[byte];
+    if (kind === 1) {
+      group[used++] = byte;
+      if (used === group.length) flush();
+    } else if (kind === 3 && used > 0) flush();
+  }
+  flush();
+  return out.subarray(0, length);
 }
 
 /**
@@ -69,9 +99,13 @@ export function decodeQuotedPrintable(body: Uint8Array): Buffer {
   return out.subarray(0, kept);
 }
 
+// More white space than this after `=` was not added on the way; looking further each time would cost the square of it.
+const LONGEST_PADDING = 1000;
+
 /** Where the line goes on after a soft line break whose `=` stands before `at`; -1 when it is none. */
 function endOfSoftBreak(body: Uint8Array, at: number): number {
-  while (body[at] === SPACE || body[at] === TAB) at += 1;
+  const end = at + LONGEST_PADDING;
+  while (at < end && (body[at] === SPACE || body[at] === TAB)) at += 1;
   if (at >= body.length) return at;
   if (body[at] === LF) return at + 1;
   return body[at] === CR && body[at + 1] === LF ? at + 2 : -1;

@@ -1,7 +1,7 @@
-import { charsetOfWord, decodeText } from './charset.ts';
+import { decoderOfWord } from './charset.ts';
 
 // RFC 2047 section 2. No white space inside: a word with some in it is for the library.
-const WORD = /=\?([\w-]+)\?([QqBb])\?([^?\s]*)\?=/g;
+const WORD = /=\?([\w-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?\s]*)\?=/g;
 
 interface Word { readonly kind: string; readonly charset: string; payloads: Buffer[] }
 
@@ -53,6 +53,6 @@ function plain(text: string): string | undefined {
 }
 
 function decode(word: Word): string | undefined {
-  const charset = charsetOfWord(word.charset);
-  return charset === undefined ? undefined : decodeText(Buffer.concat(word.payloads), charset);
+  const decoder = decoderOfWord(word.charset);
+  return decoder?.(Buffer.concat(word.payloads), true);
 }

@@ -7,7 +7,7 @@ const MAX_LOGGED = 5;
 
 /** What happened in a session, for the one line at its end. */
 export interface Tally {
-  /** Notes a refusal; the first few are logged. */
+  /** Notes a refusal; the first few are logged. `command` is what was refused, as it was sent. */
   refused(reply: Reply, command: string): void;
   accepted(messageId: string, recipients: number, size: number): void;
   /** Writes the line. */
@@ -20,7 +20,7 @@ export function createTally(address: string, said: Said, log: Log): Tally {
   return Object.freeze({
     refused(reply: Reply, command: string) {
       refusals++;
-      const fields = { client: address, helo: said.helo, command, reply: reply.line.trimEnd() };
+      const fields = { client: address, helo: said.helo, command: loggable(command), reply: reply.line.trimEnd() };
       if (refusals <= MAX_LOGGED) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
     },
@@ -35,4 +35,13 @@ export function createTally(address: string, said: Said, log: Log): Tally {
       });
     },
   });
+}
+
+/**
+ * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as commands,
+ * and AUTH carries a password.
+ */
+function loggable(command: string): string {
+  if (/^(?:MAIL|RCPT) /i.test(command)) return command;
+  return /^(?:EHLO|HELO|STARTTLS|DATA|RSET|NOOP|VRFY|EXPN|HELP|AUTH|BDAT|QUIT)\b/i.exec(command)?.[0].toUpperCase() ?? 'unknown';
 }

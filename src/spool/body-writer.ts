@@ -31,10 +31,7 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
     await file.write(held.take());
   };
   const take = async (chunk: Uint8Array) => {
-    for (let at = 0; at < chunk.byteLength;) {
-      if (held.room() === 0) await spill();
-      at += held.add(chunk.subarray(at));
-    }
+    for (let at = held.add(chunk); at < chunk.byteLength; at += held.add(chunk.subarray(at))) await spill();
   };
   const remove = async () => {
     await file?.close().catch(() => undefined);
@@ -63,7 +60,7 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
       } catch (error) {
         failure = error;
         await remove();
-        throw isNoSpace(error) ? new SpoolFull('no space for a large message', { cause: error }) : new SpoolFault(reasonOf(error), { cause: error });
+        throw toFault(error);
       }
     },
     async abort() {
@@ -73,12 +70,15 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
   });
 }
 
+function toFault(cause: unknown): Error {
+  return isNoSpace(cause) ? new SpoolFull('no space for a large message', { cause }) : new SpoolFault(reasonOf(cause), { cause });
+}
+
 /** Memory that grows with what comes, up to the limit. A copy: what comes may be a piece of a socket's shared slab. */
 function createBuffer() {
   let buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER);
   let length = 0;
   return {
-    room: () => INLINE_BYTES - length,
     /** Takes as much of the chunk as there is room for. Answers how much. */
     add(chunk: Uint8Array): number {
       const part = chunk.subarray(0, INLINE_BYTES - length);

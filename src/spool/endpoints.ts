@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { EndpointRow } from './protocol.ts';
-import { number, text, textOrNull } from './rows.ts';
+import { number, text, textOrNull, type SqlRow } from './rows.ts';
 
 /** Every endpoint with how many deliveries wait for it. */
 export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
@@ -33,27 +33,24 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
   const insert = db.prepare(`INSERT INTO endpoints (account, url) VALUES (?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, memory`);
   const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
   const everything = db.prepare(LOAD);
-  const keys = new Map<string, number>();
-  const accounts = new Map<number, string>();
+  const names = createNames();
   let shifts = new Map<number, number>();
   let fresh = new Map<number, EndpointRow>();
 
   function keyOf(account: string, url: string): number {
-    const name = `${account}\0${url}`;
-    const known = keys.get(name);
+    const known = names.keyOf(account, url);
     if (known !== undefined) return known;
     const row = insert.get(account, url);
     if (!row) throw new Error('an endpoint could not be written');
     const key = number(row, 'key');
-    keys.set(name, key);
-    accounts.set(key, account);
+    names.add(key, account, url);
     fresh.set(key, { key, account, url, memory: textOrNull(row, 'memory') });
     return key;
   }
 
   return Object.freeze({
     keyOf,
-    accountOf: (key: number) => accounts.get(key),
+    accountOf: names.accountOf,
     keep(account: string, url: string, memory: string | null) {
       const key = keyOf(account, url);
       remember.run(memory, key);
@@ -67,22 +64,44 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
       return changed;
     },
     rollback() {
-      for (const { account, url, key } of fresh.values()) {
-        keys.delete(`${account}\0${url}`); // perhaps it was there before; then keyOf finds it again
-        accounts.delete(key);
-      }
+      for (const { key, account, url } of fresh.values()) names.remove(key, account, url); // keyOf finds those again that were there before
       shifts = new Map();
       fresh = new Map();
     },
     load() {
-      keys.clear();
-      accounts.clear();
-      return everything.all().map((row) => {
-        const endpoint = { key: number(row, 'key'), account: text(row, 'account'), url: text(row, 'url'), memory: textOrNull(row, 'memory') };
-        keys.set(`${endpoint.account}\0${endpoint.url}`, endpoint.key);
-        accounts.set(endpoint.key, endpoint.account);
-        return { ...endpoint, waiting: number(row, 'waiting') };
-      });
+      const loaded = everything.all().map(toLoaded);
+      names.clear();
+      for (const { key, account, url } of loaded) names.add(key, account, url);
+      return loaded;
     },
   });
+}
+
+function createNames() {
+  const keys = new Map<string, number>();
+  const accounts = new Map<number, string>();
+  const nameOf = (account: string, url: string) => `${account}\0${url}`;
+  return {
+    keyOf: (account: string, url: string) => keys.get(nameOf(account, url)),
+    accountOf: (key: number) => accounts.get(key),
+    add(key: number, account: string, url: string) {
+      keys.set(nameOf(account, url), key);
+      accounts.set(key, account);
+    },
+    remove(key: number, account: string, url: string) {
+      keys.delete(nameOf(account, url));
+      accounts.delete(key);
+    },
+    clear() {
+      keys.clear();
+      accounts.clear();
+    },
+  };
+}
+
+function toLoaded(row: SqlRow): Loaded[number] {
+  return {
+    key: number(row, 'key'), account: text(row, 'account'), url: text(row, 'url'), memory: textOrNull(row, 'memory'),
+    waiting: number(row, 'waiting'),
+  };
 }

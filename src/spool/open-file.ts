@@ -18,16 +18,15 @@ export interface OpenFile {
   commit(asks: readonly Ask[]): Committed;
   /** Everything anew when another process wrote, else undefined. */
   outside(): Loaded | undefined;
+  /** Pages in the log that are not in the file yet. */
+  unmoved(): number;
   /** Moves what the log holds into the file. Throws when that cannot be synced. */
   checkpoint(): void;
 }
 
 /** Prepares an open queue file for writing. Throws when it is damaged. */
 export function createOpenFile(db: DatabaseSync): OpenFile {
-  const version = db.prepare('PRAGMA data_version');
-  const last = db.prepare('SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)');
-  const readVersion = () => Number(version.get()?.['data_version']);
-  const readNext = () => Number(last.get()?.['last'] ?? 0) + 1;
+  const { readVersion, readNext } = createCounters(db);
   const endpoints = createEndpoints(db);
   const loaded = endpoints.load();
   let seen = readVersion();
@@ -50,8 +49,9 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
   function attempt(asks: readonly Ask[]): Committed {
     db.exec('BEGIN IMMEDIATE');
     const first = next;
+    let reloaded = false;
     try {
-      const reloaded = outside() !== undefined;
+      reloaded = outside() !== undefined;
       const answers = asks.map((ask): Answer => [ask[0], 'done', run(changes, ask)]);
       db.exec('COMMIT');
       const changed = endpoints.commit();
@@ -59,24 +59,55 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
     } catch (error) {
       endpoints.rollback();
       next = first;
-      seen = -1; // read everything anew in the next transaction: this one may have learnt things that it then undid
-      if (db.isTransaction) db.exec('ROLLBACK');
+      if (reloaded) seen = -1; // nobody was told yet of what another process wrote
+      rollback(db);
       throw error;
     }
   }
 
-  function commit(asks: readonly Ask[]): Committed {
-    try {
-      return attempt(asks);
-    } catch (error) {
-      if (!(error instanceof Misuse)) return failed(asks, error);
-      const rest = commit(asks.filter((ask) => ask !== error.ask));
-      return { answers: [...rest.answers, [error.ask[0], 'fault', error.message]], news: rest.news };
-    }
-  }
+  return Object.freeze({ db, loaded, commit: (asks: readonly Ask[]) => commit(asks, attempt), outside, ...createLogbook(db) });
+}
 
-  const checkpoint = () => { db.prepare('PRAGMA wal_checkpoint(PASSIVE)').get(); };
-  return Object.freeze({ db, loaded, commit, outside, checkpoint });
+/** One transaction, without those asks that are wrong in themselves. */
+function commit(asks: readonly Ask[], attempt: (asks: readonly Ask[]) => Committed): Committed {
+  try {
+    return attempt(asks);
+  } catch (error) {
+    if (!(error instanceof Misuse)) return failed(asks, error);
+    const rest = commit(asks.filter((ask) => ask !== error.ask), attempt);
+    return { answers: [...rest.answers, [error.ask[0], 'fault', error.message]], news: rest.news };
+  }
+}
+
+function rollback(db: DatabaseSync): void {
+  try {
+    if (db.isTransaction) db.exec('ROLLBACK');
+  } catch {
+    // What went wrong before is what counts.
+  }
+}
+
+/** The version of the file, which changes when another connection writes, and the next free number. */
+function createCounters(db: DatabaseSync) {
+  const version = db.prepare('PRAGMA data_version');
+  const last = db.prepare('SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)');
+  return {
+    readVersion: () => Number(version.get()?.['data_version']),
+    readNext: () => Number(last.get()?.['last'] ?? 0) + 1,
+  };
+}
+
+/** The write-ahead log from the outside. */
+function createLogbook(db: DatabaseSync): Pick<OpenFile, 'unmoved' | 'checkpoint'> {
+  const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
+  const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
+  return {
+    unmoved() {
+      const row = look.get();
+      return Number(row?.['log']) - Number(row?.['checkpointed']);
+    },
+    checkpoint() { move.get(); },
+  };
 }
 
 /** One write was wrong in itself, so that the others are done without it. */

@@ -101,7 +101,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
 
 function createScans(db: DatabaseSync) {
   const span = db.prepare('SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)');
-  const newest = db.prepare('SELECT ended_at, bytes FROM deliveries WHERE state = 1 ORDER BY ended_at DESC');
+  const newest = db.prepare('SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC');
   const within = (selection: Selection, from: number, to: number) => {
     const { sql, values } = toCondition(selection);
     return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };

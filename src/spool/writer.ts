@@ -7,14 +7,12 @@ import { rebuild, type Rebuilt } from './rebuild.ts';
 import { openFile } from './schema.ts';
 
 /**
- * Bytes in the log after which they are moved into the file. Measured from 2 to 64 MiB: more makes the longest wait
- * longer, less makes more syncs.
+ * Pages in the log after which they are moved into the file (8 MiB). Measured from 2 to 64 MiB: more makes the longest
+ * wait longer, less makes more syncs.
  */
-const CHECKPOINT_BYTES = 8 * 1024 * 1024;
+const CHECKPOINT_PAGES = 2048;
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
-/** What a change writes beside a body, about. */
-const CHANGE_BYTES = 2048;
 
 interface Opened {
   readonly file: OpenFile;
@@ -52,26 +50,39 @@ function close(db: OpenFile['db'] | null): void {
   }
 }
 
+/** Moves the log into the file when it is long enough. The answered function throws when the file cannot be trusted any more. */
+function createCheckpoint(): (file: OpenFile) => void {
+  /** Pages that the last move had to leave in the log, because someone was reading. */
+  let left = 0;
+  return (file) => {
+    left = Math.min(left, file.unmoved());
+    if (file.unmoved() - left < CHECKPOINT_PAGES) return;
+    try {
+      file.checkpoint();
+    } catch (error) {
+      if (kindOf(error) !== 'busy' && kindOf(error) !== 'full') throw error;
+    }
+    left = file.unmoved();
+  };
+}
+
+/** What is answered without touching a broken file: new mail is told at once, the rest is done later. */
+function refuse(asks: readonly Ask[], reason: string): Answer[] {
+  return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
+}
+
 /** Writing to the open file, until it cannot be trusted any more, and from then on to the one that replaces it. */
 function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   let file = opened;
   /** Set by the first failure: what was posted before main knew of it must not touch the file. */
   let broken: string | null = null;
-  let unmoved = 0;
   let rebuilt: Rebuilt | null = null;
 
   const breakOff = (error: unknown) => {
     broken = reasonOf(error);
     say([], { broken: { reason: broken, damaged: kindOf(error) === 'damaged' } });
   };
-  const checkpoint = () => {
-    unmoved = 0;
-    try {
-      file.checkpoint();
-    } catch (error) {
-      if (kindOf(error) !== 'busy' && kindOf(error) !== 'full') breakOff(error);
-    }
-  };
+  const checkpoint = createCheckpoint();
   const renew = (now: number, aside: boolean) => {
     broken ??= 'it is being replaced';
     if (file.db.isOpen) {
@@ -86,12 +97,17 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
 
   return {
     commit(asks: readonly Ask[]) {
-      if (broken !== null) return say(asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', broken]), null);
+      if (broken !== null) return say(refuse(asks, broken), null);
       const { answers, news } = file.commit(asks);
       broken = news.broken?.reason ?? null;
       say(answers, news);
-      unmoved += asks.reduce((sum, ask) => sum + CHANGE_BYTES + bodyBytes(ask), 0);
-      if (unmoved > CHECKPOINT_BYTES && broken === null) checkpoint();
+      if (broken === null) {
+        try {
+          checkpoint(file);
+        } catch (error) {
+          breakOff(error);
+        }
+      }
     },
     /** Looks whether another process changed the file. */
     poll(n: number) {

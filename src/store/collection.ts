@@ -17,19 +17,23 @@ export type Scalar = string | number | boolean | Date | null;
 export type Condition =
   | { readonly in: readonly Scalar[] }
   | { readonly range: { readonly gt?: Scalar; readonly gte?: Scalar; readonly lt?: Scalar; readonly lte?: Scalar } }
-  /** Of a string field; letters count as they are. */
+  /** Of a string field, not of one that holds Dates; letters count as they are. */
   | { readonly startsWith: string }
   /** A field that is null counts as not there. */
   | { readonly exists: boolean };
 
-/** All named fields must match. Only top-level fields. Equality with null matches null and absent. */
+/**
+ * All named fields must match. Only top-level fields that hold scalars. Equality with null, alone or in a list, matches null and
+ * absent. Types count: 1 is neither true nor "1", and a range holds values of the type of its bounds only. Text is ordered by
+ * code points. A filter that is not of this language, or names an undefined value, throws a TypeError.
+ */
 export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 
 /** `null` empties a field; a field that is not named, or undefined, stays. */
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
 export interface Page<R> {
-  /** Ascending, or descending with a leading '-'. Ties are broken by `id`. Only indexed fields and `id`. */
+  /** Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same direction. Only indexed fields and `id`. */
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
 }
@@ -46,7 +50,7 @@ export interface Collection<R extends Row> {
   change(filter: Filter<R>, patch: Patch<R>): Promise<R | undefined>;
   /**
    * Adds to number fields of the row with this id, in one atomic step; makes the row from `fresh` first when there is none
-   * (a field that is absent counts as 0). Answers the row afterwards.
+   * (a field that is absent counts as 0, one that is null or text throws). Answers the row afterwards.
    */
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
   /** Removes one row and answers it as it was; undefined when none matched. */
@@ -57,10 +61,11 @@ export interface Collection<R extends Row> {
 export interface CollectionSpec<R extends Row> {
   /** Also the name of the table or of the MongoDB collection. */
   readonly name: string;
-  /** Fields per index, in order. Every filter that the application uses is served by one of them or by `id`. */
+  /** Fields per index, in order; they hold scalars. Every filter that the application uses is served by one of them or by `id`. */
   readonly indexes: readonly (readonly (keyof R & string)[])[];
+  /** Null and absent are one value here: two rows without it are duplicates. */
   readonly unique?: readonly (readonly (keyof R & string)[])[];
-  /** Fields that hold Dates. */
+  /** Fields that hold Dates (or null), and are the only ones that do at the top of a row. */
   readonly dates: readonly (keyof R & string)[];
 }
 

@@ -49,54 +49,20 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
   let closed = false;
   let last = 0;
 
-  const start = (): Running => {
-    const data: ThreadData = { file: settings.file, busyMs: settings.timeoutMs, plans };
-    const worker = new Worker(new URL('./embedded-thread.ts', import.meta.url), { workerData: data });
-    const pending = new Map<number, Pending>();
-    const opened = Promise.withResolvers<Durability>();
-    opened.promise.catch(() => undefined); // only the first start is waited for
-    let reason = 'the thread ended';
-    worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
-    worker.on('exit', () => {
-      if (current?.worker === worker) current = null; // the next job starts another
-      const away = new StoreAway(reason);
-      opened.reject(away);
-      for (const job of pending.values()) job.reject(away);
-      pending.clear();
-    });
-    worker.on('message', (replies: readonly Reply[]) => {
-      for (const reply of replies) {
-        if ('opened' in reply) opened.resolve(reply.opened);
-        else settle(pending, reply);
-      }
-    });
-    return { worker, opened: opened.promise, pending, outbox: [] };
-  };
-
-  const post = (job: Unnumbered): { readonly n: number; readonly answer: Promise<Rows> } => {
-    const n = ++last;
-    const link = (current ??= start());
-    const answer = new Promise<Rows>((resolve, reject) => link.pending.set(n, { resolve, reject }));
-    send(link, { ...job, n });
-    return { n, answer };
-  };
-
-  const send = (link: Running, job: Job) => {
-    // What one turn of the loop asks travels as one message.
-    if (link.outbox.push(job) > 1) return;
-    queueMicrotask(() => {
-      link.worker.postMessage(link.outbox);
-      link.outbox = [];
-    });
+  /** The thread there is, or another one when that died. */
+  const running = (): Running => {
+    if (current) return current;
+    const made = start({ file: settings.file, busyMs: settings.timeoutMs, plans }, () => { if (current === made) current = null; });
+    current = made;
+    return made;
   };
 
   const ask = async (job: Unnumbered): Promise<Rows> => {
     if (closed) throw new StoreAway('the store is closed');
-    const { n, answer } = post(job);
-    const link = current;
-    const forget = () => { if (link && link === current) send(link, { kind: 'forget', n }); };
+    const thread = running();
+    const n = ++last;
     try {
-      const rows = await within(clock, settings.timeoutMs, answer, forget);
+      const rows = await within(clock, settings.timeoutMs, post(thread, { ...job, n }), () => send(thread, { kind: 'forget', n }));
       presence.here();
       return rows;
     } catch (error) {
@@ -106,7 +72,7 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
   };
 
   return Object.freeze({
-    async open() { presence.here({ ...await (current ??= start()).opened }); },
+    async open() { presence.here({ ...await running().opened }); },
     async plan(plan: TablePlan) {
       await ask({ kind: 'plan', plan });
       plans.push(plan);
@@ -116,12 +82,52 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
     async close() {
       if (closed) return;
       closed = true;
-      const link = current;
-      if (!link) return;
-      const exit = new Promise((resolve) => link.worker.once('exit', resolve));
-      await post({ kind: 'close' }).answer.catch(() => undefined);
+      const thread = current;
+      if (!thread) return;
+      const exit = new Promise((resolve) => thread.worker.once('exit', resolve));
+      await post(thread, { kind: 'close', n: ++last }).catch(() => undefined);
       await exit;
     },
+  });
+}
+
+/** Starts a thread; `ended` is called when it is no more, before those who wait for it are told. */
+function start(data: ThreadData, ended: () => void): Running {
+  const worker = new Worker(new URL('./embedded-thread.ts', import.meta.url), { workerData: data });
+  const pending = new Map<number, Pending>();
+  const opened = Promise.withResolvers<Durability>();
+  opened.promise.catch(() => undefined); // only the first start is waited for
+  let reason = 'the thread ended';
+  worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
+  worker.on('exit', () => {
+    ended();
+    const away = new StoreAway(reason);
+    opened.reject(away);
+    for (const job of pending.values()) job.reject(away);
+    pending.clear();
+  });
+  worker.on('message', (replies: readonly Reply[]) => {
+    for (const reply of replies) {
+      if ('opened' in reply) opened.resolve(reply.opened);
+      else settle(pending, reply);
+    }
+  });
+  return { worker, opened: opened.promise, pending, outbox: [] };
+}
+
+function post(thread: Running, job: Job): Promise<Rows> {
+  const { promise, resolve, reject } = Promise.withResolvers<Rows>();
+  thread.pending.set(job.n, { resolve, reject });
+  send(thread, job);
+  return promise;
+}
+
+/** What one turn of the loop asks travels as one message. To a thread that is no more it goes nowhere. */
+function send(thread: Running, job: Job): void {
+  if (thread.outbox.push(job) > 1) return;
+  queueMicrotask(() => {
+    thread.worker.postMessage(thread.outbox);
+    thread.outbox = [];
   });
 }
 

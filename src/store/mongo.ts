@@ -1,12 +1,10 @@
-import {
-  MongoClient, MongoError, MongoServerError, MongoWriteConcernError,
-  type Collection as MongoCollection, type Db, type Document,
-} from 'mongodb';
+import { MongoClient, type Collection as MongoCollection, type Db, type Document } from 'mongodb';
 import { systemClock, type Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { DuplicateRow, StoreAway, type Collection, type CollectionSpec, type Database, type Filter, type Page, type Patch, type Row } from './collection.ts';
 import { within } from './deadline.ts';
 import { toSlice, toTerms } from './filter.ts';
+import { awayReason, isDuplicate } from './mongo-errors.ts';
 import { toMongoFilter, toMongoIndexes, toMongoSort, type MongoFilter } from './mongo-terms.ts';
 import { pings } from './pings.ts';
 import { createPresence } from './presence.ts';
@@ -37,8 +35,6 @@ type Run = <T>(work: () => Promise<T>) => Promise<T>;
 /** Written means: on the journals of a majority. Said for every collection, so that no URL can weaken it. */
 const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'primary' } as const;
 
-const DUPLICATE_KEY = 11000;
-
 /**
  * The store on MongoDB, or on a server that speaks its protocol: one document per row, one command per step, nothing that needs
  * a replica set. Opening does not need the server: it is found, and indexes are made, before the first operation.
@@ -52,7 +48,7 @@ const DUPLICATE_KEY = 11000;
  */
 export async function openMongo(settings: MongoSettings, { log, clock = systemClock, onCommand }: MongoDeps): Promise<Database> {
   const client = createClient(settings, onCommand);
-  const db = client.db(databaseName(client));
+  const db = client.db(databaseName(settings));
   const presence = createPresence(log, 'mongo');
   let connected: Promise<unknown> | null = null;
   const connect = () => (connected ??= client.connect().catch((error: unknown) => {
@@ -111,29 +107,9 @@ function forceClose(client: MongoClient): void {
 }
 
 /** The driver's own default is a database called `test`. */
-function databaseName(client: MongoClient): string {
-  const { dbName } = client.options;
-  return dbName === 'test' ? 'postern' : dbName;
+function databaseName({ url }: MongoSettings): string | undefined {
+  return /^mongodb(\+srv)?:\/\/[^/?]*\/[^?]/.test(url) ? undefined : 'postern';
 }
-
-/** Server errors that come and go: stepping down, shutting down, out of time, no majority (mongodb.com/docs/manual/reference/error-codes). */
-const PASSING = new Set([6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031]);
-
-/** Why the store is away, or null when the error is not of that kind but a fault of ours. */
-function awayReason(error: unknown): string | null {
-  if (error instanceof StoreAway || error instanceof MongoWriteConcernError) return error.message;
-  if (error instanceof MongoServerError) {
-    const passing = PASSING.has(Number(error.code)) || error.hasErrorLabel('RetryableWriteError') || error.hasErrorLabel('HandshakeError');
-    return passing ? error.message : null;
-  }
-  // What the driver throws without an answer of the server: no connection, no server to choose, no free socket, closed.
-  return error instanceof MongoError && !UNSENDABLE.has(error.name) ? error.message : null;
-}
-
-/** What the driver refuses to send is a fault of ours. */
-const UNSENDABLE = new Set(['MongoInvalidArgumentError', 'MongoAPIError', 'MongoParseError', 'MongoCompatibilityError']);
-
-const isDuplicate = (error: unknown) => error instanceof MongoServerError && error.code === DUPLICATE_KEY;
 
 /** Makes the indexes once; an attempt that failed is repeated by the next operation. */
 function createIndexer<R extends Row>(documents: MongoCollection<Doc>, spec: CollectionSpec<R>): () => Promise<unknown> {

@@ -1,5 +1,5 @@
 import { accounts, type AccountRow } from './accounts.ts';
-import type { Collection, Database, Filter, Row } from './collection.ts';
+import type { Collection, Database, Filter, Patch, Row } from './collection.ts';
 import { counters, type CounterRow } from './counters.ts';
 import { inboundDomains, type InboundDomainRow } from './inbound-domains.ts';
 import { inboundRoutes, type InboundRouteRow } from './inbound-routes.ts';
@@ -39,7 +39,7 @@ export interface BoundCollection<R extends Owned> {
   one(filter: Unowned<Filter<R>>): ReturnType<Collection<R>['one']>;
   many(filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]): ReturnType<Collection<R>['many']>;
   insert(row: Omit<R, 'account'>): ReturnType<Collection<R>['insert']>;
-  change(filter: Unowned<Filter<R>>, patch: Unowned<Parameters<Collection<R>['change']>[1]>): ReturnType<Collection<R>['change']>;
+  change(filter: Unowned<Filter<R>>, patch: Unowned<Patch<R>>): ReturnType<Collection<R>['change']>;
   remove(filter: Unowned<Filter<R>>): ReturnType<Collection<R>['remove']>;
 }
 
@@ -77,8 +77,8 @@ function bind<R extends Owned>(collection: Collection<R>, account: string): Boun
     one: (filter: Unowned<Filter<R>>) => collection.one(mine<Filter<R>>(filter)),
     many: (filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]) => collection.many(mine<Filter<R>>(filter), page),
     insert: (row: Omit<R, 'account'>) => collection.insert(mine<R>(row)),
-    change: (filter: Unowned<Filter<R>>, patch: Unowned<Parameters<Collection<R>['change']>[1]>) =>
-      collection.change(mine<Filter<R>>(filter), patch as Parameters<Collection<R>['change']>[1]),
+    change: (filter: Unowned<Filter<R>>, patch: Unowned<Patch<R>>) =>
+      collection.change(mine<Filter<R>>(filter), mine<Patch<R>>(patch)),
     remove: (filter: Unowned<Filter<R>>) => collection.remove(mine<Filter<R>>(filter)),
   });
 }

@@ -29,6 +29,8 @@ export interface Bench {
   endpoint(answer: Endpoint): void;
   keys(answer: readonly string[] | undefined): void;
   renderer(fail: boolean): void;
+  /** Deliveries that take twenty seconds to render. */
+  slow(which: (id: string) => boolean): void;
   postsTo(url: string): Post[];
   /** Posts that wait for an answer, now and at most. */
   readonly inFlight: { now: number; most: number };
@@ -50,11 +52,13 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
   let answer: Endpoint = () => answered(200);
   let keys: readonly string[] | undefined = ['present'];
   let rendererFails = false;
+  let isSlow = (_id: string): boolean => false;
 
   const renderer: Renderer = {
     async render(job): Promise<Rendered> {
       if (rendererFails) throw new Error('no thread');
       jobs.push(job);
+      if (isSlow(job.delivery.id)) await new Promise<void>((resolve) => { clock.after(20_000, resolve); });
       return {
         body: { kind: 'bytes', bytes: new Uint8Array(1) },
         headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
@@ -91,6 +95,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
     endpoint(next) { answer = next; },
     keys(next) { keys = next; },
     renderer(fail) { rendererFails = fail; },
+    slow(which) { isSlow = which; },
     postsTo: (url) => posts.filter((post) => post.url === url),
     async restart() {
       const next = open();

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { type Bench, createBench, settleDown } from './bench.ts';
-import { aDelivery, answered, refused } from './support.ts';
+import { aDelivery, answered, refused, timedOut } from './support.ts';
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -20,6 +20,8 @@ describe('the dispatcher', () => {
     await bench.clock.advance(10 * SECOND);
     await stopped;
   });
+
+  const put = (count: number, url: string) => { for (let i = 0; i < count; i++) bench.spool.put([aDelivery(url)]); };
 
   it('delivers a fresh message at once, without reading the queue', async () => {
     await open();
@@ -213,6 +215,34 @@ describe('the dispatcher', () => {
       expect(await bench.spool.count({})).to.include({ delivered: 990, waiting: 10 });
       expect(bench.posts.filter(({ url }) => url === 'https://e0.example/')).to.have.length(2);
     });
+  });
+
+  it('is not held up by messages whose senders have slow name servers', async () => {
+    await open();
+    put(20, URL_A);
+    await settleDown(bench); // the endpoint is known to answer now
+    bench.slow((id) => id.startsWith('slow'));
+    for (let i = 0; i < 16; i++) bench.spool.put([aDelivery(URL_A, { id: `slow${i}` })]);
+    put(100, URL_A);
+    await settleDown(bench);
+    expect(bench.posts).to.have.length(120);
+    await bench.clock.advance(20 * SECOND);
+    expect(bench.posts).to.have.length(136);
+  });
+
+  it('keeps half of the places for endpoints that answer, however many do not', async () => {
+    await open({ concurrency: 16 });
+    bench.endpoint(({ url, at }) => (url.startsWith('https://bad') ? later(at + 30 * SECOND) : answered(200)));
+    const later = (at: number) => new Promise<typeof timedOut>((resolve) => { bench.clock.after(at - bench.clock.monotonic(), () => resolve(timedOut)); });
+    for (let round = 0; round < 30; round++) for (let i = 0; i < 40; i++) bench.spool.put([aDelivery(`https://bad${i}.example/`)]);
+    await bench.clock.advance(6 * MINUTE);
+    for (let minute = 0; minute < 10; minute++) {
+      bench.spool.put([aDelivery(URL_B)]);
+      await settleDown(bench);
+      expect(bench.postsTo(URL_B)).to.have.length(minute + 1);
+      expect(bench.inFlight.now).to.be.at.most(8);
+      await bench.clock.advance(MINUTE);
+    }
   });
 
   describe('with more than it holds', () => {

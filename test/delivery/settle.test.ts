@@ -107,14 +107,17 @@ describe('settling an attempt', () => {
 
     it('does not count it against the endpoint', () => {
       expect(after(answered(422), { attempts: 5, parked: true }).lesson.aside).to.equal(true);
+      expect(after(timedOut, { attempts: 5, parked: true }).lesson.aside).to.equal(true);
+      expect(after(refused, { attempts: 5, parked: true }).lesson.aside).to.equal(false);
       expect(after(answered(503), { attempts: 5, parked: true }).lesson.aside).to.equal(false);
       expect(after(answered(500), { attempts: 5 }).lesson.aside).to.equal(false);
     });
   });
 
-  it('tells a lost connection from a bad answer, and 410 from both', () => {
-    expect(after(refused).lesson).to.deep.include({ kind: 'not connected', strained: false });
-    expect(after(timedOut).lesson).to.deep.include({ kind: 'failed', strained: true });
+  it('tells no answer from a bad one, and 410 from both', () => {
+    expect(after(refused).lesson).to.deep.include({ kind: 'unanswered', strained: false });
+    expect(after(timedOut).lesson).to.deep.include({ kind: 'unanswered', strained: true });
+    expect(after(answered(500)).lesson).to.deep.include({ kind: 'failed', strained: false });
     expect(after(answered(410)).lesson.kind).to.equal('gone');
   });
 

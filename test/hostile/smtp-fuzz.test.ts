@@ -60,6 +60,7 @@ describe('bytes that make no sense', () => {
     await until('the end of all sessions', () => started.log.of('smtp.session').length === SESSIONS);
     expect(started.below.open).to.equal(0);
     expect(started.log.of('smtp.fault')).to.deep.equal([]);
+    expect(started.below.taken.length, 'messages that made sense').to.be.greaterThan(10);
     for (const { bytes } of started.below.taken) expect(bytes.toString('latin1')).to.not.match(/\0|\r(?!\n)|(?<!\r)\n/);
     const client = await started.client();
     await openData(client);

@@ -86,7 +86,7 @@ describe('parsing a message', () => {
     expect([text, html]).to.deep.equal(['Hello\n\n', '<div dir="ltr">Hello \ncafé goes on</div>\n\n']);
   });
 
-  for (const [kind, header] of [['the walk', []], ['mailparser', ['To: a:;']]] as const) {
+  for (const [kind, header] of [['a common header', []], ['an uncommon header', ['To: a:;']]] as const) {
     it(`leaves flowed text as it was written and says so (${kind})`, async () => {
       const { text, textFlowed } = await parse(crlf('From: a@example.com', ...header, 'Content-Type: text/plain; format=flowed', '', 'A long line that ', 'goes on.', '> quoted ', '> more'));
       expect([text, textFlowed]).to.deep.equal(['A long line that \ngoes on.\n> quoted \n> more\n', true]);

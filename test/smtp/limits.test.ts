@@ -143,7 +143,8 @@ describe('a session', () => {
     started = await startListener();
     const client = await started.client();
     for (let i = 0; i < 4; i++) {
-      for (let k = 0; k < 60; k++) await settled(client);
+      client.send('NOOP\r\n'.repeat(60));
+      for (let k = 0; k < 60; k++) expect(await client.reply()).to.match(/^250/);
       expect(await sendMessage(client, 'text')).to.match(/^250/);
     }
   });
@@ -198,6 +199,20 @@ describe('a session', () => {
       client: '127.0.0.1', helo: 'client.test', tls: null, messages: 1, recipients: 1, refusals: 1, reason: 'quit', duration_ms: 0,
     });
     expect(started.log.of('message.accepted')[0]?.fields).to.deep.equal({ message: 'message-1', recipients: 1, size: 6, client: '127.0.0.1' });
+  });
+});
+
+describe('a refusal', () => {
+  it('is logged with its envelope, and without words of a message or a password', async () => {
+    const started = await startListener();
+    const client = await started.client();
+    await client.say('DATA');
+    await client.say('Subject: between us');
+    await client.say('AUTH PLAIN c2VjcmV0');
+    await client.say('MAIL FROM:<a@sender.test>');
+    await client.say('RCPT TO:<nobody@ours.test>');
+    expect(started.log.of('smtp.refused').map(({ fields }) => fields['command'])).to.deep.equal(['DATA', 'unknown', 'AUTH', 'RCPT TO:<nobody@ours.test>']);
+    await started.stop();
   });
 });
 

@@ -2,7 +2,8 @@ import { expect } from 'chai';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { sendMessage, startListener, type Started } from '../support/smtp.ts';
+import { openData, sendMessage, startListener, type Started } from '../support/smtp.ts';
+import { until } from '../support/until.ts';
 
 // Self-signed, made for these tests alone (openssl req -x509, prime256v1, CN=first.ours.test and second.ours.test).
 const pem = (name: string) => readFileSync(join(import.meta.dirname, 'fixtures', `${name}.pem`), 'utf8');
@@ -120,6 +121,24 @@ describe('STARTTLS', () => {
     await client.say('STARTTLS');
     await started.clock.advance(62_000);
     await client.closed();
+  });
+
+  it('bears clients that vanish, in plaintext, in a handshake and in TLS', async () => {
+    const plain = await started.client();
+    await openData(plain);
+    plain.socket().resetAndDestroy();
+    const shaking = await started.client();
+    await shaking.say('STARTTLS');
+    shaking.socket().resetAndDestroy();
+    const { client, socket } = await secured(started);
+    await client.say('EHLO client.test');
+    await openData(client);
+    client.send('Subject: half\r\n');
+    await until('the first bytes', () => started.below.held > 0);
+    socket.destroy();
+    await until('the end of all', () => started.log.of('smtp.session').length === 3);
+    expect(started.below.open).to.equal(0);
+    expect(await sendMessage(await started.client(), 'text')).to.match(/^250 2\.0\.0/);
   });
 
   it('stops in the middle of a handshake', async () => {

@@ -49,7 +49,7 @@ for (const driver of drivers) {
       await mine.insert({ ...route('1.2', 'b'), ...theirs });
       expect(await store.inboundRoutes.one({ id: '1.2' })).to.include({ account: 'mine' });
       await mine.change({ id: '1.1' }, { pattern: 'moved', ...theirs });
-      expect(await store.inboundRoutes.one({ id: '1.1' })).to.include({ account: 'mine' });
+      expect(await store.inboundRoutes.one({ id: '1.1' })).to.include({ account: 'mine', pattern: 'moved' });
     });
 
     it('cannot take an id that another account has', async () => {

@@ -90,6 +90,7 @@ function createProcess(kind: 'mongod' | 'ferretdb', dir: string, port: number): 
   const command = kind === 'mongod'
     ? ['mongod', '--bind_ip', '127.0.0.1', '--port', String(port), '--dbpath', dir, '--nounixsocket']
     : [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir];
+  process.once('exit', () => child?.kill('SIGKILL')); // a run that is broken off leaves no server behind
   return {
     async start() {
       child = spawn(command[0] ?? '', command.slice(1), { stdio: 'ignore' });

@@ -1,6 +1,6 @@
 /**
  * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test can
- * kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY`.
+ * kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES`.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeSync } from 'node:fs';
@@ -9,7 +9,7 @@ import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
 import { openSpool } from '../../src/spool/spool.ts';
 
-const [dir = '', callers = '1', messages = '1', largeEvery = '0'] = process.argv.slice(2);
+const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000'] = process.argv.slice(2);
 const say = (line: string) => { writeSync(1, line + '\n'); };
 /** Repairs are tried again after seconds; here they are hundredths. */
 const hasty: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
@@ -24,7 +24,7 @@ let made = 0;
 async function one(): Promise<void> {
   const id = ids.message();
   const large = Number(largeEvery) > 0 && ++made % Number(largeEvery) === 0;
-  const bytes = randomBytes(large ? 400_000 : 2000);
+  const bytes = randomBytes(large ? 400_000 : Number(size));
   const writer = spool.body(id);
   await writer.write(bytes);
   const body = await writer.finish();

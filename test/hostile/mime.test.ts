@@ -1,0 +1,58 @@
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import type { Renderer } from '../../src/delivery/types.ts';
+import type { Body } from '../../src/spool/types.ts';
+import { HOSTILE } from '../support/mime-hostile.ts';
+import { crlf, eventOf, renderJob, TRACE } from '../support/mime.ts';
+import { openRenderer } from '../support/renderer.ts';
+import { tempDir } from '../support/temp.ts';
+
+// As the spool keeps them: larger bodies are files.
+const LARGEST_INLINE = 256 * 1024;
+
+/** Those that break a cap; all others are to be parsed. */
+const BREACHES: Readonly<Record<string, string>> = {
+  '100,000 header lines': 'a header of more than 262144 bytes',
+  'one header of 10 MB': 'a header of more than 262144 bytes',
+  '1,000,000 addresses in To': 'a header of more than 262144 bytes',
+  '100,000 parts': 'more than 1000 parts',
+  'multiparts 10,000 deep': 'parts nested more than 64 deep',
+  'multiparts that share one boundary': 'parts nested more than 64 deep',
+};
+
+describe('hostile messages', function () {
+  this.timeout(60_000);
+  let renderer: Renderer;
+  let dir: string;
+  before(async () => { ({ renderer } = await openRenderer()); dir = await tempDir(); });
+  after(() => renderer.stop());
+
+  async function spool(raw: Buffer): Promise<Body> {
+    if (raw.length <= LARGEST_INLINE) return { kind: 'inline', bytes: raw };
+    const path = join(dir, 'message');
+    await writeFile(path, raw);
+    return { kind: 'blob', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') };
+  }
+
+  for (const [name, make] of Object.entries(HOSTILE)) {
+    it(`of ${name} are delivered ${BREACHES[name] === undefined ? 'parsed' : 'raw'}, and so is what comes with them`, async () => {
+      const raw = make();
+      const job = renderJob(Buffer.alloc(0), { body: await spool(raw) });
+      const [rendered, neighbour] = await Promise.all([renderer.render(job), renderer.render(renderJob(crlf('Subject: innocent', '', 'x')))]);
+      const { msg } = await eventOf(rendered.body);
+      await renderer.discard(rendered.body);
+      expect(rendered.parseError).to.equal(BREACHES[name] ?? null);
+      expect(msg.parse_error ?? null).to.equal(rendered.parseError);
+      const expected = (TRACE + raw.toString('utf8')).replaceAll('\r\n', '\n');
+      expect(msg.raw_msg === expected, 'raw_msg').to.equal(true);
+      if (msg.raw_msg_base64 !== undefined) {
+        expect(Buffer.from(msg.raw_msg_base64, 'base64').equals(Buffer.concat([Buffer.from(TRACE), raw])), 'raw_msg_base64').to.equal(true);
+      } else {
+        expect(Buffer.from(raw.toString('utf8')).equals(raw), 'is UTF-8').to.equal(true);
+      }
+      expect(neighbour.parseError).to.equal(null);
+    });
+  }
+});
