@@ -55,6 +55,11 @@ function faultOf(error: Error) {
   return { message: printable(error.message), stack: error.stack?.split('\n').slice(1, 9).map((line) => line.trim()) };
 }
 
+/** pino begins a line with level and time; a person looks for the event. */
+function eventFirst(line: string): string {
+  return line.replace(/^\{("level":"\w+","time":"[^"]+"),("event":"[\w.]+")/, '{$2,$1');
+}
+
 /** A log of JSON lines on standard output (or on `write`, for tests). `level` is pino's: debug, info, warn, error, silent. */
 export function createLog(level: string, write?: (line: string) => void): Log {
   const options = {
@@ -62,6 +67,7 @@ export function createLog(level: string, write?: (line: string) => void): Log {
     base: null,
     timestamp: () => `,"time":"${new Date().toISOString()}"`,
     formatters: { level: (label: string) => ({ level: label }) },
+    hooks: { streamWrite: eventFirst },
   };
   const logger = write ? pino(options, { write }) : pino(options);
   const at = (name: 'info' | 'warn' | 'error' | 'debug') => (event: EventName, fields: Fields = {}) => {

@@ -11,6 +11,7 @@ describe('the log', () => {
   it('writes one JSON object a line, with the event first and the time in UTC', () => {
     const [line] = logged((log) => log.info('message.accepted', { message: 'm1', size: 5 }));
     expect(line).to.include({ level: 'info', event: 'message.accepted', message: 'm1', size: 5 });
+    expect(Object.keys(line ?? {})[0]).to.equal('event');
     expect(line?.time).to.match(/^\d{4}-\d\d-\d\dT.*Z$/);
   });
 
