@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError, DEFAULTS_FILE, loadSettings } from '../src/config.ts';
+import { configurationDoc } from '../scripts/configuration.ts';
 import { tempDir } from './support/temp.ts';
 
 async function file(text: string): Promise<string> {
@@ -90,5 +91,11 @@ describe('the settings', () => {
     const lines = readFileSync(DEFAULTS_FILE, 'utf8').split('\n');
     const bare = lines.filter((line, i) => /^\s*\w+:\s*\S/.test(line) && !/^\s*#/.test(lines[i - 1] ?? '') && !/^\s*\w+:\s*\S/.test(lines[i - 1] ?? ''));
     expect(bare).to.deep.equal([]);
+  });
+
+  it('has a manual that says what the defaults file says (npm run docs writes it)', () => {
+    const manual = readFileSync(new URL('../docs/configuration.md', import.meta.url), 'utf8');
+    expect(manual === configurationDoc(readFileSync(DEFAULTS_FILE, 'utf8')), 'docs/configuration.md is out of date: npm run docs').to.equal(true);
+    for (const { path } of loadSettings(undefined, {}).shown) expect(manual).to.contain(`## \`${path}\``);
   });
 });

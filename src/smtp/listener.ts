@@ -179,7 +179,14 @@ class Connection extends SMTPConnection {
     this.own.pulse.lineSince = this.#shared.clock.monotonic();
     // The socket is about to belong to TLS: its 220 has to be gone.
     this._socket.uncork();
-    this.upgrade(next, () => this.own.secured(this._socket instanceof TLSSocket ? this._socket.getProtocol() : null));
+    // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for ever.
+    this._socket.allowHalfOpen = false;
+    this.upgrade(next, () => this.#secured());
+  }
+
+  #secured(): void {
+    this._socket.allowHalfOpen = true;
+    this.own.secured(this._socket instanceof TLSSocket ? this._socket.getProtocol() : null);
   }
 
   /** During a handshake nothing may be written: it would be plaintext in the middle of it. */

@@ -141,6 +141,17 @@ describe('STARTTLS', () => {
     expect(await sendMessage(await started.client(), 'text')).to.match(/^250 2\.0\.0/);
   });
 
+  it('lets go of clients that leave when they have seen the certificate, before their own last word', async () => {
+    for (let i = 0; i < 5; i++) {
+      const client = await started.client();
+      await client.say('STARTTLS');
+      const raw = client.socket();
+      const secure = connectTls({ socket: raw, rejectUnauthorized: false });
+      await new Promise<void>((resolve) => secure.once('secureConnect', () => { raw.destroy(); resolve(); }));
+    }
+    await until('the end of all', () => started.log.of('smtp.session').length === 5);
+  });
+
   it('stops in the middle of a handshake', async () => {
     const client = await started.client();
     await client.say('STARTTLS');
