@@ -14,8 +14,6 @@ export interface Readiness {
 export interface PageDeps {
   readonly operations: readonly Operation[];
   readonly health: { ready(): Promise<Readiness> };
-  /** Numbers for Prometheus; left out, there is no /metrics. */
-  readonly metrics?: (() => Promise<{ readonly contentType: string; readonly text: string }>) | undefined;
 }
 
 /** Everything that is no operation: a start page, the reference, and the health checks. */
@@ -40,14 +38,6 @@ export function createPages(settings: { readonly publicUrl: string; readonly ver
     ctx.status = ok ? 200 : 503;
     ctx.body = { status: ok ? 'ok' : 'not ready', checks };
   });
-  const { metrics } = deps;
-  if (metrics) {
-    router.get('/metrics', async (ctx) => {
-      const { contentType, text } = await metrics();
-      ctx.set('Content-Type', contentType);
-      ctx.body = text;
-    });
-  }
   // The router puts `params` and `router` into the context itself; its types ask them of the caller.
   return router.routes() as Middleware;
 }

@@ -1,0 +1,23 @@
+import { expect } from 'chai';
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+const pages = [...globSync('docs/**/*.md'), ...globSync('*.md')];
+
+describe('the docs', () => {
+  it('name no file that is not there', () => {
+    const wrong = pages.flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/`([\w-]+(?:\/[\w.*-]+)*\.(?:ts|sh|yaml|md|service|socket))`/g)].flatMap((found) => {
+      const name = found[1] ?? '';
+      const there = [name, join('src', name), join('systemd', name), join(dirname(page), name)].some((path) => existsSync(path) || globSync(path).length > 0)
+        || globSync(`src/**/${name}`).length > 0;
+      return there ? [] : [`${page}: ${name}`];
+    }));
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('link to nothing that is not there', () => {
+    const wrong = pages.flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]
+      .map((found) => join(dirname(page), found[1] ?? '')).filter((path) => !existsSync(path)).map((path) => `${page}: ${path}`));
+    expect(wrong).to.deep.equal([]);
+  });
+});
