@@ -6,6 +6,9 @@ export interface MongoProxy {
   readonly address: string;
   /** The next command of this name reaches the server; its answer does not come back, the connection ends instead. */
   loseNextAnswer(command: string): void;
+  /** Ends every connection, and every new one at once, until it is mended. */
+  cut(): void;
+  mend(): void;
   close(): Promise<void>;
 }
 
@@ -20,7 +23,9 @@ function commandOf(message: Buffer): string {
 export async function startMongoProxy(target: { readonly host: string; readonly port: number }): Promise<MongoProxy> {
   const sockets = new Set<Socket>();
   let losing: string | undefined;
+  let isCut = false;
   const server = createServer((client) => {
+    if (isCut) return void client.destroy();
     const upstream = connect(target.port, target.host);
     let lost = false;
     let waiting = Buffer.alloc(0);
@@ -52,6 +57,11 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
   return {
     address: `127.0.0.1:${address.port}`,
     loseNextAnswer(command) { losing = command; },
+    cut() {
+      isCut = true;
+      for (const socket of sockets) socket.destroy();
+    },
+    mend() { isCut = false; },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();
