@@ -1,5 +1,4 @@
 import { rm } from 'node:fs/promises';
-import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { DnsSettings } from '../dns/types.ts';
@@ -169,5 +168,5 @@ function toThreadJob({ number, job, parseError }: RenderTask, tmpDir: string): {
 }
 
 function formPath(tmpDir: string, number: number): string {
-  return join(tmpDir, `post-${number}.form`);
+  return `${tmpDir}/post-${number}.form`;
 }

@@ -24,14 +24,17 @@ export async function readStart(source: RawSource): Promise<Uint8Array> {
   }
 }
 
-/** A header section, then the octets of the message from `bodyAt` on. */
-export async function* withBody(header: Uint8Array, source: RawSource, bodyAt: number): AsyncGenerator<Uint8Array> {
-  yield header;
-  if ('bytes' in source) {
-    for (let at = bodyAt; at < source.bytes.length; at += CHUNK_BYTES) yield source.bytes.subarray(at, at + CHUNK_BYTES);
-    return;
-  }
-  const file = await open(source.path, 'r');
+/** The octets of a message from `bodyAt` on. */
+export function bodyPieces(source: RawSource, bodyAt: number): Iterable<Uint8Array> | AsyncIterable<Uint8Array> {
+  return 'bytes' in source ? memoryPieces(source.bytes, bodyAt) : filePieces(source.path, bodyAt);
+}
+
+function* memoryPieces(bytes: Uint8Array, bodyAt: number): Iterable<Uint8Array> {
+  for (let at = bodyAt; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
+}
+
+async function* filePieces(path: string, bodyAt: number): AsyncGenerator<Uint8Array> {
+  const file = await open(path, 'r');
   try {
     for (let at = bodyAt; ;) {
       const { bytesRead, buffer } = await file.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, at);

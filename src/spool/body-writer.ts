@@ -13,21 +13,21 @@ export interface BlobFolders {
 
 /** A body up to this size lives in the row of its message. */
 const INLINE_BYTES = 256 * 1024;
-const FIRST_BUFFER = 16 * 1024;
 
 /**
  * Takes one body. A failure of the disk is remembered and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
  * never throws into a stream. `loose` holds the names of blobs that are finished and belong to no message yet.
  */
 export function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
-  const tmp = join(folders.tmp, messageId);
-  const path = join(folders.blobs, messageId);
+  // Most bodies never see a folder.
+  const tmp = () => join(folders.tmp, messageId);
+  const path = () => join(folders.blobs, messageId);
   const held = createBuffer();
   let file: BlobFile | undefined;
   let failure: unknown;
 
   const spill = async () => {
-    file ??= await createBlobFile(tmp);
+    file ??= await createBlobFile(tmp());
     await file.write(held.take());
   };
   const take = async (chunk: Uint8Array) => {
@@ -35,18 +35,18 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
   };
   const remove = async () => {
     await file?.close().catch(() => undefined);
-    if (file) await rm(tmp, { force: true }).catch(() => undefined);
-    if (loose.delete(messageId)) await rm(path, { force: true }).catch(() => undefined);
+    if (file) await rm(tmp(), { force: true }).catch(() => undefined);
+    if (loose.delete(messageId)) await rm(path(), { force: true }).catch(() => undefined);
     file = undefined;
   };
   const seal = async (blob: BlobFile): Promise<Body> => {
     await spill();
     const { size, sha256 } = await blob.seal();
-    await rename(tmp, path);
+    await rename(tmp(), path());
     loose.add(messageId);
     file = undefined;
     await syncFolder(folders.blobs);
-    return { kind: 'blob', path, size, sha256 };
+    return { kind: 'blob', path: path(), size, sha256 };
   };
 
   return Object.freeze({
@@ -56,7 +56,7 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
     async finish(): Promise<Body> {
       try {
         if (failure !== undefined) throw failure;
-        return file ? await seal(file) : { kind: 'inline', bytes: new Uint8Array(held.take()) };
+        return file ? await seal(file) : { kind: 'inline', bytes: held.giveAway() };
       } catch (error) {
         failure = error;
         await remove();
@@ -74,9 +74,12 @@ function toFault(cause: unknown): Error {
   return isNoSpace(cause) ? new SpoolFull('no space for a large message', { cause }) : new SpoolFault(reasonOf(cause), { cause });
 }
 
-/** Memory that grows with what comes, up to the limit. A copy: what comes may be a piece of a socket's shared slab. */
+/**
+ * Memory that grows with what comes, up to the limit. A copy: what comes may be a piece of a socket's shared slab. The first
+ * is as large as the first chunk, for most messages are one; then it is given away as it is.
+ */
 function createBuffer() {
-  let buffer = Buffer.allocUnsafeSlow(FIRST_BUFFER);
+  let buffer: Buffer = Buffer.alloc(0);
   let length = 0;
   return {
     /** Takes as much of the chunk as there is room for. Answers how much. */
@@ -96,6 +99,10 @@ function createBuffer() {
       const bytes = buffer.subarray(0, length);
       length = 0;
       return bytes;
+    },
+    /** Everything, in memory of its own and no larger than it; nothing may be added after. */
+    giveAway(): Uint8Array {
+      return buffer.byteLength === length ? buffer : new Uint8Array(buffer.subarray(0, length));
     },
   };
 }
