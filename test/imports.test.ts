@@ -12,7 +12,7 @@ const LAYERS: Readonly<Record<string, number>> = {
 const FENCES: Readonly<Record<string, RegExp>> = {
   koa: /^api\//, '@koa/router': /^api\//, 'koa-bodyparser': /^api\//,
   'smtp-server': /^smtp\/(listener|session)\.ts$/, mailparser: /^mail\/message\.ts$/, mongodb: /^store\/mongo\.ts$/,
-  'node:sqlite': /^(store\/embedded-thread|spool\/[\w-]+)\.ts$/, undici: /^delivery\/attempt\.ts$/, dns2: /^dns\//,
+  'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/, undici: /^delivery\/post\/attempt\.ts$/, dns2: /^dns\//,
   mailauth: /^inbound\/authenticate\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^cli\/demo\.ts$/,
 };
 

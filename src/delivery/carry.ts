@@ -4,10 +4,10 @@ import type { Log } from '../base/log.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Settlement, Spool } from '../spool/types.ts';
-import type { RunningTime } from './running-time.ts';
+import type { RunningTime } from './schedule/running-time.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { AttemptResult, Poster, Rendered, Renderer } from './types.ts';
-import type { Waiting } from './waiting.ts';
+import type { Waiting } from './schedule/waiting.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;

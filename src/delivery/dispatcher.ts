@@ -4,21 +4,21 @@ import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Spool } from '../spool/types.ts';
-import { createAgenda } from './agenda.ts';
+import { createAgenda } from './schedule/agenda.ts';
 import { type Carried, createCarrier, PUT_OFF } from './carry.ts';
 import { toMemory } from './endpoint.ts';
-import type { EndpointQueue } from './endpoint-queue.ts';
-import { createFeeder } from './feeder.ts';
-import { createGate } from './gate.ts';
-import { createIntake } from './intake.ts';
-import { hasPlace, isLookDue, type Lane, nextStart, nextWake, takeNext } from './lane.ts';
-import { createLanes } from './lanes.ts';
-import { createNotices } from './notices.ts';
-import { createRounds, isInDoubt } from './rounds.ts';
-import { createRunningTime } from './running-time.ts';
+import type { EndpointQueue } from './schedule/endpoint-queue.ts';
+import { createFeeder } from './schedule/feeder.ts';
+import { createGate } from './schedule/gate.ts';
+import { createIntake } from './schedule/intake.ts';
+import { hasPlace, isLookDue, type Lane, nextStart, nextWake, takeNext } from './schedule/lane.ts';
+import { createLanes } from './schedule/lanes.ts';
+import { createNotices } from './schedule/notices.ts';
+import { createRounds, isInDoubt } from './schedule/rounds.ts';
+import { createRunningTime } from './schedule/running-time.ts';
 import { settleUnattempted } from './settle.ts';
 import type { Poster, Renderer } from './types.ts';
-import type { Waiting } from './waiting.ts';
+import type { Waiting } from './schedule/waiting.ts';
 
 export interface DispatcherSettings {
   /** Posts at one time, in all. */

@@ -1,5 +1,5 @@
 import type { AttemptRecord, QueuedDelivery, Settlement } from '../spool/types.ts';
-import { readRetryAfter } from './retry-after.ts';
+import { readRetryAfter } from './post/retry-after.ts';
 import type { AttemptResult } from './types.ts';
 
 const SECOND = 1000;

@@ -3,7 +3,7 @@ import type { Log } from '../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './pauses.ts';
 import type { News, ThreadData } from './protocol.ts';
-import type { Rebuilt } from './rebuild.ts';
+import type { Rebuilt } from './file/rebuild.ts';
 import { startThread, type Reply, type Thread } from './thread.ts';
 
 /** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
@@ -31,7 +31,7 @@ export interface KeeperListener {
 /** How often a failed repair is tried again. */
 const REPAIR_MS = 3000;
 
-const WRITER = new URL('./writer.ts', import.meta.url);
+const WRITER = new URL('./file/writer.ts', import.meta.url);
 
 interface Life {
   thread: Thread;

@@ -1,6 +1,6 @@
-import type { Changes } from './changes.ts';
-import type { Loaded } from './endpoints.ts';
-import type { Rebuilt } from './rebuild.ts';
+import type { Changes } from './file/changes.ts';
+import type { Loaded } from './file/endpoints.ts';
+import type { Rebuilt } from './file/rebuild.ts';
 
 /** What main asks of a thread: the name of a function there and its arguments, numbered so that the answer finds back. */
 export type Ask = readonly [n: number, name: string, args: readonly unknown[]];

@@ -1,11 +1,11 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { MessageRow } from './changes.ts';
+import type { MessageRow } from './file/changes.ts';
 import { SpoolFault } from './faults.ts';
 import { openKeeper, type Keeper } from './keeper.ts';
 import { createPauses } from './pauses.ts';
 import type { News, ThreadData, WriterAsk } from './protocol.ts';
-import type { Rebuilt } from './rebuild.ts';
+import type { Rebuilt } from './file/rebuild.ts';
 import { createTally, type Tally } from './tally.ts';
 import type { AcceptOutcome, Delivery } from './types.ts';
 

@@ -3,7 +3,7 @@ import type { Log } from '../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './pauses.ts';
 import type { ThreadData } from './protocol.ts';
-import type { Queries } from './queries.ts';
+import type { Queries } from './file/queries.ts';
 import { startThread, type Reply, type Thread } from './thread.ts';
 
 /** The reader thread from main's side. */
@@ -14,7 +14,7 @@ export interface Reading {
   close(): Promise<void>;
 }
 
-const READER = new URL('./reader.ts', import.meta.url);
+const READER = new URL('./file/reader.ts', import.meta.url);
 const AGAIN_MS = 1000;
 /** A question that ends its thread, or finds damage, even after a repair is given up. */
 const TRIES = 3;

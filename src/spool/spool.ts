@@ -6,14 +6,14 @@ import type { Log } from '../base/log.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { createBlobs, type Blobs } from './blobs.ts';
 import { createCache, type Cache } from './cache.ts';
-import type { MessageRow } from './changes.ts';
+import type { MessageRow } from './file/changes.ts';
 import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
 import { takeLock } from './lock.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
 import { quarantine, recover } from './recovery.ts';
 import { createRoom, type Room } from './room.ts';
-import { createScan } from './scan.ts';
+import { createScan } from './file/scan.ts';
 import type {
   AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Selection, Settlement, Spool, SpoolSettings,
 } from './types.ts';

@@ -1,4 +1,4 @@
-import type { Loaded } from './endpoints.ts';
+import type { Loaded } from './file/endpoints.ts';
 import type { EndpointRow } from './protocol.ts';
 
 interface Entry {

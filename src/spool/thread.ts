@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import { SpoolFault, SpoolTooNew } from './faults.ts';
-import type { Loaded } from './endpoints.ts';
+import type { Loaded } from './file/endpoints.ts';
 import type { Answer, AnswerKind, Ask, News, Post, ThreadData } from './protocol.ts';
-import type { Rebuilt } from './rebuild.ts';
+import type { Rebuilt } from './file/rebuild.ts';
 
 /** An answer of a thread; `died` when it ended before it gave one. */
 export interface Reply {

@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { createPoster } from '../../src/delivery/attempt.ts';
+import { createPoster } from '../../src/delivery/post/attempt.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { createTestClock } from '../support/clock.ts';
 import { type How, type Receiver, startReceiver } from '../support/receiver.ts';

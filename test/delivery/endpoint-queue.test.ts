@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { createEndpointQueue, HELD } from '../../src/delivery/endpoint-queue.ts';
-import { createFifo } from '../../src/delivery/fifo.ts';
-import { createHeap } from '../../src/delivery/heap.ts';
-import type { Waiting } from '../../src/delivery/waiting.ts';
+import { createEndpointQueue, HELD } from '../../src/delivery/schedule/endpoint-queue.ts';
+import { createFifo } from '../../src/delivery/schedule/fifo.ts';
+import { createHeap } from '../../src/delivery/schedule/heap.ts';
+import type { Waiting } from '../../src/delivery/schedule/waiting.ts';
 import { aDelivery } from './support.ts';
 
 const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting =>

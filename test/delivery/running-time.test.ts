@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createAgenda, type Sleeper } from '../../src/delivery/agenda.ts';
-import { createRunningTime } from '../../src/delivery/running-time.ts';
+import { createAgenda, type Sleeper } from '../../src/delivery/schedule/agenda.ts';
+import { createRunningTime } from '../../src/delivery/schedule/running-time.ts';
 import { createTestClock } from '../support/clock.ts';
 
 const MINUTE = 60_000;

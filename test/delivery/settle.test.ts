@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { readRetryAfter } from '../../src/delivery/retry-after.ts';
+import { readRetryAfter } from '../../src/delivery/post/retry-after.ts';
 import { type Attempted, longestWait, settle, settleUnattempted } from '../../src/delivery/settle.ts';
 import type { AttemptResult } from '../../src/delivery/types.ts';
 import { answered, refused, timedOut } from './support.ts';

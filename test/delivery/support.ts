@@ -1,5 +1,5 @@
-import { createPoster } from '../../src/delivery/attempt.ts';
-import { createGuard } from '../../src/delivery/guard.ts';
+import { createPoster } from '../../src/delivery/post/attempt.ts';
+import { createGuard } from '../../src/delivery/post/guard.ts';
 import type { AttemptResult, PostBody, Poster } from '../../src/delivery/types.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createUrlCheck } from '../../src/delivery/webhook-exists.ts';
+import { createUrlCheck } from '../../src/delivery/post/webhook-exists.ts';
 import { mandrillSignature } from '../../src/mail/signature.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createGuard } from '../../src/delivery/guard.ts';
+import { createGuard } from '../../src/delivery/post/guard.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { bytes, namesResolver, openPoster } from '../delivery/support.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { toEventPieces } from '../../src/delivery/payload.ts';
+import { toEventPieces } from '../../src/delivery/render/payload.ts';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
 import { spooled, VERDICTS, type InboundEvent } from '../support/mime.ts';

@@ -2,8 +2,8 @@
  * A render thread that can be broken: what a message says in `X-Test` happens to it, because no input is known that would do it.
  */
 import { parentPort } from 'node:worker_threads';
-import '../../src/delivery/renderer-thread.ts';
-import type { ThreadJob } from '../../src/delivery/renderer-protocol.ts';
+import '../../src/delivery/render/thread.ts';
+import type { ThreadJob } from '../../src/delivery/render/protocol.ts';
 
 interface Kept { readonly before: Kept | undefined; readonly text: string }
 

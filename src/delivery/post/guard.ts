@@ -1,0 +1,76 @@
+import { isIP } from 'node:net';
+import type { Resolver } from '../../dns/types.ts';
+import { isReachable, LOOPBACK, type Network, parseNetworks } from './address.ts';
+import type { AttemptError } from '../types.ts';
+
+export interface GuardSettings {
+  /** `webhooks.allow_private`; null when it is not set. */
+  readonly allowPrivate: readonly string[] | null;
+  /** Whether every listener of this daemon is on loopback. */
+  readonly loopbackOnly: boolean;
+}
+
+/** An endpoint that may be connected to, at these addresses and no others. */
+export interface Target {
+  readonly ok: true;
+  /** The first of `addresses`. */
+  readonly address: string;
+  readonly family: 4 | 6;
+  /** Every address of the host, all checked, in the order of the resolver; the connection is made to one of them. */
+  readonly addresses: readonly string[];
+  /** Without brackets. */
+  readonly hostname: string;
+  readonly port: number;
+}
+
+export type Verdict = Target | { readonly ok: false; readonly error: AttemptError };
+
+/** Says where a POST may go. */
+export interface Guard {
+  /** Looks the host up (every time: the resolver keeps answers for their TTL) and checks every address of it. */
+  check(url: string | URL): Promise<Verdict>;
+}
+
+const refuse = (error: AttemptError): Verdict => ({ ok: false, error });
+
+/** The guard in front of every connection to an endpoint. */
+export function createGuard(settings: GuardSettings, deps: { readonly resolver: Pick<Resolver, 'addresses'> }): Guard {
+  const allowed = allowedNetworks(settings);
+
+  async function check(url: string | URL): Promise<Verdict> {
+    const parsed = typeof url === 'string' ? URL.parse(url) : url;
+    if (!parsed) return refuse('host not found');
+    const port = portOf(parsed);
+    if (port === undefined) return refuse('forbidden address');
+    // Node never asks its `lookup` for a literal, so literals are checked here, in the form that new URL() gave them:
+    // 0x7f.1, 2130706433 and full-width digits are 127.0.0.1 by now.
+    const hostname = parsed.hostname.replace(/^\[(.*)\]$/, '$1');
+    if (isIP(hostname) !== 0) return judge([hostname], hostname, port, allowed);
+    const answer = await deps.resolver.addresses(hostname.replace(/\.$/, ''));
+    if (answer.kind === 'failure') return refuse('DNS failure');
+    if (answer.kind !== 'records') return refuse('host not found');
+    return judge(answer.records, hostname, port, allowed);
+  }
+
+  return Object.freeze({ check });
+}
+
+function allowedNetworks({ allowPrivate, loopbackOnly }: GuardSettings): readonly Network[] {
+  if (allowPrivate) return parseNetworks(allowPrivate);
+  return loopbackOnly ? LOOPBACK : [];
+}
+
+/** The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024. */
+function portOf(url: URL): number | undefined {
+  if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
+  const port = url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port);
+  return port === 80 || port === 443 || port > 1023 ? port : undefined;
+}
+
+/** One forbidden address among many refuses all: which of them would be connected to is not ours to hope for. */
+function judge(addresses: readonly string[], hostname: string, port: number, allowed: readonly Network[]): Verdict {
+  const [address] = addresses;
+  if (address === undefined) return refuse('host not found');
+  if (!addresses.every((each) => isReachable(each, allowed))) return refuse('forbidden address');
+  return { ok: true, address, family: isIP(address) === 6 ? 6 : 4, addresses, hostname, port };
+}

@@ -1,0 +1,172 @@
+import { rm } from 'node:fs/promises';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { DnsSettings } from '../../dns/types.ts';
+import type { RenderQueue, RenderTask } from './queue.ts';
+import { RENDER_SCRIPT, startThread, type Handle, type TaskReply, type ThreadEnd } from './handle.ts';
+import type { ThreadJob } from './protocol.ts';
+
+export interface RendererSettings {
+  /** Threads. */
+  readonly workers: number;
+  /** Milliseconds a message may be parsed, and megabytes of heap for a thread. */
+  readonly timeoutMs: number;
+  readonly memoryMb: number;
+  /** Folder for the forms of large messages. */
+  readonly tmpDir: string;
+  readonly dns: DnsSettings;
+  /** Our name, for SPF. */
+  readonly hostname: string;
+}
+
+export interface RendererDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  /** What the threads run instead, for tests of threads that break. */
+  readonly script?: URL;
+}
+
+/** The render threads and what waits for them. */
+export interface Pool {
+  readonly settings: RendererSettings;
+  readonly deps: RendererDeps;
+  readonly queue: RenderQueue;
+  readonly threads: readonly Thread[];
+  scheduled: boolean;
+  stopped: boolean;
+}
+
+interface Thread {
+  /** Started when it is first needed. */
+  handle: Handle | undefined;
+  readonly inside: Map<number, RenderTask>;
+  /** A task that broke a thread is in it, and nothing else. */
+  alone: boolean;
+}
+
+// While one waits for the DNS others go on; beyond this number memory says stop.
+const MOST_INSIDE = 200;
+
+export function createPool(settings: RendererSettings, deps: RendererDeps, queue: RenderQueue): Pool {
+  const threads = Array.from({ length: settings.workers }, () => ({ handle: undefined, inside: new Map(), alone: false }));
+  return { settings, deps, queue, threads, scheduled: false, stopped: false };
+}
+
+/** Hands out what waits, soon: what comes at one time shares a message to the thread. */
+export function schedule(pool: Pool): void {
+  if (pool.scheduled) return;
+  pool.scheduled = true;
+  queueMicrotask(() => {
+    pool.scheduled = false;
+    if (pool.stopped) return;
+    dispatchAlone(pool);
+    dispatch(pool);
+  });
+}
+
+/** Ends the threads; answers the tasks that were in them. */
+export async function stopPool(pool: Pool): Promise<RenderTask[]> {
+  pool.stopped = true;
+  const tasks = pool.threads.flatMap(({ inside }) => [...inside.values()]);
+  await Promise.all(pool.threads.map(({ handle }) => handle?.stop()));
+  return tasks;
+}
+
+function dispatchAlone(pool: Pool): void {
+  for (const thread of pool.threads) {
+    const task = thread.inside.size === 0 ? pool.queue.takeAlone() : undefined;
+    if (task === undefined) continue;
+    thread.alone = true;
+    send(pool, thread, [task]);
+  }
+}
+
+/** Tasks go where the least is going on. While one waits to be alone, the first thread takes no others. */
+function dispatch(pool: Pool): void {
+  const { queue, threads } = pool;
+  const share = Math.ceil(queue.waiting() / threads.length);
+  for (const thread of [...threads].sort((a, b) => a.inside.size - b.inside.size)) {
+    if (thread.alone || (queue.aloneWaiting() && thread === threads[0])) continue;
+    const tasks = queue.take(Math.min(share, MOST_INSIDE - thread.inside.size));
+    if (tasks.length > 0) send(pool, thread, tasks);
+  }
+}
+
+function send(pool: Pool, thread: Thread, tasks: readonly RenderTask[]): void {
+  const handle = thread.handle ?? start(pool, thread);
+  const jobs: ThreadJob[] = [];
+  const transfer: ArrayBuffer[] = [];
+  for (const task of tasks) {
+    thread.inside.set(task.number, task);
+    const { job, owned } = toThreadJob(task, pool.settings.tmpDir);
+    jobs.push(job);
+    if (owned !== undefined) transfer.push(owned);
+  }
+  handle.send(jobs, transfer);
+  handle.watch(true);
+}
+
+function start(pool: Pool, thread: Thread): Handle {
+  const { timeoutMs, memoryMb, dns, hostname } = pool.settings;
+  const settings = { timeoutMs, memoryMb, data: { dns, hostname }, script: pool.deps.script ?? RENDER_SCRIPT };
+  const handle = startThread(settings, pool.deps, {
+    replied: (reply) => replied(pool, thread, reply),
+    ended: (end) => ended(pool, thread, end),
+  });
+  thread.handle = handle;
+  return handle;
+}
+
+function replied(pool: Pool, thread: Thread, reply: TaskReply): void {
+  const task = thread.inside.get(reply.number);
+  if (task === undefined) return;
+  thread.inside.delete(task.number);
+  if (thread.inside.size === 0) {
+    thread.alone = false;
+    thread.handle?.watch(false);
+  }
+  if (reply.kind === 'failed') task.reject(new Error(`rendering failed: ${reply.message}`));
+  else task.resolve({ body: reply.body, headers: reply.headers, verdicts: reply.verdicts, parseError: reply.parseError });
+  schedule(pool);
+}
+
+/** The task that was being parsed is suspect, and when none was, all are: they are tried again alone. */
+function ended(pool: Pool, thread: Thread, { reason, started, parsing, error }: ThreadEnd): void {
+  const tasks = [...thread.inside.values()];
+  const { alone } = thread;
+  thread.handle = undefined;
+  thread.inside.clear();
+  thread.alone = false;
+  if (pool.stopped) return;
+  pool.deps.log.warn('worker.ended', { reason, messages: tasks.length, ...(error === undefined ? {} : { error }) });
+  for (const task of tasks) {
+    void rm(formPath(pool.settings.tmpDir, task.number), { force: true }).catch(() => undefined);
+    if (!started) task.reject(new Error('rendering failed: the thread did not start'));
+    else if (alone) condemn(pool, task, reason);
+    else pool.queue.again(task, parsing === 0 || parsing === task.number);
+  }
+  schedule(pool);
+}
+
+/** It broke a thread that it had for itself. */
+function condemn(pool: Pool, task: RenderTask, reason: string): void {
+  if (task.parseError !== null) return task.reject(new Error(`rendering failed: ${reason}`));
+  pool.deps.log.warn('message.parse_failed', { message: task.job.message.id, reason });
+  pool.queue.raw(task, reason);
+}
+
+function toThreadJob({ number, job, parseError }: RenderTask, tmpDir: string): { job: ThreadJob; owned: ArrayBuffer | undefined } {
+  const { message, body, delivery, keys, at } = job;
+  // A copy of its own can be handed over; the original stays for another try.
+  const bytes = body.kind === 'inline' ? new Uint8Array(body.bytes) : undefined;
+  const source = body.kind === 'inline' ? { bytes: bytes ?? body.bytes } : { path: body.path };
+  const { id, recipient, url } = delivery;
+  return {
+    job: { number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, keys, at, parseError },
+    owned: bytes?.buffer,
+  };
+}
+
+function formPath(tmpDir: string, number: number): string {
+  return `${tmpDir}/post-${number}.form`;
+}

@@ -1,0 +1,98 @@
+import { readFile } from 'node:fs/promises';
+import type { Log } from '../../base/log.ts';
+import type { Authenticator } from '../../inbound/authenticate.ts';
+import type { Verdicts } from '../../mail/envelope.ts';
+import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
+import { createFormEncoder, type FormEncoder } from './form.ts';
+import { toEventPieces, type Inbound } from './payload.ts';
+import type { ThreadJob, ThreadReply } from './protocol.ts';
+
+interface Deps {
+  readonly authenticator: Authenticator;
+  readonly log: Log;
+  /** Told the number of a job while its message is scanned and parsed, and 0 after. */
+  readonly parsing: (number: number) => void;
+}
+
+type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
+type Content = Inbound['content'];
+
+const NOTHING = { bytes: Buffer.alloc(0) };
+
+/**
+ * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
+ * Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
+ */
+export function createRender({ authenticator, log, parsing }: Deps): (job: ThreadJob) => Promise<Rendering> {
+  const parseLane = createLane();
+  const fileLane = createLane();
+  const encoder = createFormEncoder();
+
+  async function scan(job: ThreadJob): Promise<Scanned> {
+    const scanned = await marked(job, async () => scanMessage(await load(job)));
+    if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
+    return scanned;
+  }
+
+  async function marked<T>(job: ThreadJob, work: () => Promise<T>): Promise<T> {
+    return parseLane(async () => {
+      parsing(job.number);
+      try { return await work(); } finally { parsing(0); }
+    });
+  }
+
+  async function parse(job: ThreadJob, raw: Buffer, scanned: Scanned): Promise<Content> {
+    if (scanned.breach !== undefined) return { parseError: scanned.breach };
+    try {
+      return { parsed: await marked(job, () => parseMessage(raw, scanned.root)) };
+    } catch (error) {
+      const reason = 'the parser failed';
+      log.warn('message.parse_failed', { message: job.message.id, reason, error });
+      return { parseError: reason };
+    }
+  }
+
+  /** A message that no parser should see has nothing that could be signed, but SPF needs only the envelope. */
+  async function verdictsOf(job: ThreadJob, readable: boolean): Promise<Verdicts> {
+    const { verdicts, envelope } = job.message;
+    return verdicts ?? await authenticator.authenticate(readable ? job.source : NOTHING, envelope);
+  }
+
+  return async (job) => {
+    const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
+    const verdicts = await verdictsOf(job, scanned.breach === undefined);
+    const finish = async (): Promise<Rendering> => {
+      const raw = await load(job);
+      const content = await parse(job, raw, scanned);
+      const parseError = 'parseError' in content ? content.parseError : null;
+      const inbound = { message: job.message, recipient: job.delivery.recipient, raw, verdicts, content };
+      return { kind: 'rendered', number: job.number, ...await encode(encoder, job, inbound), verdicts, parseError };
+    };
+    return 'bytes' in job.source ? finish() : fileLane(finish);
+  };
+}
+
+async function load({ source }: ThreadJob): Promise<Buffer> {
+  if ('path' in source) return readFile(source.path);
+  return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
+}
+
+async function encode(encoder: FormEncoder, job: ThreadJob, inbound: Inbound): Promise<Pick<Rendering, 'body' | 'headers'>> {
+  const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
+  if ('bytes' in job.source) {
+    const { bytes, headers } = encoder.toBytes(toEventPieces(inbound), signing);
+    return { body: { kind: 'bytes', bytes }, headers };
+  }
+  const { size, headers } = await encoder.toFile(toEventPieces(inbound), signing, job.formPath);
+  return { body: { kind: 'file', path: job.formPath, size }, headers };
+}
+
+/** Runs one thing after another. */
+function createLane(): <T>(work: () => Promise<T>) => Promise<T> {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const mine = last.then(work);
+    last = mine.catch(() => undefined);
+    return mine;
+  };
+}

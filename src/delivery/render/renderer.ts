@@ -1,0 +1,54 @@
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { createRenderQueue } from './queue.ts';
+import { createPool, schedule, stopPool, type RendererDeps, type RendererSettings } from './pool.ts';
+import type { PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
+
+export type { RendererDeps, RendererSettings } from './pool.ts';
+
+// As the pool names them.
+const FORM_FILE = /^post-\d+\.form$/;
+const HIGHEST_NUMBER = 0x7fffffff; // it has to fit a cell of the pulse
+
+/**
+ * Renders spooled messages on threads of its own. A message that is parsed for too long, needs too much memory or breaks the
+ * thread is tried again alone, and if it does the same again it is rendered raw; those that were with it are rendered as ever.
+ */
+export function createRenderer(settings: RendererSettings, deps: RendererDeps): Renderer {
+  const queue = createRenderQueue();
+  const pool = createPool(settings, deps, queue);
+  const swept = sweep(settings.tmpDir);
+  swept.catch(() => undefined); // whoever renders first hears of it
+  let number = 0;
+  return Object.freeze({
+    async render(job: RenderJob): Promise<Rendered> {
+      await swept;
+      if (pool.stopped) throw stopped();
+      return new Promise<Rendered>((resolve, reject) => {
+        number = (number % HIGHEST_NUMBER) + 1;
+        queue.add({ number, job, parseError: null, breaches: 0, resolve, reject });
+        schedule(pool);
+      });
+    },
+    async discard(body: PostBody): Promise<void> {
+      if (body.kind === 'file') await rm(body.path, { force: true });
+    },
+    async stop(): Promise<void> {
+      const waiting = queue.drain();
+      const inside = await stopPool(pool);
+      for (const task of [...inside, ...waiting]) task.reject(stopped());
+      await swept.catch(() => undefined);
+    },
+  });
+}
+
+function stopped(): Error {
+  return new Error('the renderer has stopped');
+}
+
+/** Makes the folder, and removes what a process before us left in it. */
+async function sweep(tmpDir: string): Promise<void> {
+  await mkdir(tmpDir, { recursive: true });
+  const left = (await readdir(tmpDir)).filter((name) => FORM_FILE.test(name));
+  await Promise.all(left.map((name) => rm(join(tmpDir, name), { force: true })));
+}

@@ -1,0 +1,67 @@
+import { parentPort, workerData } from 'node:worker_threads';
+import { systemClock } from '../../base/clock.ts';
+import { createIds } from '../../base/ids.ts';
+import type { EventName, Fields, Log } from '../../base/log.ts';
+import { createResolver } from '../../dns/resolver.ts';
+import { createAuthenticator } from '../../inbound/authenticate.ts';
+import { createRender } from './render.ts';
+import { CELL, type ThreadData, type ThreadJob, type ThreadReply } from './protocol.ts';
+
+// Replies share a message to the pool: each costs both threads a wake-up.
+const REPLIES_AT_ONCE = 8;
+
+/** The other end of delivery/render/renderer.ts: takes jobs, answers rendered forms. */
+function runThread(port: NonNullable<typeof parentPort>, data: ThreadData): void {
+  const cells = new Int32Array(data.pulse);
+  const outbox = createOutbox(port);
+  const log = createThreadLog(outbox.push);
+  const resolver = createResolver(data.dns, { clock: systemClock, log, ids: createIds(systemClock) });
+  const authenticator = createAuthenticator({
+    resolver, clock: systemClock,
+    settings: { questionsPerMessage: data.dns.questionsPerMessage, budgetMs: data.dns.budgetMs, hostname: data.hostname },
+  });
+  const render = createRender({ authenticator, log, parsing: (number) => { Atomics.store(cells, CELL.parsing, number); } });
+  setInterval(() => { Atomics.add(cells, CELL.beat, 1); }, data.beatMs).unref();
+  port.on('message', (jobs: readonly ThreadJob[]) => {
+    for (const job of jobs) {
+      render(job).then(outbox.push, (error: unknown) => {
+        outbox.push({ kind: 'failed', number: job.number, message: error instanceof Error ? error.message : String(error) });
+      });
+    }
+  });
+  outbox.push({ kind: 'ready' });
+}
+
+function createOutbox(port: NonNullable<typeof parentPort>) {
+  let replies: ThreadReply[] = [];
+  let waiting = false;
+  const flush = (): void => {
+    const batch = replies;
+    replies = [];
+    if (batch.length === 0) return;
+    port.postMessage(batch, batch.flatMap((reply) => reply.kind === 'rendered' && reply.body.kind === 'bytes' ? [toBuffer(reply.body.bytes)] : []));
+  };
+  return {
+    push(reply: ThreadReply): void {
+      replies.push(reply);
+      if (replies.length >= REPLIES_AT_ONCE) return flush();
+      if (waiting) return;
+      waiting = true;
+      setImmediate(() => { waiting = false; flush(); });
+    },
+  };
+}
+
+function toBuffer(bytes: Uint8Array): ArrayBuffer {
+  if (bytes.buffer instanceof ArrayBuffer) return bytes.buffer;
+  throw new TypeError('a form is in memory of its own');
+}
+
+/** Lines of this thread are written by the process. */
+function createThreadLog(push: (reply: ThreadReply) => void): Log {
+  const at = (level: 'info' | 'warn' | 'error' | 'debug') => (event: EventName, fields: Fields = {}) => push({ kind: 'log', level, event, fields });
+  return { info: at('info'), warn: at('warn'), error: at('error'), debug: at('debug') };
+}
+
+const data: ThreadData = workerData;
+if (parentPort) runThread(parentPort, data);

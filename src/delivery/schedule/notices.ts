@@ -1,0 +1,42 @@
+import type { Log } from '../../base/log.ts';
+import type { Carried } from '../carry.ts';
+import type { Change } from '../endpoint.ts';
+import type { Lane } from './lane.ts';
+import type { AttemptResult } from '../types.ts';
+import type { Waiting } from './waiting.ts';
+
+/** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
+export interface Notices {
+  attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
+  /** A delivery that ended without an attempt, because its time was over while its endpoint was away. */
+  givenUp(lane: Lane, waiting: Waiting): void;
+  endpoint(lane: Lane, change: Change, result: AttemptResult): void;
+}
+
+export function createNotices(log: Log): Notices {
+  return Object.freeze({
+    attempt(lane: Lane, waiting: Waiting, { settled, result }: Extract<Carried, { kind: 'settled' }>) {
+      const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
+      if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
+      if (settled.outcome === 'failed') return log.error('delivery.failed', fields);
+      log.warn('delivery.deferred', { ...fields, retry_in_s: Math.round(settled.wait / 1000), parked: settled.settlement.parked || undefined });
+    },
+    givenUp(lane: Lane, waiting: Waiting) {
+      log.error('delivery.failed', { ...namesOf(lane, waiting), attempt: waiting.attempts, error: `endpoint ${lane.state.phase}` });
+    },
+    endpoint(lane: Lane, change: Change, result: AttemptResult) {
+      const fields = { account: lane.account, host: lane.host, ...toFields(result) };
+      if (change === 'opened' || change === 'paused') return log.warn(`endpoint.${change}`, fields);
+      log.info(`endpoint.${change}`, fields);
+    },
+  });
+}
+
+function namesOf(lane: Lane, { delivery }: Waiting) {
+  return { delivery: delivery.id, message: delivery.messageId, account: lane.account, host: lane.host };
+}
+
+function toFields(result: AttemptResult) {
+  const told = result.kind === 'answered' ? { status: result.status } : { error: result.error };
+  return { ...told, ms: result.durationMs };
+}

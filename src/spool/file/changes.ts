@@ -1,0 +1,100 @@
+import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import type { Endpoints } from './endpoints.ts';
+import { createEnding, type Ending } from './ending.ts';
+import { createForgetting, type Forgetting } from './forgetting.ts';
+import { number, whole, type SqlRow } from './rows.ts';
+import { stateCode } from './schema.ts';
+import type { Delivery, Settlement } from '../types.ts';
+
+/** A message as its row holds it: with the bytes, or with the name and SHA-256 of its blob. */
+export interface MessageRow {
+  readonly id: string;
+  readonly receivedAt: number;
+  readonly envelope: string;
+  readonly trace: string;
+  readonly size: number;
+  readonly bytes: Uint8Array | null;
+  readonly crc: number | null;
+  readonly blob: string | null;
+  readonly sha256: string | null;
+}
+
+/** What the writer thread does to the file; each runs inside the common transaction. */
+export interface Changes extends Ending, Forgetting {
+  /** False when a message of this id is there already; then nothing was written. */
+  accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
+  settle(settlement: Settlement): void;
+  verdicts(messageId: string, verdicts: string): void;
+  keepEndpoint(account: string, url: string, memory: string | null): void;
+  check(at: number): void;
+}
+
+/** The history of a delivery is for looking at, not for ever: its last attempts are enough. */
+const KEPT_ATTEMPTS = 50;
+
+/** The changes over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
+export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
+  const verdicts = db.prepare(`INSERT INTO verdicts (message, verdicts) SELECT key, ? FROM messages WHERE id = ?
+    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
+  const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
+  return Object.freeze({
+    accept: createAccepting(db, endpoints, nextKey),
+    settle: createSettling(db, endpoints),
+    verdicts: (messageId: string, json: string) => { verdicts.run(json, messageId); },
+    keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
+    check: (at: number) => { check.run(whole(at)); },
+    ...createEnding(db, endpoints),
+    ...createForgetting(db, endpoints),
+  });
+}
+
+function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes['accept'] {
+  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
+  const delivery = db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0)
+    ON CONFLICT DO NOTHING`);
+  return (row, deliveries) => {
+    const key = nextKey(deliveries.length);
+    const at = whole(row.receivedAt);
+    const { changes } = message.run(key, row.id, at, deliveries.length, row.envelope, row.trace, row.size, row.blob, row.sha256, row.crc, row.bytes);
+    if (changes === 0) return false;
+    const share = Math.ceil(row.size / deliveries.length);
+    deliveries.forEach((one, i) => {
+      const endpoint = endpoints.keyOf(one.account, one.url);
+      const written = delivery.run(key + i, one.id, key, endpoint, one.routeId, one.pattern, one.recipient, share, at, at, at, at);
+      if (written.changes !== 0) endpoints.shift(endpoint, 1);
+    });
+    return true;
+  };
+}
+
+function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle'] {
+  const find = db.prepare('SELECT key, endpoint, state, attempts, posts, due_at, ended_at, parked FROM deliveries WHERE id = ?');
+  const update = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?');
+  const attempt = db.prepare('INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)');
+  const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
+  return ({ deliveryId, attempt: made, state, dueAt, parked, at }) => {
+    const row = find.get(deliveryId);
+    if (!row) return;
+    const key = number(row, 'key');
+    const posts = number(row, 'posts') + (made ? 1 : 0);
+    if (made) {
+      attempt.run(key, posts, whole(made.at), made.durationMs, made.status, made.error, made.answer);
+      if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
+    }
+    const open = number(row, 'state') === 0;
+    const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
+    if (open) {
+      const ended = state === 'waiting' ? dueAt : at;
+      update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
+      if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
+    } else if (made) {
+      update.run(value(row, 'state'), value(row, 'due_at'), value(row, 'ended_at'), value(row, 'parked'), attempts, posts, key);
+    }
+  };
+}
+
+function value(row: SqlRow, name: string): SQLOutputValue {
+  return row[name] ?? null;
+}

@@ -1,0 +1,140 @@
+import { existsSync } from 'node:fs';
+import type { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import { blobFault } from './blob-check.ts';
+import { DELIVERY, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
+import { STATES } from './schema.ts';
+import { toCondition } from './selection.ts';
+import type { AttemptRecord, Body, DeliveryState, Message, QueuedDelivery, Selection } from '../types.ts';
+
+/** A message as it was found: whole, or with the reason why its body cannot be had any more. */
+export type Found =
+  | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
+  | { readonly kind: 'damaged'; readonly reason: string };
+
+/** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
+export interface Queries {
+  due(account: string, url: string, now: number, limit: number, except: readonly string[]): QueuedDelivery[];
+  /** The number of each endpoint that has something waiting, with the time the first of it is due. */
+  firstDue(): [key: number, dueAt: number][];
+  delivery(id: string): QueuedDelivery | undefined;
+  message(id: string): Found | undefined;
+  attempts(deliveryId: string): AttemptRecord[];
+  /** First and last number of a delivery. */
+  span(): [first: number, last: number];
+  list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
+  count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
+  keys(selection: Selection, from: number, to: number): number[];
+  /** The time before which delivered ones are too many for `bytes`; 0 when all have room. */
+  deliveredLimit(bytes: number): number;
+  blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
+}
+
+/** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
+export function createQueries(db: DatabaseSync, blobs: string): Queries {
+  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db) });
+}
+
+function createScheduling(db: DatabaseSync) {
+  const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
+    AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
+  const first = db.prepare(`SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`);
+  return {
+    due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
+      const left = new Set(except);
+      const found: QueuedDelivery[] = [];
+      // Those in `except` are in flight and so few; walking over them in the index is cheaper than naming them in SQL.
+      for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
+        if (found.length >= limit) break;
+        if (!left.has(text(row, 'id'))) found.push(toDelivery(row));
+      }
+      return found;
+    },
+    firstDue() {
+      return first.all().flatMap((row): [number, number][] => {
+        const due = numberOrNull(row, 'due');
+        return due === null ? [] : [[number(row, 'key'), due]];
+      });
+    },
+  };
+}
+
+function createLookups(db: DatabaseSync, blobs: string) {
+  const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
+  const message = db.prepare('SELECT m.*, v.verdicts FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?');
+  const attempts = db.prepare('SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n');
+  const sound = new Set<string>();
+  return {
+    delivery(id: string) {
+      const row = one.get(id);
+      return row && toDelivery(row);
+    },
+    message(id: string): Found | undefined {
+      const row = message.get(id);
+      return row && toFound(row, blobs, sound);
+    },
+    attempts: (deliveryId: string) => attempts.all(deliveryId).map(toAttempt),
+    blobNames: () => db.prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL').all()
+      .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
+  };
+}
+
+/** SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the disk. */
+function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
+  const size = number(row, 'size');
+  const name = textOrNull(row, 'blob');
+  if (name === null) {
+    const bytes = row['bytes'];
+    if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
+      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
+    }
+    return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
+  }
+  const path = `${blobs}/${name}`;
+  const sha256 = text(row, 'sha256');
+  const reason = sound.has(name) && existsSync(path) ? null : blobFault(path, size, sha256);
+  if (reason !== null) return { kind: 'damaged', reason };
+  if (sound.size > 10_000) sound.clear();
+  sound.add(name);
+  return { kind: 'whole', message: toMessage(row), body: { kind: 'blob', path, size, sha256 } };
+}
+
+function createScans(db: DatabaseSync) {
+  const span = db.prepare('SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)');
+  const newest = db.prepare('SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC');
+  const within = (selection: Selection, from: number, to: number) => {
+    const { sql, values } = toCondition(selection);
+    return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };
+  };
+  return {
+    span(): [number, number] {
+      const row = span.get();
+      return row ? [numberOrNull(row, 'first') ?? 0, numberOrNull(row, 'last') ?? -1] : [0, -1];
+    },
+    list(selection: Selection, limit: number, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      return db.prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`).all(...values, limit).map(toDelivery);
+    },
+    count(selection: Selection, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      const counts = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      for (const row of db.prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`).all(...values)) {
+        const state = STATES[number(row, 'state')];
+        if (state) counts[state] += number(row, 'n');
+      }
+      return counts;
+    },
+    keys(selection: Selection, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      return db.prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`).all(...values).map((row) => number(row, 'key'));
+    },
+    deliveredLimit(bytes: number) {
+      let sum = 0;
+      for (const row of newest.iterate()) {
+        sum += number(row, 'bytes');
+        if (sum > bytes) return number(row, 'ended_at') + 1;
+      }
+      return 0;
+    },
+  };
+}

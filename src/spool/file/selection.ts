@@ -1,0 +1,32 @@
+import type { SQLInputValue } from 'node:sqlite';
+import { stateCode } from './schema.ts';
+import type { Selection } from '../types.ts';
+
+/** A condition over `deliveries d` with the values for its question marks. */
+export interface Condition {
+  readonly sql: string;
+  readonly values: readonly SQLInputValue[];
+}
+
+/** A selection as SQL; everything from outside is a bound value. */
+export function toCondition(selection: Selection): Condition {
+  const parts: string[] = [];
+  const values: SQLInputValue[] = [];
+  const add = (sql: string, ...bound: readonly SQLInputValue[]) => {
+    parts.push(sql);
+    values.push(...bound);
+  };
+  // Lists travel as one JSON value: their length is not bounded by the number of question marks that SQLite takes.
+  const inList = (sql: string, list: readonly (string | number)[] | undefined) => {
+    if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
+  };
+  inList('d.id', selection.ids);
+  inList('d.route', selection.routeIds);
+  inList('d.state', selection.states?.map(stateCode));
+  if (selection.account !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
+  if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
+  if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
+  if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
+  if (selection.to !== undefined) add('d.created_at < ?', selection.to);
+  return { sql: parts.length === 0 ? '1' : parts.join(' AND '), values };
+}
