@@ -12,7 +12,8 @@ const NAMES = ['postern.service', 'postern-smtp.socket'];
 async function checkWith(change: (text: string, name: string) => string) {
   const dir = await tempDir();
   for (const name of NAMES) writeFileSync(join(dir, name), change(readFileSync(join(UNITS, name), 'utf8'), name));
-  return spawnSync(CHECK, ['--units', dir], { encoding: 'utf8' });
+  // Without a terminal systemd writes a smiley of plain characters: the form that is harder to read.
+  return spawnSync(CHECK, ['--units', dir], { encoding: 'utf8', env: { PATH: process.env.PATH } });
 }
 
 function offlineAnalysis(): boolean {
