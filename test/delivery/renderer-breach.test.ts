@@ -45,6 +45,17 @@ describe('a message that breaks its render thread', function () {
     expect(log.of('worker.ended').length).to.be.at.least(2);
   });
 
+  it('is not what a thread is taken for that has much to do', async () => {
+    // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
+    const { renderer, log } = await openRenderer({ timeoutMs: 300 });
+    const busy = multipart('alternative', ['From: a@example.com', 'Subject: busy'], ['Content-Type: text/plain', '', 'x'.repeat(100_000)]);
+    let left = 1500;
+    const one = async (): Promise<void> => { while (left-- > 0) await renderer.render(renderJob(busy)); };
+    await Promise.all(Array.from({ length: 64 }, one));
+    await renderer.stop();
+    expect(log.of('worker.ended')).to.deep.equal([]);
+  });
+
   it('is parsed when the deadline lets it', async () => {
     const { renderer } = await openRenderer();
     const { parseError } = await renderer.render(renderJob(slow));

@@ -22,13 +22,16 @@ function runThread(port: NonNullable<typeof parentPort>, data: ThreadData): void
   });
   const render = createRender({ authenticator, log, parsing: (number) => { Atomics.store(cells, CELL.parsing, number); } });
   setInterval(() => { Atomics.add(cells, CELL.beat, 1); }, data.beatMs).unref();
-  port.on('message', (jobs: readonly ThreadJob[]) => {
+  const take = (jobs: readonly ThreadJob[]): void => {
     for (const job of jobs) {
       render(job).then(outbox.push, (error: unknown) => {
         outbox.push({ kind: 'failed', number: job.number, message: error instanceof Error ? error.message : String(error) });
       });
     }
-  });
+  };
+  // A port hands over up to a thousand messages before the loop turns: under load that is seconds without a timer, a DNS answer or
+  // a beat, and a busy thread looked like one that hangs. So work begins behind the port, once in every turn.
+  port.on('message', (jobs: readonly ThreadJob[]) => void setImmediate(take, jobs));
   outbox.push({ kind: 'ready' });
 }
 
