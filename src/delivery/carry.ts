@@ -12,7 +12,8 @@ import type { Waiting } from './schedule/waiting.ts';
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
 
-export interface CarryDeps {
+/** The parts that a delivery goes through. */
+export interface DeliveryDeps {
   readonly spool: Spool;
   readonly renderer: Renderer;
   readonly poster: Poster;
@@ -20,6 +21,9 @@ export interface CarryDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
+}
+
+export interface CarryDeps extends DeliveryDeps {
   readonly time: RunningTime;
   /** After how many milliseconds a delivery is given up. */
   readonly limit: number;

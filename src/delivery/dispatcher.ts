@@ -1,11 +1,6 @@
-import type { Clock } from '../base/clock.ts';
-import type { Ids } from '../base/ids.ts';
-import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
-import type { SigningKeys } from '../inbound/types.ts';
-import type { Spool } from '../spool/types.ts';
 import { createAgenda } from './schedule/agenda.ts';
-import { type Carried, createCarrier, PUT_OFF } from './carry.ts';
+import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from './carry.ts';
 import { toMemory } from './endpoint.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder } from './schedule/feeder.ts';
@@ -17,7 +12,6 @@ import { createNotices } from './schedule/notices.ts';
 import { createRounds, isInDoubt } from './schedule/rounds.ts';
 import { createRunningTime } from './schedule/running-time.ts';
 import { settleUnattempted } from './settle.ts';
-import type { Poster, Renderer } from './types.ts';
 import type { Waiting } from './schedule/waiting.ts';
 
 export interface DispatcherSettings {
@@ -27,16 +21,6 @@ export interface DispatcherSettings {
   readonly concurrencyPerEndpoint: number;
   /** How long a delivery is tried. */
   readonly retryHours: number;
-}
-
-export interface DispatcherDeps {
-  readonly spool: Spool;
-  readonly renderer: Renderer;
-  readonly poster: Poster;
-  readonly signingKeys: SigningKeys;
-  readonly clock: Clock;
-  readonly ids: Ids;
-  readonly log: Log;
 }
 
 export interface Dispatcher extends Service {
@@ -53,7 +37,7 @@ const STOP_WAIT = 10_000;
  * Brings deliveries from the spool to their endpoints: those that are due, in turn over the endpoints, as many at a time as
  * the settings and each endpoint allow. What is in flight when the process ends is still waiting on the spool.
  */
-export function createDispatcher(settings: DispatcherSettings, deps: DispatcherDeps): Dispatcher {
+export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDeps): Dispatcher {
   const { spool, clock, ids, log } = deps;
   const most = settings.concurrencyPerEndpoint;
   const limit = settings.retryHours * 3_600_000;

@@ -8,12 +8,31 @@ export interface PurgeSettings {
   readonly keepDeliveredBytes: number;
 }
 
+/** A wall clock that runs away from running time by this much was set, or is wrong. Milliseconds. */
+const JUMP_MS = 3_600_000;
+/** How long it must run straight again before anything is forgotten by it. */
+const STEADY_MS = 600_000;
+
+/** Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for weeks. */
+function createSteadiness(clock: Clock): () => boolean {
+  let offset = clock.now() - clock.monotonic();
+  let jumpedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = clock.now() - clock.monotonic();
+    if (Math.abs(now - offset) > JUMP_MS) jumpedAt = clock.monotonic();
+    offset = now;
+    return clock.monotonic() - jumpedAt >= STEADY_MS;
+  };
+}
+
 /** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
 export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'purge'>; clock: Clock }): Task {
+  const isSteady = createSteadiness(deps.clock);
   return {
     name: 'purge',
     schedule: '* * * * *',
     async run() {
+      if (!isSteady()) return undefined;
       const now = deps.clock.now();
       const forgotten = await deps.spool.purge({
         deliveredBefore: now - settings.keepDeliveredHours * 3_600_000,

@@ -1,4 +1,5 @@
-import { createDispatcher, type DispatcherDeps, type DispatcherSettings } from '../../src/delivery/dispatcher.ts';
+import type { DeliveryDeps } from '../../src/delivery/carry.ts';
+import { createDispatcher, type DispatcherSettings } from '../../src/delivery/dispatcher.ts';
 import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
 import type { Ids } from '../../src/base/ids.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
@@ -41,7 +42,7 @@ export interface Bench {
 
 export const ids: Ids = { message: () => 'm', key: () => 'k', signingKey: () => 's', jitter: () => 0 };
 
-export function createBench(settings: Partial<DispatcherSettings> = {}, replace: Partial<DispatcherDeps> = {}): Bench {
+export function createBench(settings: Partial<DispatcherSettings> = {}, replace: Partial<DeliveryDeps> = {}): Bench {
   const clock = createTestClock();
   const spool = createFakeSpool(clock.now);
   const log = createTestLog();

@@ -51,4 +51,19 @@ describe('the purge', () => {
     expect(await task.run()).to.equal(undefined);
     expect(asked[0]).to.deep.equal({ deliveredBefore: clock.now() - 86_400_000, deadBefore: clock.now() - 30 * 86_400_000, deliveredBytes: 5 });
   });
+
+  it('forgets nothing for ten minutes after the wall clock jumped, so that an operator or NTP can set it right', async () => {
+    const clock = createTestClock();
+    let purges = 0;
+    const task = purgeTask({ keepDeadDays: 30, keepDeliveredHours: 24, keepDeliveredBytes: 5 }, { spool: { purge: async () => { purges++; return 0; } }, clock });
+    await task.run();
+    clock.jump(40 * 86_400_000);
+    await task.run();
+    await clock.advance(599_999);
+    await task.run();
+    expect(purges).to.equal(1);
+    await clock.advance(1);
+    await task.run();
+    expect(purges).to.equal(2);
+  });
 });
