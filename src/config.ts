@@ -3,7 +3,8 @@ import { hostname as machineName } from 'node:os';
 import ipaddr from 'ipaddr.js';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { toAsciiDomain } from './mail/address.ts';
+import { parseAddress, toAsciiDomain } from './mail/address.ts';
+import { parseRelay } from './outbound/relay.ts';
 
 /**
  * The settings: config/default.yaml holds each with its default and a comment, this file says what each may be.
@@ -76,7 +77,13 @@ const schema = z.strictObject({
     questions_per_message: count(10),
     budget_ms: count(100),
   }),
-  webhooks: z.strictObject({ allow_private: list(network).nullable(), timeout_ms: count(100) }),
+  webhooks: z.strictObject({
+    allow_private: list(network).nullable(),
+    timeout_ms: count(100),
+    batch_events: count(1, 10_000),
+    batch_bytes: count(1024, 64 * 1024 ** 2),
+    batch_wait_ms: count(0, 3_600_000),
+  }),
   delivery: z.strictObject({
     concurrency: count(1, 10_000),
     concurrency_per_endpoint: count(1, 10_000),
@@ -85,6 +92,15 @@ const schema = z.strictObject({
     keep_delivered_hours: count(0),
     keep_delivered_bytes: count(0),
   }),
+  senders: z.strictObject({ spf_include: z.union([z.literal(''), host]), dkim_selector: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, 'must be one label of a host name, in lower case') }),
+  mail: z.strictObject({
+    relay: z.string().refine((value) => value === '' || parseRelay(value) !== undefined, 'must be smtp://[user:password@]host[:port] or smtps://…'),
+    from: z.string().refine((value) => value === '' || parseAddress(value) !== undefined, 'must be an email address'),
+    mx_port: count(1, 65_535),
+  }),
+  ips: z.strictObject({ provisioning: z.enum(['free', 'off']), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
+  events: z.strictObject({ keep_days: count(1, 36_500) }),
+  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
   log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error', 'silent']) }),
 });
@@ -155,11 +171,13 @@ function complete(settings: Settings): Settings {
   const name = settings.hostname || toAsciiDomain(machineName()) || 'localhost';
   const shownHost = host.includes(':') ? `[${host}]` : host;
   const publicUrl = (settings.public_url || `http://${shownHost}:${port}`).replace(/\/+$/, '');
-  return { ...settings, hostname: name, public_url: publicUrl };
+  const senders = { ...settings.senders, spf_include: settings.senders.spf_include || `spf.${name}` };
+  const mail = { ...settings.mail, from: settings.mail.from || `postmaster@${name}` };
+  return { ...settings, hostname: name, public_url: publicUrl, senders, mail };
 }
 
 function isSecret(path: string): boolean {
-  return path === 'bootstrap.api_key' || path === 'store.url';
+  return path === 'bootstrap.api_key' || path === 'store.url' || path === 'mail.relay';
 }
 
 function originOf(path: string, leaves: ReadonlyMap<string, Leaf>): string {

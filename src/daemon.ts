@@ -13,9 +13,21 @@ import { createRenderer } from './delivery/render/renderer.ts';
 import { createSample } from './delivery/render/sample.ts';
 import { createUrlCheck } from './delivery/post/webhook-exists.ts';
 import { createResolver } from './dns/resolver.ts';
+import { createBatching } from './events/batching.ts';
+import { createLists } from './events/lists.ts';
+import { createOutbox } from './events/outbox.ts';
+import { createSweep } from './events/sweep.ts';
+import { createTallies } from './events/tallies.ts';
+import { createNumbers } from './events/numbers.ts';
+import { createRecorder } from './events/record.ts';
 import { createAcceptance } from './inbound/accept.ts';
 import { createRouting } from './inbound/routing.ts';
 import { createSigningKeys } from './inbound/signing.ts';
+import { createDomainKeys, newKeyPair } from './outbound/domain-keys.ts';
+import { createDomainTests } from './outbound/domain-tests.ts';
+import { createMailer } from './outbound/mailer.ts';
+import { createNotices } from './outbound/notices.ts';
+import { createSenderDomains } from './outbound/sender-domains.ts';
 import { createListener } from './smtp/listener.ts';
 import type { Resolver } from './dns/types.ts';
 import type { Routing, SigningKeys } from './inbound/types.ts';
@@ -27,6 +39,7 @@ import { openEmbedded } from './store/embedded.ts';
 import { openMongo } from './store/mongo.ts';
 import { openStore, type Store } from './store/store.ts';
 import { createTasks } from './tasks/index.ts';
+import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
 
 export const VERSION = '0.1.0';
@@ -83,14 +96,20 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
   const health = createHealth({ listener, spool, store, routing: inbound.routing });
   // Somebody who asks to check a domain has just changed it: no cached answer will do.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, cacheEntries: 0 });
-  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...deps, resolver: fresh, health });
-  const scheduler = createScheduler(createTasks({ purge: purgeSettings(settings) }, { spool, clock }), { log });
+  const outbound = createOutbound(settings, deps, { store, loopbackOnly, fresh, cached: inbound.resolver });
+  const events = createEvents(settings, deps, storage);
+  // What this life of this process holds in the store: leases of tasks, claims of jobs.
+  const holder = `${settings.hostname} ${ids.key()}`;
+  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, poke: (task) => scheduler.poke(task), resolver: fresh, health });
+  const scheduler = createScheduler(createTasks({ purge: purgeSettings(settings), batches: { retryHours: settings.delivery.retry_hours }, inbound: { mxHosts: [settings.hostname, ...settings.inbound.mx_hosts] }, ips: { hostname: settings.hostname, quarantineDays: settings.ips.quarantine_days }, exports: exportSettings(settings, holder), rows: { keepDays: settings.events.keep_days } }, { ...events, ids, log, resolver: fresh, spool, store, clock, ...outbound, cached: inbound.resolver }), { leases: createLeases({ holder }, { store, clock }), clock, log });
 
   return Object.freeze({
     async start() {
       await inbound.routing.start();
       const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
       await delivery.dispatcher.start();
+      await events.batching.start();
+      await events.tallies.start();
       await api.start();
       await listener.start();
       await scheduler.start();
@@ -103,8 +122,9 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
     check: health.check,
     async stop() {
       await listener.stop();
-      await Promise.all([api.stop(), scheduler.stop(), delivery.dispatcher.stop()]);
+      await Promise.all([api.stop(), scheduler.stop(), delivery.dispatcher.stop(), events.batching.stop(), outbound.notices.stop()]);
       await Promise.all([delivery.renderer.stop(), delivery.poster.stop(), inbound.routing.stop(), inbound.resolver.stop(), fresh.stop()]);
+      await events.tallies.stop();
       await Promise.all([spool.close(), store.close()]);
     },
   });
@@ -122,6 +142,17 @@ async function openStorage(settings: Settings, { log, clock }: DaemonDeps) {
   return { spool, store: await openStore(await openDatabase(settings, log)) };
 }
 
+/** How events come into the numbers, the lists and onto webhooks. */
+function createEvents({ webhooks }: Settings, { log, clock, ids }: DaemonDeps, { store, spool }: { spool: Spool; store: Store }) {
+  const outbox = createOutbox({ store, spool, clock });
+  const limits = { events: webhooks.batch_events, bytes: webhooks.batch_bytes };
+  const batching = createBatching({ limits, waitMs: webhooks.batch_wait_ms }, { spool, clock, ids, log });
+  const tallies = createTallies({ spool, store, clock, log });
+  const sweep = createSweep({ store, outbox, clock });
+  const lists = createLists({ store, outbox, clock, ids, log });
+  return { outbox, batching, tallies, sweep, lists, numbers: createNumbers({ store, clock }), recorder: createRecorder({ store, lists, outbox, clock, log }) };
+}
+
 function createInbound(settings: Settings, { log, clock, ids }: DaemonDeps, { spool, store }: { spool: Spool; store: Store }) {
   return {
     resolver: createResolver(dnsSettings(settings), { clock, log, ids }),
@@ -129,6 +160,17 @@ function createInbound(settings: Settings, { log, clock, ids }: DaemonDeps, { sp
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids }),
   };
+}
+
+/** Mail of our own going out, and the domains that mail is sent from. */
+function createOutbound(settings: Settings, { log, clock, ids }: DaemonDeps, { store, fresh, cached, loopbackOnly }: { store: Store; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
+  const { hostname, public_url: publicUrl, mail: { relay, from, mx_port: mxPort }, senders } = settings;
+  const mailer = createMailer({ hostname, relay, from, mxPort, allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver: cached, clock, ids });
+  const notices = createNotices({ store, mailer, clock, ids, log });
+  const keys = createDomainKeys({ store, clock, newKeyPair });
+  const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
+  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
+  return { notices, domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
 }
 
 interface DeliveryParts {
@@ -200,6 +242,13 @@ async function bootstrapWhenThere(store: Store, key: string, parts: { clock: Clo
   }
 }
 
+const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
+
+function exportSettings(settings: Settings, holder: string) {
+  const { hostname, public_url: publicUrl, exports } = settings;
+  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, metadataFields: exports.metadata_fields };
+}
+
 const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
 function dnsSettings({ dns }: Settings) {
@@ -210,7 +259,8 @@ function purgeSettings({ delivery }: Settings) {
   return { keepDeadDays: delivery.keep_dead_days, keepDeliveredHours: delivery.keep_delivered_hours, keepDeliveredBytes: delivery.keep_delivered_bytes };
 }
 
-function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: Settings, deps: DaemonDeps) {
+function apiSettings(settings: Settings, deps: DaemonDeps) {
+  const { http, smtp, inbound, ips, exports, hostname, public_url: publicUrl } = settings;
   return {
     listen: handedOver('http', deps)[0] ?? http.listen,
     publicUrl,
@@ -219,7 +269,10 @@ function apiSettings({ http, smtp, inbound, hostname, public_url: publicUrl }: S
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,
     hostname,
+    exportsDir: exportsDir(settings),
+    exports: { perDay: exports.max_per_day },
     mxHosts: inbound.mx_hosts,
+    ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
     version: VERSION,
   };
 }

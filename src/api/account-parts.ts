@@ -1,9 +1,18 @@
 import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import { createTurns } from '../base/turns.ts';
 import type { Resolver } from '../dns/types.ts';
+import { checkA, type AddressCheck } from '../dns/address-checks.ts';
 import { checkMx } from '../dns/checks.ts';
+import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
+import type { Lists, Numbers } from '../events/types.ts';
 import type { Acceptance, Accepted, Arrival, Lookup, Match, Routed, Routing, SigningKeys } from '../inbound/types.ts';
+import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
 import type { AttemptRecord, QueuedDelivery, Selection, Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
+import { bindWebhooks, type AccountWebhooks, type WebhookDeps } from './account-webhooks.ts';
+import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
+import type { SenderDomainRow } from '../store/sender-domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { Log } from '../base/log.ts';
 
@@ -26,7 +35,14 @@ export interface OperationDeps {
   readonly urlExists: (url: string) => Promise<boolean>;
   /** The payload of a sample message, as JSON would hold it: an array with one event. */
   readonly sample: (args: SampleArgs) => Promise<unknown>;
+  readonly lists: Lists;
+  readonly outbox: WebhookDeps['outbox'];
+  readonly senderDomains: SenderDomains;
+  readonly numbers: Numbers;
+  /** Has a task of this host run now, because there is something to do for it. */
+  readonly poke: (task: string) => void;
   readonly clock: Clock;
+  readonly ids: Ids;
   readonly log: Log;
 }
 
@@ -35,9 +51,29 @@ export interface OperationSettings {
   /** What an MX may name beside our hostname. */
   readonly mxHosts: readonly string[];
   readonly maxMessageBytes: number;
+  readonly exports: ExportLimits;
+  /** Dedicated addresses: whether they can be asked for, and from which reputation on. */
+  readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
-type OwnSelection = Omit<Selection, 'account'>;
+/** Of inbound mail: batches of events are asked for by `webhooks`. */
+type OwnSelection = Omit<Selection, 'account' | 'kind' | 'webhook'>;
+
+/** `Lists` of one account. */
+export interface AccountLists {
+  reject(entry: Omit<Parameters<Lists['reject']>[0], 'account'>): ReturnType<Lists['reject']>;
+  unreject(email: string, subaccount: string): ReturnType<Lists['unreject']>;
+  whitelist(email: string, detail: string | null): ReturnType<Lists['whitelist']>;
+  unwhitelist(email: string): ReturnType<Lists['unwhitelist']>;
+}
+
+/** `SenderDomains` of one account. */
+export interface AccountSenderDomains {
+  add(domain: string): Promise<SenderDomainRow>;
+  check(domain: string): Promise<SenderDomainRow>;
+  records(domain: string): Promise<DnsRecords>;
+  verify(domain: string, mailbox: string): ReturnType<SenderDomains['verify']>;
+}
 
 /** Everything an operation can reach, bound to one account: no handler can name another. */
 export interface AccountParts {
@@ -45,6 +81,8 @@ export interface AccountParts {
   readonly store: AccountStore;
   readonly settings: OperationSettings;
   now(): Date;
+  /** A token of 128 random bits that nobody can guess. */
+  newToken(): string;
   /** A route id that was never given out: `<account number>.<sequence>`. */
   newRouteId(): Promise<string>;
   /** Tells this host at once, and the others by the revision, that a domain or its routes changed. */
@@ -55,6 +93,10 @@ export interface AccountParts {
   sample(address: string, match: Match): Promise<unknown>;
   /** Whether an MX of the domain names us; `unknown` when DNS did not say. */
   mxIsOurs(domain: string): Promise<boolean | 'unknown'>;
+  /** Whether an address record of the domain points to the address. */
+  pointsTo(domain: string, ip: string): Promise<AddressCheck>;
+  /** Runs what the account does under that name one after the other in this process, for rows that several calls would rewrite at once. */
+  inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
   /** undefined: the store is away and the key was never seen. */
   signingKey(url: string): Promise<string | undefined>;
   newSigningKey(url: string): Promise<string>;
@@ -64,6 +106,20 @@ export interface AccountParts {
   replay(selection: OwnSelection): Promise<number>;
   /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
   redirect(route: { readonly id: string; readonly account: string }, url: string): Promise<void>;
+  /** Rejects and whitelist of the account. */
+  readonly lists: AccountLists;
+  /** Sender domains of the account, by their A-labels. */
+  readonly senderDomains: AccountSenderDomains;
+  readonly startExport: StartExport;
+  readonly webhooks: AccountWebhooks;
+  /** Counts that an entry which events had made was taken off the rejection list; '' for that of the whole account. */
+  countReset(subaccount: string): Promise<void>;
+  /** Removes the numbers and the rejection list of a subaccount. */
+  forgetSubaccount(slug: string): Promise<void>;
+  /** Deletes the numbers of something that is deleted. */
+  forgetNumbers(kind: 'template' | 'subaccount', key: string): Promise<void>;
+  /** Deletes the numbers of a tag and takes it off messages that were sent. */
+  removeTag(tag: string): Promise<void>;
   /** Takes responsibility for a message. */
   accept(arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array): Promise<Accepted>;
 }
@@ -73,13 +129,15 @@ const CHUNK_BYTES = 65_536;
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow) => AccountParts {
   const { store, spool, routing, clock } = deps;
+  const inTurn = createTurns();
   return (account) => {
-    const own = (selection: OwnSelection) => ({ ...selection, account: account.id });
+    const own = (selection: OwnSelection) => ({ ...selection, account: account.id, kind: 'mail' as const });
     return {
       account,
       store: store.of(account.id),
       settings,
       now: () => new Date(clock.now()),
+      newToken: () => deps.ids.key(),
       newRouteId: async () => `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
       async routingChanged(domain) {
         try {
@@ -98,6 +156,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
         const found = await checkMx(deps.resolver, domain, [settings.hostname, ...settings.mxHosts]);
         return found === 'unknown' ? found : found.valid;
       },
+      inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
+      pointsTo: (domain, ip) => checkA(deps.resolver, domain, ip),
       signingKey: async (url) => (await deps.signingKeys.keysFor(account.id, url))?.[0],
       newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
       backlog: () => spool.backlog(account.id),
@@ -107,8 +167,34 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       async redirect(route, url) {
         if (route.account === account.id) await spool.redirect(route.id, url);
       },
+      lists: bindLists(deps.lists, account.id),
+      senderDomains: bindSenderDomains(deps.senderDomains, account.id),
+      startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
+      webhooks: bindWebhooks(deps, account),
+      countReset: (subaccount) => countReset(deps, account.id, subaccount),
+      forgetSubaccount: (slug) => forgetSubaccount(deps, account.id, slug),
+      forgetNumbers: (kind, key) => deps.numbers.forget(account.id, kind, key),
+      removeTag: (tag) => deps.numbers.removeTag(account.id, tag),
       accept: (arrival, routed, bytes) => accept(deps, arrival, routed, bytes),
     };
+  };
+}
+
+function bindSenderDomains(senderDomains: SenderDomains, account: string): AccountSenderDomains {
+  return {
+    add: (domain) => senderDomains.add(account, domain),
+    check: (domain) => senderDomains.check(account, domain),
+    records: (domain) => senderDomains.records(account, domain),
+    verify: (domain, mailbox) => senderDomains.verify(account, domain, mailbox),
+  };
+}
+
+function bindLists(lists: Lists, account: string): AccountLists {
+  return {
+    reject: (entry) => lists.reject({ ...entry, account }),
+    unreject: (email, subaccount) => lists.unreject(account, email, subaccount),
+    whitelist: (email, detail) => lists.whitelist(account, email, detail),
+    unwhitelist: (email) => lists.unwhitelist(account, email),
   };
 }
 

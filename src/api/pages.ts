@@ -1,8 +1,10 @@
 import Router from '@koa/router';
 import type { Middleware } from 'koa';
+import type { ExportFiles } from './export-files.ts';
 import { toOpenApi } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { home, reference, STYLE_HASH } from './page.ts';
+import type { VerifyPage } from './verify-page.ts';
 
 /** How the daemon is. */
 export interface Readiness {
@@ -14,6 +16,8 @@ export interface Readiness {
 export interface PageDeps {
   readonly operations: readonly Operation[];
   readonly health: { ready(): Promise<Readiness> };
+  readonly exportFiles: ExportFiles;
+  readonly verifyPage: VerifyPage;
 }
 
 /** Everything that is no operation: a start page, the reference, and the health checks. */
@@ -28,6 +32,9 @@ export function createPages(settings: { readonly publicUrl: string; readonly ver
     ctx.type = 'application/json; charset=utf-8';
     ctx.body = openapi;
   });
+  router.get('/exports/:token', (ctx) => deps.exportFiles(ctx, ctx.params.token ?? ''));
+  router.get('/verify/:token', (ctx) => deps.verifyPage(ctx, ctx.params.token ?? ''));
+  router.post('/verify/:token', (ctx) => deps.verifyPage(ctx, ctx.params.token ?? ''));
   router.get('/healthz', (ctx) => {
     ctx.set('Cache-Control', 'no-store');
     ctx.body = { status: 'ok', version: settings.version };

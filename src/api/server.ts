@@ -2,14 +2,16 @@ import { createServer, type IncomingMessage, type RequestListener, type Server }
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
+import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { createClientAddress } from './client-address.ts';
 import { createKeyReader, type KeySettings } from './keys.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps } from './pages.ts';
+import { createVerifyPage } from './verify-page.ts';
 import type { Service } from '../base/service.ts';
 
-export interface ApiSettings extends OperationSettings, BodySettings, KeySettings {
+export interface ApiSettings extends OperationSettings, BodySettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   /** How the outside reaches us, without a final slash; empty: links are relative. */
@@ -20,7 +22,7 @@ export interface ApiSettings extends OperationSettings, BodySettings, KeySetting
   readonly version: string;
 }
 
-export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations'> {}
+export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage'> {}
 
 /** The HTTP side: the API, its reference and the health checks. */
 export interface Api extends Service {
@@ -50,7 +52,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     keys: createKeyReader(settings, deps),
     clientAddress: createClientAddress(settings.trustedProxies),
     partsOf: createAccountParts(settings, deps),
-    pages: createPages(settings, { ...deps, operations: OPERATIONS }),
+    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains) }),
     clock: deps.clock,
     log: deps.log,
   });

@@ -16,10 +16,18 @@ export const EVENTS = [
   // webhooks going out
   'delivery.delivered', 'delivery.deferred', 'delivery.failed', 'delivery.replayed', 'delivery.fault',
   'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'worker.ended',
+  // events on their way from the store to the queue
+  'event.unsent', 'event.fault',
+  // mail of our own
+  'notice.sent', 'notice.deferred', 'notice.failed',
+  // exports
+  'export.progress', 'export.complete', 'export.failed', 'export.expired', 'export.fetched', 'export.unnotified',
   // the API
   'api.listening', 'api.call', 'api.refused_key', 'api.fault',
+  // dedicated addresses
+  'ip.given', 'ip.returned', 'ip.reverse_dns',
   // the store and the network
-  'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault',
+  'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
 ] as const;
 
 export type EventName = (typeof EVENTS)[number];

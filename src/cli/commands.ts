@@ -2,6 +2,7 @@ import { accountCreate, accountList } from './account.ts';
 import type { Command } from './command.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
+import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { keyCreate, keyList, keyRevoke } from './key.ts';
 import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
 import { queueList, queueShow } from './queue.ts';
@@ -14,6 +15,7 @@ export const commands: readonly Command[] = [
   configCheck, configShow,
   accountCreate, accountList,
   keyCreate, keyList, keyRevoke,
+  ipAdd, ipList, ipRemove,
   routeList, routeTest,
   queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,
 ];

@@ -10,10 +10,11 @@ import { toSpan, toTable } from './table.ts';
 const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
 
 function toShown(delivery: QueuedDelivery) {
-  const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account } = delivery;
+  const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const at = (time: number | null) => time === null ? null : toTimestamp(new Date(time));
   return {
-    id, state, recipient, url, route: routeId, account, attempts, parked: delivery.parked,
+    id, kind: batch ? 'batch' : 'mail', state, recipient: batch ? null : recipient, url, route: batch ? null : routeId,
+    webhook: batch?.webhook ?? null, events: batch?.events ?? null, account, attempts, parked: delivery.parked,
     accepted_at: at(delivery.createdAt), due_at: state === 'waiting' ? at(delivery.dueAt) : null, ended_at: at(delivery.endedAt),
     last_status: lastStatus, last_error: lastError,
   };
@@ -24,10 +25,15 @@ function print(io: Io, json: boolean, rows: readonly QueuedDelivery[]): void {
   if (json) return rows.forEach((row) => io.out(JSON.stringify(toShown(row)) + '\n'));
   if (rows.length === 0) return io.out('Nothing there.\n');
   const now = systemClock.now();
-  io.out(toTable(['id', 'state', 'age', 'next', 'tries', 'recipient', 'endpoint', 'last answer'], rows.map((row) => [
+  io.out(toTable(['id', 'state', 'age', 'next', 'tries', 'for', 'endpoint', 'last answer'], rows.map((row) => [
     row.id, row.parked ? 'parked' : row.state, toSpan(now - row.createdAt), row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
-    row.attempts, row.recipient, hostOf(row.url), row.lastStatus ?? row.lastError,
+    row.attempts, whatFor(row), hostOf(row.url), row.lastStatus ?? row.lastError,
   ])));
+}
+
+/** The recipient of a message, or what is in a batch. */
+function whatFor({ recipient, batch }: QueuedDelivery): string {
+  return batch ? `${batch.events} ${batch.events === 1 ? 'event' : 'events'} of webhook ${batch.webhook}` : recipient;
 }
 
 /** A webhook URL may carry secrets: lists show its host alone. */
@@ -70,8 +76,8 @@ function toStates(texts: readonly string[]): readonly DeliveryState[] {
 export const queueShow: Command = {
   name: 'queue show',
   args: 'ID',
-  summary: 'Shows one delivery with all its attempts; --raw prints the message itself.',
-  options: { raw: { type: 'boolean', help: 'the raw message, as it came' } },
+  summary: 'Shows one delivery with all its attempts; --raw prints the message itself, or the events of a batch.',
+  options: { raw: { type: 'boolean', help: 'the raw message, as it came; of a batch its events as JSON' } },
   async run(call, io) {
     const id = call.words[0];
     if (id === undefined) throw new UsageError('say which delivery');

@@ -4,6 +4,7 @@ import { UsageError, type Invocation } from './command.ts';
 /** Options that say which deliveries are meant; shared with `replay`. */
 export const selecting = {
   route: { type: 'string', value: 'ID', help: 'only of this route' },
+  webhook: { type: 'string', value: 'ID', help: 'only batches of events of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only for this recipient' },
   account: { type: 'string', value: 'ID', help: 'only of this account' },
@@ -26,7 +27,7 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
   return {
     ids: call.words.length > 0 ? call.words : undefined,
     routeIds: route === undefined ? undefined : [route],
-    url: call.text('url'), recipient: call.text('recipient'), account: call.text('account'),
+    webhook: call.text('webhook'), url: call.text('url'), recipient: call.text('recipient'), account: call.text('account'),
     from: toTime('from', call.text('from')), to: toTime('to', call.text('to')),
     states,
   };
@@ -36,6 +37,6 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
 export function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
-    throw new UsageError('say which deliveries: ids, --route, --url, --recipient, --account, --from, --to, or --all');
+    throw new UsageError('say which deliveries: ids, --route, --webhook, --url, --recipient, --account, --from, --to, or --all');
   }
 }

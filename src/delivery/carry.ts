@@ -80,7 +80,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
     try {
       const carried = await post(waiting, rendered, gate);
       if (carried.kind !== 'settled') return carried;
-      const fresh = found.message.verdicts ? undefined : { messageId: delivery.messageId, verdicts: rendered.verdicts };
+      const fresh = found.message.verdicts || delivery.batch ? undefined : { messageId: delivery.messageId, verdicts: rendered.verdicts };
       await note(carried.settled.settlement, fresh);
       return carried;
     } finally {

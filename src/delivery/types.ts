@@ -11,7 +11,7 @@ export interface Rendered {
   readonly body: PostBody;
   /** Content-Type and signatures; not Host or Content-Length. */
   readonly headers: Readonly<Record<string, string>>;
-  /** Taken now if the message had none yet. */
+  /** Taken now if the message had none yet. Those of a batch of events mean nothing. */
   readonly verdicts: Verdicts;
   /** Why the message is delivered raw, null when it was parsed. */
   readonly parseError: string | null;
@@ -20,7 +20,7 @@ export interface Rendered {
 export interface RenderJob {
   readonly message: Message;
   readonly body: Body;
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url'>;
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
   /** Signing keys, the one for X-Mandrill-Signature first. */
   readonly keys: readonly string[];
   /** Milliseconds since 1970 of this attempt. */

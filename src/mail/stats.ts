@@ -14,11 +14,9 @@ export interface Tally {
   readonly uniqueClicks: number;
 }
 
-/** The counts of one hour of one thing. */
+/** The counts of one thing in the hour that begins at `start`. */
 export interface Hour extends Tally {
-  readonly key: string;
-  /** The beginning of the hour. */
-  readonly hour: Date;
+  readonly start: Date;
 }
 
 const ZERO: Tally = { sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 0, uniqueOpens: 0, clicks: 0, uniqueClicks: 0 };
@@ -35,10 +33,9 @@ export interface Windows {
   readonly last_30_days: Tally;
   readonly last_60_days: Tally;
   readonly last_90_days: Tally;
-  readonly all_time: Tally;
 }
 
-/** Adds up hours. */
+/** Adds up rows of any span. */
 export function addUp(hours: readonly Tally[]): Tally {
   return hours.reduce((sum, hour) => ({
     sent: sum.sent + hour.sent,
@@ -54,26 +51,15 @@ export function addUp(hours: readonly Tally[]): Tally {
   }), ZERO);
 }
 
-/** The sums of every window that ends now. */
-export function windowsOf(hours: readonly Hour[], now: Date): Windows {
-  const since = (time: number) => addUp(hours.filter((hour) => hour.hour.getTime() > time - HOUR_MS));
-  const days = (count: number) => since(now.getTime() - count * DAY_MS);
-  const midnight = Math.floor(now.getTime() / DAY_MS) * DAY_MS;
-  return {
-    today: since(midnight),
-    last_7_days: days(7),
-    last_30_days: days(30),
-    last_60_days: days(60),
-    last_90_days: days(90),
-    all_time: addUp(hours),
-  };
+/** Hours that begin later than this belong to the last `days` days: the hour in which they began is one of them. */
+export function sinceHours(now: Date, days: number): Date {
+  return new Date(now.getTime() - days * DAY_MS - HOUR_MS);
 }
 
-/** The sums of each key with the first hour it was seen in, in the order they come. */
-export function totals(hours: readonly Hour[]): Map<string, { readonly first: Date; readonly counts: Tally }> {
-  const byKey = Map.groupBy(hours, (hour) => hour.key);
-  return new Map([...byKey].map(([key, own]) => {
-    const first = own.reduce((earliest, { hour }) => hour < earliest ? hour : earliest, own[0]?.hour ?? new Date(0));
-    return [key, { first, counts: addUp(own) }];
-  }));
+/** The sums of every window that ends now. */
+export function windowsOf(hours: readonly Hour[], now: Date): Windows {
+  const after = (time: number) => addUp(hours.filter(({ start }) => start.getTime() > time));
+  const days = (count: number) => after(sinceHours(now, count).getTime());
+  const midnight = Math.floor(now.getTime() / DAY_MS) * DAY_MS;
+  return { today: after(midnight - HOUR_MS), last_7_days: days(7), last_30_days: days(30), last_60_days: days(60), last_90_days: days(90) };
 }

@@ -19,6 +19,8 @@ export interface QueueFile {
   accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
   /** Resolves after the sync, however long that takes; throws only when the write is wrong in itself, or at the end. */
   write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
+  /** As `write`, tried once: throws SpoolFault when it cannot be done now, or nobody knows whether it was. */
+  once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
   /** A synced write that throws at once when it cannot be done now. */
   check(): Promise<void>;
   /** The file was found damaged: resolves when what can be read is in a new one. */
@@ -56,7 +58,8 @@ export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log:
     sound: keeper.sound,
     accept: writing.accept,
     write: writing.write,
-    check: () => writing.check(clock.now()),
+    once: writing.once,
+    check: () => writing.once('check', clock.now()),
     async repair(reason: string) {
       keeper.distrust(reason, true);
       await keeper.repaired();
@@ -91,9 +94,10 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
         if (keeper.sound()) await pauses.wait(POLL_MS);
       }
     },
-    async check(now: number): Promise<void> {
-      const reply = closed || !keeper.sound() ? undefined : await keeper.ask('check', [now]);
-      if (reply?.kind !== 'done') throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
+    async once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>> {
+      const reply = closed || !keeper.sound() ? undefined : await keeper.ask(name, args);
+      if (reply?.kind === 'done') return reply.value;
+      throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
     },
     end() {
       closed = true;

@@ -6,6 +6,8 @@ import type { Log } from '../base/log.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { createBlobs, type Blobs } from './blobs.ts';
 import { createCache, type Cache } from './cache.ts';
+import { createEventQueue } from './event-queue.ts';
+import type { EventNews } from './event-types.ts';
 import type { MessageRow } from './file/changes.ts';
 import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
 import { takeLock } from './lock.ts';
@@ -45,7 +47,13 @@ interface Parts {
   readonly room: Room;
   readonly blobs: Blobs;
   readonly cache: Cache;
-  readonly listeners: ((fresh: readonly Delivery[]) => void)[];
+  readonly listeners: Listener[];
+}
+
+/** Who hears of deliveries, and who of events. */
+interface Listener {
+  readonly fresh?: (fresh: readonly Delivery[]) => void;
+  readonly news?: (news: EventNews) => void;
 }
 
 /**
@@ -93,6 +101,8 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
 
 function createSpool(parts: Parts, release: () => void): Spool {
   const { file, reading, room, blobs, cache, listeners } = parts;
+  const say = (news: EventNews) => inform(parts, (listener) => listener.news?.(news));
+  const events = createEventQueue({ file, reading, room, say, tell: (fresh) => tell(parts, fresh) });
   let closing: Promise<void> | undefined;
   const close = async () => {
     room.stop();
@@ -107,7 +117,8 @@ function createSpool(parts: Parts, release: () => void): Spool {
     backlog: file.tally.ofAccount,
     message: (messageId: string) => findMessage(parts, messageId),
     async settle(settlement: Settlement) {
-      await file.write('settle', settlement);
+      const tally = await file.write('settle', settlement);
+      if (tally) say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
     async keepVerdicts(messageId: string, verdicts: Verdicts) {
@@ -120,7 +131,8 @@ function createSpool(parts: Parts, release: () => void): Spool {
     endpoints: () => summarize(parts),
     attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
     ...createOperations(parts),
-    onChange: (listener: (fresh: readonly Delivery[]) => void) => { listeners.push(listener); },
+    events: Object.freeze({ ...events, onNews: (news: (news: EventNews) => void) => { listeners.push({ news }); } }),
+    onChange: (fresh: (fresh: readonly Delivery[]) => void) => { listeners.push({ fresh }); },
     check: file.check,
     close: () => closing ??= close(),
   });
@@ -162,11 +174,17 @@ function createOperations(parts: Parts) {
   };
 }
 
+/** Fresh deliveries; none: the queue was changed by hand. */
+function tell(parts: Pick<Parts, 'listeners' | 'log'>, fresh: readonly Delivery[]): void {
+  inform(parts, (listener) => listener.fresh?.(fresh));
+  if (fresh.length === 0) inform(parts, (listener) => listener.news?.({ kind: 'changed' }));
+}
+
 /** A listener that fails takes nothing back of what was accepted. */
-function tell({ listeners, log }: Pick<Parts, 'listeners' | 'log'>, fresh: readonly Delivery[]): void {
+function inform({ listeners, log }: Pick<Parts, 'listeners' | 'log'>, call: (listener: Listener) => void): void {
   for (const listener of listeners) {
     try {
-      listener(fresh);
+      call(listener);
     } catch (error) {
       log.error('spool.fault', { reason: 'a listener failed', error });
     }

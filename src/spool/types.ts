@@ -1,4 +1,5 @@
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import type { EventQueue } from './event-types.ts';
 
 /** The raw bytes of a message, where they are. Line ends are CRLF, as they came. */
 export type Body =
@@ -17,7 +18,14 @@ export interface Message {
   readonly verdicts: Verdicts | null;
 }
 
-/** One message on its way to one endpoint. */
+/** What a batch of events is, beside a delivery: its body is a JSON array, and it has neither route nor recipient. */
+export interface BatchFacts {
+  /** `id` of the webhook's row. */
+  readonly webhook: string;
+  readonly events: number;
+}
+
+/** One message, or one batch of events, on its way to one endpoint. */
 export interface Delivery {
   /** base/ids.ts `deliveryId`; travels as `webhook-id`. */
   readonly id: string;
@@ -29,6 +37,8 @@ export interface Delivery {
   readonly pattern: string;
   /** The envelope recipient this delivery is for, as RCPT said it. */
   readonly recipient: string;
+  /** Set for a batch of events. */
+  readonly batch?: BatchFacts | undefined;
 }
 
 /** waiting: has a time it is due · delivered · dead: given up, kept for replay · dropped: an operator's wish. */
@@ -100,6 +110,10 @@ export interface Selection {
   readonly routeIds?: readonly string[] | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
+  /** Inbound mail, or batches of events; both when nothing is said. */
+  readonly kind?: 'mail' | 'batch' | undefined;
+  /** Batches of this webhook. */
+  readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
   /** Accepted at or after / before, milliseconds since 1970. */
   readonly from?: number | undefined;
@@ -156,7 +170,9 @@ export interface Spool {
   redirect(routeId: string, url: string): Promise<number>;
   /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */
   purge(limits: { readonly deliveredBefore: number; readonly deadBefore: number; readonly deliveredBytes: number }): Promise<number>;
-  /** Called after every accepted message, and with nothing when something outside (the command line) changed the queue. */
+  /** Events on their way to webhooks. */
+  readonly events: EventQueue;
+  /** Called after every accepted message and every new batch, and with nothing when something outside (the command line) changed the queue. */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
   /** A write that is synced: the health check's proof that mail could be taken. */
   check(): Promise<void>;

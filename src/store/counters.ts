@@ -1,4 +1,5 @@
 import type { CollectionSpec, Row } from './collection.ts';
+import type { Marked } from './marks.ts';
 
 /** What is counted of sent mail, in the order the API lists it. */
 export const COUNTS = [
@@ -7,18 +8,74 @@ export const COUNTS = [
 
 export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
 
-/** One hour of one thing of an account; totals and windows are sums of these. `id` is `<account> <kind> <hour> <key>`. */
-export interface CounterRow extends Row, Counts {
+export const NO_COUNTS: Counts = { sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 0, uniqueOpens: 0, clicks: 0, uniqueClicks: 0 };
+
+/** What has counters: the account as a whole, and things of its mail. */
+export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
+
+/** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
+export const SPANS = ['hour', 'week', 'month', 'total'] as const;
+export type Span = (typeof SPANS)[number];
+
+/**
+ * Which spans a kind is counted in. Time series and windows are made of hours, lists of totals, reputation of months; what a
+ * subaccount may send and has sent is told by hour, week and month. More rows than that would be written and never read.
+ */
+export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
+  account: ['hour', 'month', 'total'],
+  sender: ['hour', 'total'],
+  tag: ['hour', 'month', 'total'],
+  template: ['hour'],
+  subaccount: ['hour', 'week', 'month', 'total'],
+};
+
+/**
+ * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and start sort
+ * by key. Only events/counting.ts changes counts: it must know which events are in them (see events/once.ts).
+ */
+export interface CounterRow extends Row, Counts, Marked {
   readonly account: string;
-  readonly kind: 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
+  readonly kind: Counted;
+  readonly span: Span;
   /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
   readonly key: string;
-  /** The beginning of the hour. */
-  readonly hour: Date;
+  /** The beginning of the hour, of the week (Monday) or of the month in UTC; for `total`, 1970. */
+  readonly start: Date;
+  /** When it was first counted in this span. */
+  readonly firstAt: Date;
+  /** Entries of the rejection list that events had made and the account took off; in months of accounts and subaccounts. Added to by itself. */
+  readonly resets?: number;
 }
 
 export const counters: CollectionSpec<CounterRow> = {
   name: 'counters',
-  indexes: [['account', 'kind', 'key', 'hour'], ['account', 'kind', 'hour']],
-  dates: ['hour'],
+  indexes: [['account', 'kind', 'span', 'key', 'start'], ['account', 'kind', 'span', 'start'], ['span', 'start']],
+  dates: ['start', 'firstAt'],
 };
+
+const HOUR_MS = 3_600_000;
+const WEEK_MS = 7 * 24 * HOUR_MS;
+/** 1970 began on a Thursday; the Monday before was 29 December. */
+const FIRST_MONDAY = -3 * 24 * HOUR_MS;
+
+/** The beginning of the span that `at` lies in. Weeks begin on Monday, months on the 1st, all at 00:00 UTC. */
+export function startOf(span: Span, at: Date): Date {
+  const ms = at.getTime();
+  switch (span) {
+    case 'hour': return new Date(Math.floor(ms / HOUR_MS) * HOUR_MS);
+    case 'week': return new Date(Math.floor((ms - FIRST_MONDAY) / WEEK_MS) * WEEK_MS + FIRST_MONDAY);
+    case 'month': return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1));
+    case 'total': return new Date(0);
+  }
+}
+
+/** The beginnings of the months that reputation counts: the present one and the one before. */
+export function reputationMonths(now: Date): readonly [Date, Date] {
+  const present = startOf('month', now);
+  return [present, startOf('month', new Date(present.getTime() - 1))];
+}
+
+/** The id of a row; ids of one account, kind, span and start sort as their keys do. */
+export function counterId(account: string, kind: Counted, span: Span, start: Date, key: string): string {
+  return `${account} ${kind} ${span} ${start.toISOString().slice(0, 13)} ${key}`;
+}

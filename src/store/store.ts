@@ -3,6 +3,24 @@ import type { Collection, Database, Filter, Patch, Row } from './collection.ts';
 import { counters, type CounterRow } from './counters.ts';
 import { inboundDomains, type InboundDomainRow } from './inbound-domains.ts';
 import { inboundRoutes, type InboundRouteRow } from './inbound-routes.ts';
+import { exportJobs, type ExportRow } from './exports.ts';
+import { ips, type IpRow } from './ips.ts';
+import { messageEvents, type MessageEventRow } from './message-events.ts';
+import { messages, type SentMessageRow, messageTags, type MessageTagRow } from './messages.ts';
+import { notices, type NoticeRow } from './notices.ts';
+import { quotas, type QuotaRow } from './quotas.ts';
+import { domainKeys, type DomainKeyRow } from './domain-keys.ts';
+import { verifications, type VerificationRow } from './verifications.ts';
+import { placements, type PlacementRow } from './placements.ts';
+import { ipRequests, type IpRequestRow, pools, type PoolRow } from './pools.ts';
+import { rejects, type RejectRow } from './rejects.ts';
+import { senderDomains, type SenderDomainRow } from './sender-domains.ts';
+import { subaccounts, type SubaccountRow } from './subaccounts.ts';
+import { templateLabels, type TemplateLabelRow, templates, type TemplateRow } from './templates.ts';
+import { tagRemovals, type TagRemovalRow } from './tag-removals.ts';
+import { webhooks, type WebhookRow, webhookTallies, type WebhookTallyRow } from './webhooks.ts';
+import { whitelists, type WhitelistRow } from './whitelists.ts';
+import { leases, type LeaseRow } from './leases.ts';
 import { keys, type KeyRow } from './keys.ts';
 import { revisions, type RevisionRow } from './revisions.ts';
 import { signingKeys, type SigningKeyRow } from './signing-keys.ts';
@@ -16,6 +34,28 @@ export interface Store {
   readonly signingKeys: Collection<SigningKeyRow>;
   readonly revisions: Collection<RevisionRow>;
   readonly counters: Collection<CounterRow>;
+  readonly leases: Collection<LeaseRow>;
+  readonly exportJobs: Collection<ExportRow>;
+  readonly ipRequests: Collection<IpRequestRow>;
+  readonly ips: Collection<IpRow>;
+  readonly messageEvents: Collection<MessageEventRow>;
+  readonly messages: Collection<SentMessageRow>;
+  readonly messageTags: Collection<MessageTagRow>;
+  readonly notices: Collection<NoticeRow>;
+  readonly placements: Collection<PlacementRow>;
+  readonly pools: Collection<PoolRow>;
+  readonly rejects: Collection<RejectRow>;
+  readonly senderDomains: Collection<SenderDomainRow>;
+  readonly domainKeys: Collection<DomainKeyRow>;
+  readonly verifications: Collection<VerificationRow>;
+  readonly quotas: Collection<QuotaRow>;
+  readonly subaccounts: Collection<SubaccountRow>;
+  readonly tagRemovals: Collection<TagRemovalRow>;
+  readonly templates: Collection<TemplateRow>;
+  readonly templateLabels: Collection<TemplateLabelRow>;
+  readonly webhooks: Collection<WebhookRow>;
+  readonly webhookTallies: Collection<WebhookTallyRow>;
+  readonly whitelists: Collection<WhitelistRow>;
   /** The same store as one account sees it. */
   of(account: string): AccountStore;
   ping(): Promise<void>;
@@ -28,7 +68,25 @@ export interface AccountStore {
   readonly keys: BoundCollection<KeyRow>;
   readonly inboundDomains: BoundCollection<InboundDomainRow>;
   readonly inboundRoutes: BoundCollection<InboundRouteRow>;
-  readonly counters: Pick<BoundCollection<CounterRow>, 'many'>;
+  readonly counters: Pick<BoundCollection<CounterRow>, 'one' | 'many'>;
+  readonly exportJobs: BoundCollection<ExportRow>;
+  readonly ipRequests: BoundCollection<IpRequestRow>;
+  /** Addresses come from the operator's inventory and go back to it; both are beyond an account. */
+  readonly ips: Pick<BoundCollection<IpRow>, 'one' | 'many' | 'change'>;
+  readonly messageEvents: BoundCollection<MessageEventRow>;
+  readonly messages: BoundCollection<SentMessageRow>;
+  readonly messageTags: BoundCollection<MessageTagRow>;
+  readonly notices: BoundCollection<NoticeRow>;
+  readonly placements: BoundCollection<PlacementRow>;
+  readonly pools: BoundCollection<PoolRow>;
+  readonly rejects: BoundCollection<RejectRow>;
+  readonly senderDomains: BoundCollection<SenderDomainRow>;
+  readonly subaccounts: BoundCollection<SubaccountRow>;
+  readonly templates: BoundCollection<TemplateRow>;
+  readonly templateLabels: BoundCollection<TemplateLabelRow>;
+  readonly webhooks: BoundCollection<WebhookRow>;
+  readonly webhookTallies: BoundCollection<WebhookTallyRow>;
+  readonly whitelists: BoundCollection<WhitelistRow>;
 }
 
 interface Owned extends Row {
@@ -55,6 +113,28 @@ export async function openStore(database: Database): Promise<Store> {
     signingKeys: await database.collection(signingKeys),
     revisions: await database.collection(revisions),
     counters: await database.collection(counters),
+    leases: await database.collection(leases),
+    exportJobs: await database.collection(exportJobs),
+    ipRequests: await database.collection(ipRequests),
+    ips: await database.collection(ips),
+    messageEvents: await database.collection(messageEvents),
+    messages: await database.collection(messages),
+    messageTags: await database.collection(messageTags),
+    notices: await database.collection(notices),
+    placements: await database.collection(placements),
+    pools: await database.collection(pools),
+    rejects: await database.collection(rejects),
+    senderDomains: await database.collection(senderDomains),
+    domainKeys: await database.collection(domainKeys),
+    verifications: await database.collection(verifications),
+    quotas: await database.collection(quotas),
+    subaccounts: await database.collection(subaccounts),
+    tagRemovals: await database.collection(tagRemovals),
+    templates: await database.collection(templates),
+    templateLabels: await database.collection(templateLabels),
+    webhooks: await database.collection(webhooks),
+    webhookTallies: await database.collection(webhookTallies),
+    whitelists: await database.collection(whitelists),
   };
   return Object.freeze({
     ...store,
@@ -64,6 +144,23 @@ export async function openStore(database: Database): Promise<Store> {
       inboundDomains: bind(store.inboundDomains, account),
       inboundRoutes: bind(store.inboundRoutes, account),
       counters: bind(store.counters, account),
+      exportJobs: bind(store.exportJobs, account),
+      ipRequests: bind(store.ipRequests, account),
+      ips: bind(store.ips, account),
+      messageEvents: bind(store.messageEvents, account),
+      messages: bind(store.messages, account),
+      messageTags: bind(store.messageTags, account),
+      notices: bind(store.notices, account),
+      placements: bind(store.placements, account),
+      pools: bind(store.pools, account),
+      rejects: bind(store.rejects, account),
+      senderDomains: bind(store.senderDomains, account),
+      subaccounts: bind(store.subaccounts, account),
+      templates: bind(store.templates, account),
+      templateLabels: bind(store.templateLabels, account),
+      webhooks: bind(store.webhooks, account),
+      webhookTallies: bind(store.webhookTallies, account),
+      whitelists: bind(store.whitelists, account),
     }),
     ping: () => database.ping(),
     close: () => database.close(),

@@ -1,9 +1,35 @@
 import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Resolver } from '../dns/types.ts';
+import type { EventRecorder } from '../events/record.ts';
+import type { Numbers } from '../events/types.ts';
+import type { DomainTests } from '../outbound/domain-tests.ts';
+import type { Notices } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
+import type { Store } from '../store/store.ts';
+import { applyEventsTask } from './apply-events.ts';
+import { expireRejectsTask } from './expire-rejects.ts';
+import { finishWarmupsTask } from './finish-warmups.ts';
+import { provisionIpsTask, type ProvisioningDeps, type ProvisioningSettings } from './provision-ips.ts';
+import { expireExportsTask } from './exports/expire-exports.ts';
+import { runExportsTask, type ExportSettings } from './exports/run-exports.ts';
+import { purgeRowsTask, type PurgeRowsSettings } from './purge-rows.ts';
 import { purgeTask, type PurgeSettings } from './purge.ts';
+import { retestInboundDomainsTask, type RetestInboundSettings } from './retest-inbound-domains.ts';
+import { retestSenderDomainsTask } from './retest-sender-domains.ts';
+import { retestReverseDnsTask, type ReverseDnsDeps } from './retest-reverse-dns.ts';
+import { sendNoticesTask } from './send-notices.ts';
+import { sweepOutboxTask } from './sweep-outbox.ts';
 import type { Task } from './task.ts';
+import { tendBatchesTask } from './tend-batches.ts';
 
 /** Every task of the daemon. */
-export function createTasks(settings: { readonly purge: PurgeSettings }, deps: { spool: Spool; clock: Clock }): readonly Task[] {
-  return [purgeTask(settings.purge, deps)];
+export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; notices: Notices; domainTests: DomainTests; cached: Resolver; resolver: Resolver }): readonly Task[] {
+  const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
+  return [purgeTask(settings.purge, deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
+}
+
+function ipTasks(settings: ProvisioningSettings, deps: ProvisioningDeps & ReverseDnsDeps): readonly Task[] {
+  return [provisionIpsTask(settings, deps), finishWarmupsTask(deps), retestReverseDnsTask(settings, deps)];
 }

@@ -14,7 +14,7 @@ const JUMP_MS = 3_600_000;
 const STEADY_MS = 600_000;
 
 /** Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for weeks. */
-function createSteadiness(clock: Clock): () => boolean {
+export function createSteadiness(clock: Clock): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;
   return () => {
@@ -31,6 +31,7 @@ export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'p
   return {
     name: 'purge',
     schedule: '* * * * *',
+    perHost: true,
     async run() {
       if (!isSteady()) return undefined;
       const now = deps.clock.now();

@@ -1,43 +1,120 @@
 import cron from 'node-cron';
+import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
+import { StoreAway } from '../store/collection.ts';
+import type { Leases } from './lease.ts';
 import type { Task } from './task.ts';
 
+/** Clocks of hosts may differ by this much and still mean the same time of a schedule. Milliseconds; less than its smallest step. */
+const SAME_TIME_MS = 30_000;
+/** How often a lease that another process holds is looked at again, so that a run which died with its process is taken over. */
+const WATCH_MS = 10_000;
+
+export interface Scheduler extends Service {
+  /** Runs a task now, if no other process does. Never throws. */
+  run(name: string): Promise<void>;
+  /** Has a task run now because there is something to do for it. While it runs, once more after that, however often it is called. */
+  poke(name: string): void;
+}
+
+export interface SchedulerDeps {
+  readonly leases: Leases;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
 /** Runs tasks at their times, each one never beside itself. A run that fails is logged and comes again at its next time. */
-export function createScheduler(tasks: readonly Task[], deps: { log: Log }): Service & { run(name: string): Promise<void> } {
-  const { log } = deps;
+export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Scheduler {
+  const { clock } = deps;
   const running = new Map<string, Promise<void>>();
-  let jobs: { stop(): unknown; destroy(): unknown }[] = [];
+  const pokedAgain = new Set<string>();
+  const watched = new Map<string, { readonly since: number; cancel(): void }>();
+  const ending = new AbortController();
+  const attempt = createAttempt(deps, ending.signal);
+  let jobs: { destroy(): unknown }[] = [];
 
-  async function once(task: Task): Promise<void> {
-    try {
-      const done = await task.run();
-      if (done) log.info('task.run', { task: task.name, ...done });
-    } catch (error) {
-      log.error('task.fault', { task: task.name, error });
-    }
-  }
-
-  function run(task: Task): Promise<void> {
+  /** `since`: the run is not needed when another process began one after this. */
+  function start(task: Task, since: number): Promise<void> {
     const present = running.get(task.name);
-    if (present) return present;
-    const next = once(task).finally(() => running.delete(task.name));
+    if (present || ending.signal.aborted) return present ?? Promise.resolve();
+    const watch = watched.get(task.name);
+    watch?.cancel();
+    watched.delete(task.name);
+    const asked = Math.max(since, watch?.since ?? since);
+    const next = attempt(task, asked).then((elsewhere) => ended(task, elsewhere ? asked : undefined));
     running.set(task.name, next);
     return next;
   }
 
+  /** `watchFrom`: another process holds the lease; what was asked for is still to be done. */
+  function ended(task: Task, watchFrom: number | undefined): void {
+    running.delete(task.name);
+    if (ending.signal.aborted) return;
+    const poked = pokedAgain.delete(task.name);
+    if (watchFrom === undefined) {
+      if (poked) void start(task, clock.now());
+      return;
+    }
+    const since = poked ? clock.now() : watchFrom;
+    watched.set(task.name, { since, cancel: clock.after(WATCH_MS, () => void start(task, since)) });
+  }
+
+  const find = (name: string) => tasks.find((known) => known.name === name);
   return Object.freeze({
     async start() {
-      jobs = tasks.map((task) => cron.schedule(task.schedule, () => run(task), { name: task.name, timezone: 'Etc/UTC' }));
+      const job = (task: Task) => cron.schedule(task.schedule, () => start(task, clock.now() - SAME_TIME_MS), { name: task.name, timezone: 'Etc/UTC' });
+      jobs = tasks.map(job);
     },
     async stop() {
+      ending.abort();
       for (const job of jobs.splice(0)) await job.destroy();
+      for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());
     },
-    /** Runs a task now, as its time would. */
     async run(name: string) {
-      const task = tasks.find((known) => known.name === name);
-      if (task) await run(task);
+      const task = find(name);
+      if (task) await start(task, Number.POSITIVE_INFINITY);
+    },
+    poke(name: string) {
+      const task = find(name);
+      if (task && running.has(name)) pokedAgain.add(name);
+      else if (task) void start(task, clock.now());
     },
   });
+}
+
+/** One run of a task under its lease; true: another process holds the lease. Never throws. */
+function createAttempt({ leases, log }: SchedulerDeps, stopping: AbortSignal): (task: Task, since: number) => Promise<boolean> {
+  let away = false;
+
+  async function once(task: Task, ending: AbortSignal): Promise<void> {
+    const done = await task.run(ending);
+    if (done) log.info('task.run', { task: task.name, ...done });
+  }
+
+  async function leased(task: Task, since: number): Promise<boolean> {
+    const asked = await leases.ask(task.name, since);
+    away = false;
+    if (asked.kind !== 'held') return asked.kind === 'elsewhere';
+    try {
+      await once(task, AbortSignal.any([stopping, asked.lease.lost]));
+    } finally {
+      await asked.lease.release();
+    }
+    return false;
+  }
+
+  return async (task, since) => {
+    try {
+      if (!task.perHost) return await leased(task, since);
+      await once(task, stopping);
+    } catch (error) {
+      if (!(error instanceof StoreAway)) log.error('task.fault', { task: task.name, error });
+      // One line for the whole time, not one a minute for every task.
+      else if (!away) log.warn('task.skipped', { task: task.name, reason: 'the store is away; so are others until it is back' });
+      away ||= error instanceof StoreAway;
+    }
+    return false;
+  };
 }

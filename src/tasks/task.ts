@@ -3,6 +3,14 @@ export interface Task {
   readonly name: string;
   /** When: five fields as in crontab, in UTC. */
   readonly schedule: string;
-  /** Does it once and answers what the log should say of it; nothing when there was nothing to do. */
-  run(): Promise<Readonly<Record<string, unknown>> | undefined>;
+  /**
+   * Runs on every host, without a lease: it is about this host only, or it claims what it works on by itself.
+   * Any other task runs in one process at a time, of all that share a store.
+   */
+  readonly perHost?: true;
+  /**
+   * Does it once and answers what the log should say of it; nothing when there was nothing to do.
+   * `ending` is aborted when the run should end early: the process stops, or another one holds the lease now.
+   */
+  run(ending?: AbortSignal): Promise<Readonly<Record<string, unknown>> | undefined>;
 }

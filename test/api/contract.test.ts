@@ -3,7 +3,8 @@ import { isDeepStrictEqual } from 'node:util';
 import { ERRORS, type ErrorName } from '../../src/api/errors.ts';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
 import type { Operation } from '../../src/api/operation.ts';
-import { KEY, putDeadDelivery, startApi, type ApiWorld } from '../support/api.ts';
+import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery, startApi, type ApiWorld } from '../support/api.ts';
+import { putBatch } from '../support/webhooks.ts';
 import { StoreAway } from '../../src/store/collection.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
@@ -14,14 +15,43 @@ const required = (operation: Operation) => paramsOf(operation).filter(([, schema
 const optional = (operation: Operation) => paramsOf(operation).filter(([, schema]) => isOptional(schema)).map(([name]) => name);
 
 /** For each declared error, a call that reaches it. */
-const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld) => object>> = {
+const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld) => object | Promise<object>>> = {
   Unknown_InboundDomain: (operation) => operation.path === '/inbound/test-route' ? { address: 'a@nowhere.example.com' } : { ...operation.example.params, domain: 'nowhere.example.com' },
+  Unknown_Sender: () => ({ address: 'nobody@example.com' }),
+  Invalid_Tag_Name: () => ({ tag: 'no-such-tag' }),
+  Unknown_IP: (operation) => ({ ...operation.example.params, ip: '198.51.100.99' }),
+  Unknown_Pool: (operation) => ({ ...operation.example.params, pool: 'No Such Pool', create_pool: false }),
+  PaymentRequired(operation, world) { world.ips.provisioning = 'off'; return operation.example.params; },
+  PoorReputation(operation, world) { world.ips.minReputation = 100; return operation.example.params; },
+  NoSendingHistory: (operation) => ({ ...operation.example.params, key: OTHER_KEY }),
+  Invalid_DeleteDefaultPool: () => ({ pool: 'Main Pool' }),
+  Invalid_DeleteNonEmptyPool: () => ({ pool: 'Transactional' }),
+  Invalid_CustomDNS: (operation) => ({ ...operation.example.params, domain: 'nowhere.example.com' }),
+  async Invalid_EmptyDefaultPool({ example }, world) {
+    await world.call('/ips/delete', { ip: '192.0.2.2' });
+    return example.params;
+  },
+  // Once more what has just been done.
+  async IP_ProvisionLimit({ path, example }, world) {
+    await world.call(path, example.params);
+    return example.params;
+  },
+  async Invalid_CustomDNSPending({ path, example }, world) {
+    await world.call(path, example.params);
+    return example.params;
+  },
+  Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
+  Unknown_Subaccount: ({ path, example }) => ({ ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' }),
+  Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
+  Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
   Unknown_InboundRoute: (operation) => ({ ...operation.example.params, id: '1.999' }),
+  Unknown_Template: (operation) => ({ ...operation.example.params, name: 'nowhere', template_name: 'nowhere' }),
+  Invalid_Template: (operation) => ({ ...operation.example.params, name: 'Example Template' }),
 };
 
 describe('every operation', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); });
+  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); });
   afterEach(() => world.stop());
 
   for (const operation of OPERATIONS) {
@@ -81,7 +111,7 @@ describe('every operation', () => {
       // ServiceUnavailable is reached below, for all.
       for (const name of operation.errors.filter((error) => error !== 'ServiceUnavailable')) {
         it(`reaches ${name}`, async () => {
-          const params = REACHED[name]?.(operation, world);
+          const params = await REACHED[name]?.(operation, world);
           if (!params) throw new Error(`no call is written down that reaches ${name}`);
           const { status, body } = await call(params);
           expect(body).to.include({ status: 'error', name, code: ERRORS[name].code });

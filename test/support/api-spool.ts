@@ -1,3 +1,4 @@
+import type { EventQueue, Wanted } from '../../src/spool/event-types.ts';
 import type { Body, BodyWriter, DeliveryState, NewMessage, QueuedDelivery, Selection, Spool, AttemptRecord, Delivery, AcceptOutcome } from '../../src/spool/types.ts';
 
 /** A queue in memory, for tests of those who fill it and look at it: it can be told to be full or to fail. */
@@ -5,6 +6,9 @@ export interface TestSpool extends Spool {
   readonly messages: NewMessage[];
   readonly deliveries: QueuedDelivery[];
   readonly redirects: { readonly routeId: string; readonly url: string }[];
+  /** Batches that were sent, and what was forgotten and redirected of webhooks. */
+  readonly sent: Wanted[];
+  readonly tended: string[];
   /** What `accept` answers, and whether there is room. */
   outcome: AcceptOutcome;
   room: boolean;
@@ -23,14 +27,16 @@ const BASE = {
 function fits(delivery: QueuedDelivery, wanted: Selection): boolean {
   return (wanted.ids?.includes(delivery.id) ?? true) && (wanted.account === undefined || wanted.account === delivery.account)
     && (wanted.routeIds?.includes(delivery.routeId) ?? true) && (wanted.states?.includes(delivery.state) ?? true)
+    && (wanted.kind === undefined || (wanted.kind === 'batch') === (delivery.batch !== undefined)) && (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook)
     && (wanted.from === undefined || delivery.createdAt >= wanted.from) && (wanted.to === undefined || delivery.createdAt < wanted.to);
 }
 
 export function createTestSpool(): TestSpool {
   const history = new Map<string, readonly AttemptRecord[]>();
   const unused = () => Promise.reject(new Error('not part of this double'));
+  const spoolOf = () => spool;
   const spool: TestSpool = {
-    messages: [], deliveries: [], redirects: [], outcome: 'accepted', room: true, breaks: false, aborted: 0,
+    messages: [], deliveries: [], redirects: [], sent: [], tended: [], outcome: 'accepted', room: true, breaks: false, aborted: 0,
     put(delivery, attempts = []) {
       spool.deliveries.push({ ...BASE, ...delivery });
       history.set(delivery.id, attempts);
@@ -54,9 +60,27 @@ export function createTestSpool(): TestSpool {
     },
     async redirect(routeId, url) { return spool.redirects.push({ routeId, url }); },
     message: unused, delivery: unused, due: unused, endpoints: unused, settle: unused, keepVerdicts: unused, keepEndpoint: unused,
+    events: testEvents(spoolOf),
     count: unused, retry: unused, drop: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
   };
   return spool;
+}
+
+/** Batches go out at once under the id of the examples; nothing else is there. */
+function testEvents(spoolOf: () => TestSpool): EventQueue {
+  const unused = () => Promise.reject(new Error('not part of this double'));
+  return {
+    async send(wanted, messageId) {
+      const spool = spoolOf();
+      if (spool.outcome !== 'accepted') throw new Error('the queue cannot be written');
+      spool.sent.push(wanted);
+      const { id: webhook, account, url } = wanted.hook;
+      return { id: '01kcexamplebatch0000000000-ExampleHash1', messageId, account, url, routeId: '', pattern: '', recipient: '', batch: { webhook, events: wanted.events.length } };
+    },
+    async forget(webhook) { spoolOf().tended.push(`forget ${webhook}`); },
+    async redirect(webhook, url) { spoolOf().tended.push(`redirect ${webhook} ${url}`); },
+    publish: unused, freeze: unused, pending: unused, hooks: unused, tallies: unused, expire: unused, onNews() {},
+  };
 }
 
 function writer(spool: TestSpool): BodyWriter {

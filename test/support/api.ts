@@ -1,16 +1,28 @@
 import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
 import { createApi, type ApiDeps, type ApiSettings } from '../../src/api/server.ts';
+import { createLists } from '../../src/events/lists.ts';
+import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
+import type { Log } from '../../src/base/log.ts';
+import type { Database } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
+import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock } from './clock.ts';
+import { putCounts } from './counts.ts';
 import { createTestLog } from './log.ts';
+import { seedLists } from './lists.ts';
 import { createTestSpool } from './api-spool.ts';
+import { seedWebhooks } from './webhooks.ts';
+import { seedExports } from './exports.ts';
+import { seedIps } from './ips.ts';
+import { createTestSenders, seedSenderDomains, TEST_SPF } from './senders.ts';
 import { tempDir } from './temp.ts';
+import { seedTemplates } from './templates.ts';
 import { zoneResolver, type ZoneRecords } from './zone.ts';
 
 export const HOUR_MS = 3_600_000;
@@ -23,26 +35,37 @@ export const OTHER_ACCOUNT = 'AnotherAccountId000002';
 export interface ApiAnswer { readonly status: number; readonly body: any; readonly headers: Headers }
 export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
 
-const ZONE: ZoneRecords = { 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
+const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF] }, 'example.net': { TXT: [TEST_SPF] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
 
 /** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
-export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store } = {}) {
+export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
-  const real = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log });
+  const real = await openStore(await (options.database?.(log) ?? embedded()));
   const store = options.store?.(real) ?? real;
   const spool = createTestSpool();
   const missingUrls = new Set<string>();
+  const poked: string[] = [];
+  /** Accounts whose webhooks changed. */
+  const forgotten: string[] = [];
+  const exportsDir = join(await tempDir(), 'exports');
   const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, log });
+  const ips: { provisioning: 'free' | 'off'; minReputation: number } = { provisioning: 'free', minReputation: 40 };
+  const published: { account: string; event: UnsentEvent }[] = [];
+  const outbox = { publish: async (account: string, events: readonly UnsentEvent[]) => { published.push(...events.map((event) => ({ account, event }))); } };
+  const lists = createLists({ store, outbox, clock, ids, log });
+  const resolver = options.deps?.resolver ?? zoneResolver(options.zone ?? ZONE);
+  const senders = createTestSenders({ store, resolver, clock, ids, log });
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
     listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000,
-    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], version: '0.0.0', ...options.settings,
+    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, version: '0.0.0', ...options.settings,
   }, {
     store, spool, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
-    resolver: zoneResolver(options.zone ?? ZONE), urlExists: async (url) => !missingUrls.has(url),
+    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, urlExists: async (url) => !missingUrls.has(url),
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, clock, log, ...options.deps,
   });
@@ -56,12 +79,13 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    api, base, port, clock, log, store: real, spool, routing, missingUrls, send,
+    senders, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {
       await api.stop();
       await routing.stop();
+      await senders.notices.stop();
       await real.close();
     },
   };
@@ -78,14 +102,19 @@ async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids
   await store.accounts.insert({ id: OTHER_ACCOUNT, name: 'other', number: 2, createdAt: new Date('2026-01-02T00:00:00Z') });
   await createKey(store, ACCOUNT, 'example', { clock, ids }, KEY);
   await createKey(store, OTHER_ACCOUNT, 'example', { clock, ids }, OTHER_KEY);
+  await seedIps(store, ACCOUNT);
+  await seedExports(store, ACCOUNT);
+  await seedLists(store, ACCOUNT);
+  await seedTemplates(store, ACCOUNT);
+  await seedWebhooks(store, ACCOUNT);
+  await seedSenderDomains(store, ACCOUNT);
   const createdAt = new Date('2026-01-05T11:00:00Z');
   await store.inboundDomains.insert({ id: 'inbound.example.com', account: ACCOUNT, domain: 'inbound.example.com', createdAt, validMx: false, testedAt: null });
   const number = (await store.revisions.add(`routes:${ACCOUNT}`, { count: 1 }, { count: 0 })).count;
   await store.inboundRoutes.insert({ id: `1.${number}`, account: ACCOUNT, domain: 'inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', createdAt });
-  const counts = { sent: 40, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 12, uniqueOpens: 10, clicks: 3, uniqueClicks: 3 };
+  const counts = { sent: 40, opens: 12, uniqueOpens: 10, clicks: 3, uniqueClicks: 3 };
   const hour = new Date('2026-01-05T09:00:00Z');
-  await store.counters.add(`${ACCOUNT} account 1 ${ACCOUNT}`, {}, { account: ACCOUNT, kind: 'account', key: ACCOUNT, hour, ...counts });
-  await store.counters.add(`${ACCOUNT} sender 1 news@example.com`, {}, { account: ACCOUNT, kind: 'sender', key: 'news@example.com', hour, ...counts });
+  for (const [kind, key] of [['account', ACCOUNT], ['sender', 'news@example.com'], ['tag', 'example-tag']] as const) await putCounts(store, ACCOUNT, kind, key, counts, hour);
 }
 
 /** A delivery that was given up, as the examples show it. */

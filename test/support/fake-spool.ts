@@ -59,6 +59,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
     failSettle(times) { failing = times; },
     deaf(on) { silent = on; },
     body: unused, accept: unused, check: unused,
+    events: { publish: unused, freeze: unused, send: unused, pending: unused, hooks: unused, tallies: unused, forget: unused, redirect: unused, expire: unused, onNews() {} },
     hasRoom: () => true,
     backlog: (account) => picked({ account, states: ['waiting'] }).length,
     async message(id) {

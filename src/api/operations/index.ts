@@ -1,9 +1,22 @@
 import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
+import { exportJobs } from './exports.ts';
 import { inbound } from './inbound.ts';
+import { rejects } from './rejects.ts';
 import { routeTools } from './route-tools.ts';
 import { sendRaw } from './send-raw.ts';
+import { subaccounts } from './subaccounts.ts';
+import { customDns } from './custom-dns.ts';
+import { ips } from './ips.ts';
+import { pools } from './pools.ts';
+import { senderDomainOperations } from './sender-domains.ts';
+import { senders } from './senders.ts';
+import { tags } from './tags.ts';
+import { templates } from './templates.ts';
 import { users } from './users.ts';
+import { webhookTools } from './webhook-tools.ts';
+import { webhooks } from './webhooks.ts';
+import { whitelists } from './whitelists.ts';
 
 /** Every operation, in the order the reference shows them. */
-export const OPERATIONS: readonly Operation[] = [...users, ...inbound, sendRaw, ...routeTools, ...deliveries];
+export const OPERATIONS: readonly Operation[] = [...users, ...exportJobs, ...templates, ...senders, ...senderDomainOperations, ...tags, ...whitelists, ...rejects, ...subaccounts, ...ips, ...pools, ...customDns, ...inbound, sendRaw, ...routeTools, ...webhooks, ...webhookTools, ...deliveries];

@@ -1,14 +1,9 @@
 import { isIP } from 'node:net';
+import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import { isReachable, LOOPBACK, type Network, parseNetworks } from './address.ts';
 import type { AttemptError } from '../types.ts';
 
-export interface GuardSettings {
-  /** `webhooks.allow_private`; null when it is not set. */
-  readonly allowPrivate: readonly string[] | null;
-  /** Whether every listener of this daemon is on loopback. */
-  readonly loopbackOnly: boolean;
-}
+export interface GuardSettings extends OpenNetworks {}
 
 /** An endpoint that may be connected to, at these addresses and no others. */
 export interface Target {
@@ -53,11 +48,6 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
   }
 
   return Object.freeze({ check });
-}
-
-function allowedNetworks({ allowPrivate, loopbackOnly }: GuardSettings): readonly Network[] {
-  if (allowPrivate) return parseNetworks(allowPrivate);
-  return loopbackOnly ? LOOPBACK : [];
 }
 
 /** The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024. */

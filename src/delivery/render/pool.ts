@@ -162,7 +162,7 @@ function toThreadJob({ number, job, parseError }: RenderTask, tmpDir: string): {
   const source = body.kind === 'inline' ? { bytes: bytes ?? body.bytes } : { path: body.path };
   const { id, recipient, url } = delivery;
   return {
-    job: { number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, keys, at, parseError },
+    job: { number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, isBatch: delivery.batch !== undefined, keys, at, parseError },
     owned: bytes?.buffer,
   };
 }

@@ -25,6 +25,8 @@ export interface ThreadJob {
   /** Where the form goes when the source is a file. */
   readonly formPath: string;
   readonly delivery: { readonly id: string; readonly recipient: string; readonly url: string };
+  /** The source is a JSON array of events, to be sent as it is. */
+  readonly isBatch: boolean;
   readonly keys: readonly string[];
   readonly at: number;
   /** Set: do not parse, deliver raw for this reason. */

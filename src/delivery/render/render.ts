@@ -18,6 +18,10 @@ type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
 type Content = Inbound['content'];
 
 const NOTHING = { bytes: Buffer.alloc(0) };
+/** A batch of events came from us and not from a sender. */
+const NO_VERDICTS: Verdicts = {
+  spf: { result: 'none', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' },
+};
 
 /**
  * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
@@ -59,6 +63,7 @@ export function createRender({ authenticator, log, parsing }: Deps): (job: Threa
   }
 
   return async (job) => {
+    if (job.isBatch) return { kind: 'rendered', number: job.number, ...await encode(encoder, job, [(await load(job)).toString()]), verdicts: NO_VERDICTS, parseError: null };
     const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
     const verdicts = await verdictsOf(job, scanned.breach === undefined);
     const finish = async (): Promise<Rendering> => {
@@ -66,7 +71,7 @@ export function createRender({ authenticator, log, parsing }: Deps): (job: Threa
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
       const inbound = { message: job.message, recipient: job.delivery.recipient, raw, verdicts, content };
-      return { kind: 'rendered', number: job.number, ...await encode(encoder, job, inbound), verdicts, parseError };
+      return { kind: 'rendered', number: job.number, ...await encode(encoder, job, toEventPieces(inbound)), verdicts, parseError };
     };
     return 'bytes' in job.source ? finish() : fileLane(finish);
   };
@@ -77,13 +82,13 @@ async function load({ source }: ThreadJob): Promise<Buffer> {
   return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
 }
 
-async function encode(encoder: FormEncoder, job: ThreadJob, inbound: Inbound): Promise<Pick<Rendering, 'body' | 'headers'>> {
+async function encode(encoder: FormEncoder, job: ThreadJob, pieces: Iterable<string>): Promise<Pick<Rendering, 'body' | 'headers'>> {
   const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
   if ('bytes' in job.source) {
-    const { bytes, headers } = encoder.toBytes(toEventPieces(inbound), signing);
+    const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }
-  const { size, headers } = await encoder.toFile(toEventPieces(inbound), signing, job.formPath);
+  const { size, headers } = await encoder.toFile(pieces, signing, job.formPath);
   return { body: { kind: 'file', path: job.formPath, size }, headers };
 }
 

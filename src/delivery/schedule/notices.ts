@@ -33,7 +33,7 @@ export function createNotices(log: Log): Notices {
 }
 
 function namesOf(lane: Lane, { delivery }: Waiting) {
-  return { delivery: delivery.id, message: delivery.messageId, account: lane.account, host: lane.host };
+  return { delivery: delivery.id, message: delivery.messageId, account: lane.account, host: lane.host, ...delivery.batch };
 }
 
 function toFields(result: AttemptResult) {

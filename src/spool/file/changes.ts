@@ -1,9 +1,13 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import type { HookTally } from '../event-types.ts';
+import { createBatching, type Batching } from './batching.ts';
 import type { Endpoints } from './endpoints.ts';
 import { createEnding, type Ending } from './ending.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
+import { createHookChanges, type HookChanges } from './hooks.ts';
 import { number, whole, type SqlRow } from './rows.ts';
 import { stateCode } from './schema.ts';
+import { createTallying } from './tallying.ts';
 import type { Delivery, Settlement } from '../types.ts';
 
 /** A message as its row holds it: with the bytes, or with the name and SHA-256 of its blob. */
@@ -20,10 +24,11 @@ export interface MessageRow {
 }
 
 /** What the writer thread does to the file; each runs inside the common transaction. */
-export interface Changes extends Ending, Forgetting {
+export interface Changes extends Ending, Forgetting, Batching, HookChanges {
   /** False when a message of this id is there already; then nothing was written. */
   accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
-  settle(settlement: Settlement): void;
+  /** For a batch of events: the numbers of its webhook afterwards. */
+  settle(settlement: Settlement): HookTally | null;
   verdicts(messageId: string, verdicts: string): void;
   keepEndpoint(account: string, url: string, memory: string | null): void;
   check(at: number): void;
@@ -37,14 +42,17 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
   const verdicts = db.prepare(`INSERT INTO verdicts (message, verdicts) SELECT key, ? FROM messages WHERE id = ?
     ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
+  const ending = createEnding(db, endpoints);
   return Object.freeze({
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints),
     verdicts: (messageId: string, json: string) => { verdicts.run(json, messageId); },
     keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
     check: (at: number) => { check.run(whole(at)); },
-    ...createEnding(db, endpoints),
+    ...ending,
     ...createForgetting(db, endpoints),
+    ...createBatching(db, endpoints, nextKey),
+    ...createHookChanges(db, ending),
   });
 }
 
@@ -70,13 +78,16 @@ function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count
 }
 
 function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle'] {
-  const find = db.prepare('SELECT key, endpoint, state, attempts, posts, due_at, ended_at, parked FROM deliveries WHERE id = ?');
+  const find = db.prepare(`SELECT key, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
+    LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?');
   const attempt = db.prepare('INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)');
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
-  return ({ deliveryId, attempt: made, state, dueAt, parked, at }) => {
+  const tallying = createTallying(db);
+  return (settlement) => {
+    const { deliveryId, attempt: made, state, dueAt, parked, at } = settlement;
     const row = find.get(deliveryId);
-    if (!row) return;
+    if (!row) return null;
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {
@@ -92,6 +103,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle
     } else if (made) {
       update.run(value(row, 'state'), value(row, 'due_at'), value(row, 'ended_at'), value(row, 'parked'), attempts, posts, key);
     }
+    return row['hook'] === null ? null : tallying.settled(key, number(row, 'endpoint'), settlement, open);
   };
 }
 

@@ -22,6 +22,7 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
   const lost = db.prepare('SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0');
   const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
+  const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
 
   /** Runs `change` for each number that is still there and answers how often it did something. */
   const each = (keys: readonly number[], change: (key: number, endpoint: number, state: number) => boolean) => {
@@ -32,16 +33,19 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
     }
     return count;
   };
-  const shifted = (changed: boolean, endpoint: number, more: number) => {
-    if (changed) endpoints.shift(endpoint, more);
+  const shifted = (changed: boolean, key: number, endpoint: number, more: number) => {
+    if (changed) {
+      endpoints.shift(endpoint, more);
+      opened.run(more > 0 ? 1 : 0, key);
+    }
     return changed;
   };
 
   return {
     retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
     drop: (keys, now) => each(keys, (key, endpoint, state) =>
-      (state === 0 || state === 2) && shifted(drop.run(whole(now), key, state).changes !== 0, endpoint, state === 0 ? -1 : 0)),
-    replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, endpoint, 1)),
+      (state === 0 || state === 2) && shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0)),
+    replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),
     redirect: (keys, url) => each(keys, (key, endpoint, state) => {
       const account = endpoints.accountOf(endpoint);
       if (account === undefined) return false;
@@ -54,6 +58,6 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       return true;
     }),
     quarantine: (messageId, note, now) => each(lost.all(messageId).map((row) => number(row, 'key')),
-      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, endpoint, -1)),
+      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1)),
   };
 }

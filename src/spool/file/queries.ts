@@ -1,10 +1,13 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { Hook, HookTally, Pending } from '../event-types.ts';
+import { PENDING, toPending } from './batching.ts';
 import { blobFault } from './blob-check.ts';
 import { DELIVERY, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
 import { STATES } from './schema.ts';
 import { toCondition } from './selection.ts';
+import { TALLY, toTally } from './tallying.ts';
 import type { AttemptRecord, Body, DeliveryState, Message, QueuedDelivery, Selection } from '../types.ts';
 
 /** A message as it was found: whole, or with the reason why its body cannot be had any more. */
@@ -28,11 +31,16 @@ export interface Queries {
   /** The time before which delivered ones are too many for `bytes`; 0 when all have room. */
   deliveredLimit(bytes: number): number;
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
+  /** Webhooks with pending events, counted up to `limit` each. */
+  pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
+  /** Webhooks with pending events, or with batches that may still go out. */
+  hooks(): Hook[];
+  tallies(): HookTally[];
 }
 
 /** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db) });
+  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db) });
 }
 
 function createScheduling(db: DatabaseSync) {
@@ -76,6 +84,20 @@ function createLookups(db: DatabaseSync, blobs: string) {
     attempts: (deliveryId: string) => attempts.all(deliveryId).map(toAttempt),
     blobNames: () => db.prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL').all()
       .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
+  };
+}
+
+function createHookQueries(db: DatabaseSync) {
+  const all = db.prepare('SELECT key, id, account, url FROM hooks WHERE gone = 0');
+  const pending = db.prepare(PENDING);
+  const batch = db.prepare('SELECT 1 FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 LIMIT 1');
+  const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
+  const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
+  return {
+    pending: (limit: number) => all.all().map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) })).filter(({ pending: { events } }) => events > 0),
+    hooks: () => all.all().filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
+      .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
+    tallies: () => tallies.all().map(toTally),
   };
 }
 

@@ -73,6 +73,7 @@ function lastKey(db: DatabaseSync, table: string, key: string): number {
     'SELECT max(key) AS last FROM main.messages', 'SELECT max(key) AS last FROM main.deliveries',
     'SELECT key AS last FROM main.deliveries INDEXED BY deliveries_due WHERE state = 0 ORDER BY endpoint DESC, due_at DESC LIMIT 1',
     'SELECT key AS last FROM main.messages INDEXED BY sqlite_autoindex_messages_1 ORDER BY id DESC LIMIT 1',
+    'SELECT max(key) AS last FROM main.events INDEXED BY events_pending WHERE batch IS NULL',
   ];
   let last = 0;
   for (const question of questions) {
@@ -94,6 +95,10 @@ function mend(db: DatabaseSync, now: number) {
   const lostMessages = bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)')
     + bury('its endpoint was damaged on the disk', `endpoint IN (SELECT key FROM fresh.endpoints WHERE url LIKE 'lost:%' AND account = '')`);
   const lostDeliveries = Number(db.prepare('DELETE FROM fresh.messages WHERE key NOT IN (SELECT message FROM fresh.deliveries)').run().changes);
+  db.exec(`DELETE FROM fresh.batches WHERE message NOT IN (SELECT key FROM fresh.messages);
+    DELETE FROM fresh.events WHERE hook NOT IN (SELECT key FROM fresh.hooks) OR batch NOT IN (SELECT message FROM fresh.batches);
+    UPDATE fresh.batches SET open = coalesce((SELECT CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (0, 2) THEN 2 ELSE 0 END
+      FROM fresh.deliveries d WHERE d.key = message), 0)`);
   const count = (table: string) => Number(db.prepare(`SELECT count(*) AS n FROM fresh.${table}`).get()?.['n']);
   return { messages: count('messages'), deliveries: count('deliveries'), lostMessages, lostDeliveries };
 }

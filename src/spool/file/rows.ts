@@ -32,11 +32,13 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 /** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
 SELECT d.key, d.id, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
-  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error
+  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
 LEFT JOIN messages m ON m.key = d.message
-LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts`;
+LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts
+LEFT JOIN batches b ON b.message = d.message
+LEFT JOIN hooks h ON h.key = b.hook`;
 
 /** A row of `DELIVERY` as the rest of the house sees it. */
 export function toDelivery(row: SqlRow): QueuedDelivery {
@@ -58,6 +60,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
     parked: number(row, 'parked') === 1,
     lastStatus: numberOrNull(row, 'status'),
     lastError: textOrNull(row, 'note') ?? textOrNull(row, 'error'),
+    ...(row['events'] === null ? {} : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
   };
 }
 

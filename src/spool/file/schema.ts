@@ -2,9 +2,6 @@ import { DatabaseSync } from 'node:sqlite';
 import { SpoolTooNew } from '../faults.ts';
 import type { DeliveryState } from '../types.ts';
 
-/** Raised when the tables change; an older file is brought up to it, a newer one refused. */
-export const VERSION = 1;
-
 /**
  * One sequence numbers deliveries; a message has the number of its first delivery, and `deliveries` says how many
  * numbers are its own. So everything grows at its end, and the deliveries of a message are a range that needs no index.
@@ -40,9 +37,41 @@ CREATE TABLE attempts (
 INSERT INTO meta (name, value) VALUES ('checked', 0);
 `;
 
+/**
+ * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as the
+ * batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of its one
+ * delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when it is over. \`hooks\` counts what was sent, under the name that this queue had when the counting began: SQLite's own chance
+ * is good enough for a name that only has to differ from those of a handful of other queues.
+ */
+const EVENTS = `
+INSERT INTO meta (name, value) VALUES ('spool', random() & 9007199254740991);
+CREATE TABLE hooks (
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, url TEXT NOT NULL, gone INTEGER NOT NULL,
+  spool INTEGER NOT NULL, batches INTEGER NOT NULL, events INTEGER NOT NULL, sent_at INTEGER, error TEXT, error_at INTEGER
+) STRICT;
+CREATE TABLE events (
+  key INTEGER PRIMARY KEY, hook INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, size INTEGER NOT NULL,
+  batch INTEGER, body TEXT, UNIQUE (hook, id)
+) STRICT;
+CREATE INDEX events_pending ON events (hook, key, at, size) WHERE batch IS NULL;
+CREATE INDEX events_frozen ON events (batch) WHERE batch IS NOT NULL;
+CREATE TABLE batches (
+  message INTEGER PRIMARY KEY, hook INTEGER NOT NULL, events INTEGER NOT NULL, open INTEGER NOT NULL, counted INTEGER NOT NULL
+) STRICT;
+CREATE INDEX batches_hook ON batches (hook);
+CREATE INDEX batches_left ON batches (hook, open) WHERE open > 0;
+`;
+
+/** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
+const VERSIONS = [TABLES, EVENTS];
+
+/** Grows with the tables; an older file is brought up to it, a newer one refused. */
+export const VERSION = VERSIONS.length;
+
 /** Tables whose rows matter, each with the whole number its rows are found by. */
 export const TABLE_KEYS = [
   ['endpoints', 'key'], ['messages', 'key'], ['verdicts', 'message'], ['deliveries', 'key'], ['attempts', 'delivery'],
+  ['hooks', 'key'], ['events', 'key'], ['batches', 'message'],
 ] as const;
 
 /** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */
@@ -63,18 +92,34 @@ export function connect(path: string): DatabaseSync {
 /** Makes the tables in an empty file. Pages that became free can be given back to the disk (`incremental_vacuum`). */
 export function makeTables(db: DatabaseSync): void {
   db.exec('PRAGMA auto_vacuum = INCREMENTAL');
-  db.exec(`BEGIN IMMEDIATE; ${TABLES} PRAGMA user_version = ${VERSION}; COMMIT`);
+  grow(db);
+}
+
+/** Brings the tables up to this version. The daemon and a visitor may both want to: the second finds nothing left to do. */
+function grow(db: DatabaseSync): void {
+  db.exec('BEGIN IMMEDIATE');
+  try {
+    db.exec(`${VERSIONS.slice(versionOf(db)).join('')} PRAGMA user_version = ${VERSION}; COMMIT`);
+  } catch (error) {
+    if (db.isTransaction) db.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+function versionOf(db: DatabaseSync): number {
+  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
 }
 
 /** Opens the queue file, makes it when it is not there, and refuses one of a newer version. */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {
-    const version = Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
+    const version = versionOf(db);
     if (version > VERSION) {
       throw new SpoolTooNew(`the queue ${path} has format ${version}, this version of Postern knows ${VERSION}; run the newer one`);
     }
     if (version === 0) makeTables(db);
+    else if (version < VERSION) grow(db);
     // Checkpoints are made by the writer itself: SQLite keeps quiet about a sync that failed in an automatic one.
     db.exec('PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864');
     return db;

@@ -25,6 +25,8 @@ export function toCondition(selection: Selection): Condition {
   inList('d.state', selection.states?.map(stateCode));
   if (selection.account !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
   if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
+  if (selection.kind !== undefined) add(`d.message ${selection.kind === 'mail' ? 'NOT IN' : 'IN'} (SELECT message FROM batches)`);
+  if (selection.webhook !== undefined) add('d.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)', selection.webhook);
   if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
   if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
   if (selection.to !== undefined) add('d.created_at < ?', selection.to);

@@ -20,9 +20,23 @@ export function parseNetworks(entries: readonly string[]): readonly Network[] {
   });
 }
 
-export const LOOPBACK: readonly Network[] = parseNetworks(['127.0.0.0/8', '::1/128']);
+const LOOPBACK: readonly Network[] = parseNetworks(['127.0.0.0/8', '::1/128']);
 
-// What ipaddr.js calls unicast and a webhook must still not reach.
+/** What an operator opens beside the public Internet. */
+export interface OpenNetworks {
+  /** `webhooks.allow_private`; null when it is not set. */
+  readonly allowPrivate: readonly string[] | null;
+  /** Whether every listener of this daemon is on loopback. */
+  readonly loopbackOnly: boolean;
+}
+
+/** The networks that are open: those that were named, or loopback on a developer's machine where nothing was. */
+export function allowedNetworks({ allowPrivate, loopbackOnly }: OpenNetworks): readonly Network[] {
+  if (allowPrivate) return parseNetworks(allowPrivate);
+  return loopbackOnly ? LOOPBACK : [];
+}
+
+// What ipaddr.js calls unicast and what we must still not reach for somebody else.
 const FORBIDDEN: readonly Network[] = parseNetworks([
   '168.63.129.16/32', // the host's own services, as every Azure machine sees them
   '3ffe::/16', // 6bone, given back (RFC 3701)

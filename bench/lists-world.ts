@@ -1,0 +1,39 @@
+import { openEmbedded } from '../src/store/embedded.ts';
+import type { Store } from '../src/store/store.ts';
+import { watchUsages, type Usage } from '../test/support/usages.ts';
+
+/** What the support of the tests leaves mocha to do at the end; there is no mocha here. */
+const cleanups: (() => Promise<void>)[] = [];
+Object.assign(globalThis, { after: (cleanup: () => Promise<void>) => { cleanups.push(cleanup); } });
+const { createStage, startStages } = await import('../test/api/contract-table/stage.ts');
+
+/** The API over HTTP on a store in that file, with an account of its own. */
+export interface ListsWorld {
+  readonly store: Store;
+  readonly account: string;
+  /** How the store was asked for rows since the last `clear`. */
+  readonly usages: Map<string, Usage>;
+  /** Calls an operation and answers the record; throws when it does not succeed. */
+  call(path: string, params: object): Promise<unknown>;
+  stop(): Promise<void>;
+}
+
+export async function openLists(file: string): Promise<ListsWorld> {
+  let usages = new Map<string, Usage>();
+  const world = await startStages(undefined, {
+    async database(log) {
+      const watched = watchUsages(await openEmbedded({ file, timeoutMs: 60_000 }, { log }));
+      usages = watched.usages;
+      return watched.database;
+    },
+  });
+  const stage = await createStage(world);
+  return {
+    store: stage.store, account: stage.account, usages,
+    call: (path, params) => stage.ok(`/${path}`, params),
+    async stop() {
+      await world.stop();
+      for (const cleanup of cleanups) await cleanup();
+    },
+  };
+}

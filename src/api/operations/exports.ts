@@ -1,0 +1,161 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, text, timestamp } from '../../base/schema.ts';
+import { toPlainAddress } from '../../outbound/plain-address.ts';
+import { exportId, exportName, type ExportRow } from '../../store/exports.ts';
+import { keyHash } from '../../store/keys.ts';
+import { operation } from '../operation.ts';
+import { emailAddress } from './rules.ts';
+import { MAX_LIST } from './stats-records.ts';
+
+const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
+/** More tags, senders or keys than an account has use for. */
+const MAX_FILTER = 1000;
+const SECOND_MS = 1000;
+
+const time = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+
+const exportRecord = z.object({
+  id: z.string().meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
+  created_at: z.string().meta({ description: 'when it was started, UTC, YYYY-MM-DD HH:MM:SS' }),
+  type: z.enum(['activity', 'reject', 'whitelist']),
+  finished_at: time('when it ended; null for a job that has not run'),
+  state: z.enum(['waiting', 'working', 'complete', 'error', 'expired']).meta({ description: 'expired: it was complete, and its archive is gone' }),
+  result_url: z.string().nullable().meta({ description: 'URL of the zip archive; null unless the job is complete. Whoever has it can fetch the archive' }),
+  error: z.string().nullable().meta({ description: 'why the job ended in state error (beyond the public ancestor)' }),
+}).meta({ title: 'export record' });
+
+function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
+  return {
+    id: exportName(row),
+    created_at: toTimestamp(row.createdAt),
+    type: row.type,
+    finished_at: row.finishedAt === null ? null : toTimestamp(row.finishedAt),
+    state: row.state,
+    result_url: row.state === 'complete' ? row.resultUrl : null,
+    error: row.error,
+  };
+}
+
+const notifyEmail = optional(emailAddress.transform(({ text: address }, context) => {
+  if (toPlainAddress(address) !== undefined) return address;
+  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+  return z.NEVER;
+})).meta({ description: 'who is told by mail when the job has ended' });
+
+/** A date alone means all of that day. */
+const lastTime = z.string().max(32).transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value).pipe(timestamp);
+
+const list = (item: z.ZodType<string>, description: string) => optional(z.array(item).max(MAX_FILTER)).meta({ description });
+
+/** What an empty list would let through is nothing, and nobody wants that: it is no condition. */
+const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null => items && items.length > 0 ? items : null;
+
+const DONE = {
+  id: '2026-01-05 09:20:28.13842', created_at: '2026-01-05 09:20:28', type: 'activity', finished_at: '2026-01-05 09:20:31', state: 'complete',
+  result_url: 'https://mail.example.com/exports/ExampleExportToken0001', error: null,
+};
+const STARTED = { id: '2026-01-05 12:00:00.00000', created_at: '2026-01-05 12:00:00', finished_at: null, state: 'waiting', result_url: null, error: null };
+const UNTIL_THEN = 'The job starts at once and runs in the background; poll /exports/info until its state is complete. The archive can be fetched for some days (7 unless the operator says otherwise).';
+const GUARDED = "A cell that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a line break) has a ' in front.";
+const LIMIT = 'An account may start a limited number of jobs in 24 hours (100 unless the operator says otherwise); then RequestLimitExceeded.';
+const NOTES = `${UNTIL_THEN} ${GUARDED} ${LIMIT}`;
+
+const info = operation({
+  path: '/exports/info',
+  summary: 'Shows an export job.',
+  params: { id: text(255).meta({ description: 'id of the job' }) },
+  returns: exportRecord,
+  errors: ['Unknown_Export'],
+  example: { params: { id: DONE.id }, answer: DONE },
+  async handle({ id }, { store, refuse }) {
+    const row = await store.exportJobs.one({ id: exportId(store.account, id) });
+    if (!row) throw refuse('Unknown_Export', id);
+    return toExportRecord(row);
+  },
+});
+
+const listJobs = operation({
+  path: '/exports/list',
+  summary: 'Lists the export jobs of the account, the newest first.',
+  notes: `At most ${MAX_LIST} at a time; the next ones come with \`after\`, the last id of the page before. A job is forgotten 90 days after its end.`,
+  params: { after: optional(text(255)).meta({ description: 'the last id of the page before (beyond the public ancestor)' }) },
+  returns: z.array(exportRecord),
+  errors: [],
+  example: { params: {}, answer: [DONE] },
+  async handle({ after }, { store }) {
+    const range = after === undefined ? {} : { id: { range: { lt: exportId(store.account, after) } } };
+    return (await store.exportJobs.many(range, { sort: '-id', limit: MAX_LIST })).map(toExportRecord);
+  },
+});
+
+const rejects = operation({
+  path: '/exports/rejects',
+  summary: 'Starts an export of the rejection blacklist.',
+  notes: `The archive holds rejects.csv with the columns email, reason, detail, created_at, expires_at, last_event_at, expires_at: the entries that have not expired, those of subaccounts too. ${NOTES}`,
+  params: { notify_email: notifyEmail },
+  returns: exportRecord,
+  errors: [],
+  example: { params: { notify_email: 'ops@example.com' }, answer: { ...STARTED, type: 'reject' } },
+  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'reject', notifyEmail: to, filter: null })),
+});
+
+const whitelist = operation({
+  path: '/exports/whitelist',
+  summary: 'Starts an export of the rejection whitelist.',
+  notes: `The archive holds whitelist.csv with the columns email, detail, created_at. ${NOTES}`,
+  params: { notify_email: notifyEmail },
+  returns: exportRecord,
+  errors: [],
+  example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
+  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+});
+
+const allowlist = operation({
+  path: '/exports/allowlist',
+  summary: 'Starts an export of the rejection whitelist, by its later name.',
+  notes: 'The same as /exports/whitelist, in its answer too.',
+  extension: true,
+  params: { notify_email: notifyEmail },
+  returns: exportRecord,
+  errors: [],
+  example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
+  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+});
+
+const activity = operation({
+  path: '/exports/activity',
+  summary: 'Starts an export of the activity: the messages that were sent, and what has become of them.',
+  notes: 'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has '
+    + `configured (exports.metadata_fields). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
+  params: {
+    notify_email: notifyEmail,
+    date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+    date_to: optional(lastTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+    tags: list(z.string().max(255), 'messages with any of these tags'),
+    senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
+    states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).meta({ description: 'messages in any of these states' }),
+    api_keys: list(z.string().max(255), 'messages sent with any of these API keys of the account; no other key matches anything'),
+  },
+  returns: exportRecord,
+  errors: [],
+  example: {
+    params: { date_from: '2026-01-01 00:00:00', date_to: '2026-01-05 12:00:00', tags: ['welcome'], senders: ['news@example.com'], states: ['sent', 'bounced'] },
+    answer: { ...STARTED, type: 'activity' },
+  },
+  async handle({ notify_email: to = null, date_from: from, date_to: until, tags, senders, states, api_keys: keys }, { invalid, startExport }) {
+    if (from && until && until < from) throw invalid('date_to', 'Please enter a time that is not before date_from');
+    const filter = {
+      from: from ?? null,
+      before: until ? new Date(until.getTime() + SECOND_MS) : null,
+      tags: unlessEmpty(tags),
+      senders: unlessEmpty(senders?.map(({ text: address }) => address.toLowerCase())),
+      states: unlessEmpty(states),
+      apiKeys: unlessEmpty(keys?.map(keyHash)),
+    };
+    return toExportRecord(await startExport({ type: 'activity', notifyEmail: to, filter }));
+  },
+});
+
+/** Export jobs; tasks/exports/ runs them. */
+export const exportJobs = [info, listJobs, rejects, whitelist, allowlist, activity];

@@ -1,0 +1,133 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional } from '../../base/schema.ts';
+import { reputationOf } from '../../mail/reputation.ts';
+import { warmupEnd, WARMUP_DAYS } from '../../mail/warmup.ts';
+import type { IpRow } from '../../store/ips.ts';
+import { readPlacement } from '../../store/placements.ts';
+import { DEFAULT_POOL } from '../../store/pools.ts';
+import { operation, type Call } from '../operation.ts';
+import { createIpRecorder, IP, ipParam, ipRecord, knownPool, WARMUP } from './ip-records.ts';
+import { findPool } from './pools.ts';
+import { MAX_LIST, recentOf, totalOf } from './stats-records.ts';
+
+const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
+
+/** The record of an address as it is now. */
+export async function showIp(row: IpRow, { store, now }: Call<never>) {
+  return createIpRecorder(await readPlacement(store), now())(row);
+}
+
+/** The row of an address, or the error that the account has no such address. */
+export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
+  const row = await store.ips.one({ id: ip, releasedAt: null });
+  if (!row) throw refuse('Unknown_IP', ip);
+  return row;
+}
+
+const list = operation({
+  path: '/ips/list',
+  summary: 'Lists the dedicated IPs of the account.',
+  notes: `At most ${MAX_LIST} at a time; the next ones come with \`after\`, the last IP of the page before.`,
+  params: { after: optional(ipParam.meta({ description: 'the last IP of the page before (beyond the public ancestor)' })) },
+  returns: z.array(ipRecord),
+  errors: [],
+  example: { params: {}, answer: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }, { ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
+  async handle({ after = '' }, { store, now }) {
+    const placement = await readPlacement(store);
+    const rows = await store.ips.many({ releasedAt: null, id: { range: { gt: after } } }, { sort: 'id', limit: MAX_LIST });
+    return rows.map(createIpRecorder(placement, now()));
+  },
+});
+
+const info = operation({
+  path: '/ips/info',
+  summary: 'Shows a dedicated IP.',
+  params: { ip: ipParam },
+  returns: ipRecord,
+  errors: ['Unknown_IP'],
+  example: { params: { ip: '192.0.2.1' }, answer: IP },
+  async handle({ ip }, call) {
+    return showIp(await findIp(ip, call), call);
+  },
+});
+
+const provision = operation({
+  path: '/ips/provision',
+  summary: 'Asks for a dedicated IP.',
+  notes: 'Requests are served from the addresses of the operator, the oldest request first, within 24 hours while there are any. One request may be outstanding. '
+    + `Without a pool, and when the pool was deleted meanwhile, the IP comes into \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
+  params: {
+    warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false unless given' })),
+    pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
+  },
+  returns: z.object({ requested_at: z.string().meta({ description: 'when the IP was asked for, UTC, YYYY-MM-DD HH:MM:SS' }) }),
+  errors: ['IP_ProvisionLimit', 'Unknown_Pool', 'PaymentRequired', 'NoSendingHistory', 'PoorReputation'],
+  example: { params: { warmup: true }, answer: { requested_at: '2026-01-05 12:00:00' } },
+  async handle({ warmup = false, pool = DEFAULT_POOL }, call) {
+    const { store, account, now, refuse } = call;
+    await allowProvisioning(call);
+    if (!await findPool(pool, call)) throw refuse('Unknown_Pool', pool);
+    const requestedAt = now();
+    const row = { id: account.id, token: call.newToken(), pool, warmup, requestedAt, ip: null, claim: null };
+    if (await store.ipRequests.insert(row) === 'duplicate') throw refuse('IP_ProvisionLimit');
+    return { requested_at: toTimestamp(requestedAt) };
+  },
+});
+
+async function allowProvisioning({ store, account, settings, now, refuse }: Call<'PaymentRequired' | 'NoSendingHistory' | 'PoorReputation'>): Promise<void> {
+  if (settings.ips.provisioning === 'off') throw refuse('PaymentRequired', NOT_FOR_YOU);
+  const total = await totalOf(store, 'account', account.id);
+  if (!total || total.sent === 0) throw refuse('NoSendingHistory');
+  const reputation = reputationOf(await recentOf(store, 'account', account.id, now()));
+  if (reputation < settings.ips.minReputation) throw refuse('PoorReputation');
+}
+
+const startWarmup = operation({
+  path: '/ips/start-warmup',
+  summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail goes over it.`,
+  notes: 'The rest goes over other IPs of its pool or over shared ones. An IP that is warming up goes on as it was.',
+  params: { ip: ipParam },
+  returns: ipRecord,
+  errors: ['Unknown_IP'],
+  example: { params: { ip: '192.0.2.1' }, answer: { ...IP, warmup: WARMUP } },
+  async handle({ ip }, call) {
+    const now = call.now();
+    const begin = { warmupStartAt: now, warmupEndAt: warmupEnd(now) };
+    const begun = await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: null }, begin)
+      // One that is over and has not been cleared yet.
+      ?? await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: { range: { lte: now } } }, begin);
+    return showIp(begun ?? await findIp(ip, call), call);
+  },
+});
+
+const cancelWarmup = operation({
+  path: '/ips/cancel-warmup',
+  summary: 'Ends the warmup of a dedicated IP: all mail may go over it at once.',
+  params: { ip: ipParam },
+  returns: ipRecord,
+  errors: ['Unknown_IP'],
+  example: { params: { ip: '192.0.2.1' }, answer: IP },
+  async handle({ ip }, call) {
+    const row = await call.store.ips.change({ id: ip, releasedAt: null }, { warmupStartAt: null, warmupEndAt: null });
+    if (!row) throw call.refuse('Unknown_IP', ip);
+    return showIp(row, call);
+  },
+});
+
+const remove = operation({
+  path: '/ips/delete',
+  summary: 'Gives a dedicated IP back. This cannot be undone.',
+  notes: 'The address rests before anybody else gets it. An IP that the account does not have is no error: `deleted` is false.',
+  params: { ip: ipParam },
+  returns: z.object({ ip: z.string().meta({ description: 'the IP address' }), deleted: z.boolean().meta({ description: 'whether the account had it' }) }),
+  errors: [],
+  example: { params: { ip: '192.0.2.2' }, answer: { ip: '192.0.2.2', deleted: true } },
+  async handle({ ip }, { store, now }) {
+    // The inventory is beyond an account: a task takes the address there.
+    return { ip, deleted: await store.ips.change({ id: ip, releasedAt: null }, { releasedAt: now() }) !== undefined };
+  },
+});
+
+/** Dedicated IPs: what is told of them, and how they come, warm up and go. */
+export const ips = [list, info, provision, startWarmup, cancelWarmup, remove];

@@ -1,0 +1,151 @@
+import { z } from 'zod';
+import { optional } from '../../base/schema.ts';
+import type { IpRow } from '../../store/ips.ts';
+import { createPoolFinder, placesWith, readPlacement, rewrite } from '../../store/placements.ts';
+import { DEFAULT_POOL, poolId, type PoolRow } from '../../store/pools.ts';
+import type { AccountParts } from '../account-parts.ts';
+import { operation, type Call } from '../operation.ts';
+import { createIpRecorder, createPoolRecorder, IP, ipParam, ipRecord, knownPool, newPool, poolRecord } from './ip-records.ts';
+import { MAX_LIST } from './stats-records.ts';
+
+/** All addresses of the account, in the order of their texts. */
+export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
+  return store.ips.many({ releasedAt: null }, { sort: 'id' });
+}
+
+/** The pool of that name. The default pool is made when it is looked for first, as old as the account. */
+export async function findPool(name: string, parts: AccountParts): Promise<PoolRow | undefined> {
+  const row = await parts.store.pools.one({ id: poolId(parts.account.id, name) });
+  return row ?? (name === DEFAULT_POOL ? makePool(name, parts.account.createdAt, parts) : undefined);
+}
+
+/** Makes a pool, or answers the one that somebody else made meanwhile. */
+async function makePool(name: string, createdAt: Date, { account, store, newToken }: AccountParts): Promise<PoolRow> {
+  const row = { id: poolId(account.id, name), name, token: newToken(), createdAt };
+  for (;;) {
+    if (await store.pools.insert(row) === 'inserted') return { ...row, account: account.id };
+    const present = await store.pools.one({ id: row.id });
+    if (present) return present; // else it was deleted in between
+  }
+}
+
+async function showPool(row: PoolRow, parts: AccountParts) {
+  const placement = await readPlacement(parts.store);
+  return createPoolRecorder(placement, await ownIps(parts), parts.now())(row);
+}
+
+const setPool = operation({
+  path: '/ips/set-pool',
+  summary: 'Moves a dedicated IP into a pool.',
+  notes: `The last IP of \`${DEFAULT_POOL}\` stays in it.`,
+  params: {
+    ip: ipParam, pool: newPool,
+    create_pool: optional(z.boolean().meta({ description: 'whether to make the pool when it is not there; false unless given' })),
+  },
+  returns: ipRecord,
+  errors: ['Unknown_IP', 'Unknown_Pool', 'Invalid_EmptyDefaultPool'],
+  example: { params: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true }, answer: { ...IP, pool: 'Newsletters' } },
+  async handle({ ip, pool, create_pool: createPool = false }, call) {
+    const { store, refuse } = call;
+    // The order of reading matters: see store/placements.ts.
+    await call.inTurn('placement', () => rewrite(store, async (placement) => {
+      const poolOf = createPoolFinder(placement);
+      const mine = (await ownIps(call)).map(({ id }) => id);
+      if (!mine.includes(ip)) throw refuse('Unknown_IP', ip);
+      const known = await findPool(pool, call);
+      if (!known && !createPool) throw refuse('Unknown_Pool', pool);
+      if (poolOf(ip) === pool) return undefined;
+      const left = mine.filter((other) => other !== ip && poolOf(other) === DEFAULT_POOL);
+      if (poolOf(ip) === DEFAULT_POOL && left.length === 0) throw refuse('Invalid_EmptyDefaultPool');
+      if (!known) await makePool(pool, call.now(), call);
+      return { elsewhere: placesWith(placement, ip, pool) };
+    }));
+    const row = await store.ips.one({ id: ip, releasedAt: null });
+    if (!row) throw refuse('Unknown_IP', ip);
+    return createIpRecorder(await readPlacement(store), call.now())(row);
+  },
+});
+
+const listPools = operation({
+  path: '/ips/list-pools',
+  summary: 'Lists the IP pools of the account with their dedicated IPs.',
+  notes: `By name, at most ${MAX_LIST} at a time; the next ones come with \`after\`, the last name of the page before. Every account has the pool \`${DEFAULT_POOL}\`.`,
+  params: { after: optional(knownPool.meta({ description: 'the last name of the page before (beyond the public ancestor)' })) },
+  returns: z.array(poolRecord),
+  errors: [],
+  example: {
+    params: {},
+    answer: [
+      { name: 'Main Pool', created_at: '2026-01-01 00:00:00', ips: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }] },
+      { name: 'Old Pool', created_at: '2026-01-02 09:00:00', ips: [] },
+      { name: 'Transactional', created_at: '2026-01-02 09:00:00', ips: [{ ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
+    ],
+  },
+  async handle({ after = '' }, call) {
+    const { store } = call;
+    const placement = await readPlacement(store);
+    await findPool(DEFAULT_POOL, call);
+    const rows = await store.pools.many({ name: { range: { gt: after } } }, { sort: 'name', limit: MAX_LIST });
+    return rows.map(createPoolRecorder(placement, await ownIps(call), call.now()));
+  },
+});
+
+const poolInfo = operation({
+  path: '/ips/pool-info',
+  summary: 'Shows an IP pool with its dedicated IPs.',
+  params: { pool: knownPool },
+  returns: poolRecord,
+  errors: ['Unknown_Pool'],
+  example: { params: { pool: 'Old Pool' }, answer: { name: 'Old Pool', created_at: '2026-01-02 09:00:00', ips: [] } },
+  async handle({ pool }, call) {
+    const row = await knownTo(pool, call);
+    return showPool(row, call);
+  },
+});
+
+async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRow> {
+  await readPlacement(call.store); // which takes away what was deleted and cut off
+  const row = await findPool(pool, call);
+  if (!row) throw call.refuse('Unknown_Pool', pool);
+  return row;
+}
+
+const createPool = operation({
+  path: '/ips/create-pool',
+  summary: 'Makes an IP pool; one that is there already is answered as it is.',
+  params: { pool: newPool },
+  returns: poolRecord,
+  errors: [],
+  example: { params: { pool: 'Newsletters' }, answer: { name: 'Newsletters', created_at: '2026-01-05 12:00:00', ips: [] } },
+  async handle({ pool }, call) {
+    await readPlacement(call.store); // as above
+    return showPool(await findPool(pool, call) ?? await makePool(pool, call.now(), call), call);
+  },
+});
+
+const deletePool = operation({
+  path: '/ips/delete-pool',
+  summary: 'Deletes an empty IP pool.',
+  params: { pool: knownPool },
+  returns: z.object({ pool: z.string().meta({ description: 'name of the pool' }), deleted: z.boolean().meta({ description: 'true' }) }),
+  errors: ['Unknown_Pool', 'Invalid_DeleteDefaultPool', 'Invalid_DeleteNonEmptyPool'],
+  example: { params: { pool: 'Old Pool' }, answer: { pool: 'Old Pool', deleted: true } },
+  async handle({ pool }, call) {
+    const { store, refuse } = call;
+    if (pool === DEFAULT_POOL) throw refuse('Invalid_DeleteDefaultPool');
+    await call.inTurn('placement', () => rewrite(store, async (placement) => {
+      const row = await findPool(pool, call);
+      if (!row) throw refuse('Unknown_Pool', pool);
+      // An address that was given back is in no pool, though its place is cleared only when it leaves the account.
+      const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
+      const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));
+      if (elsewhere.some((place) => place.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
+      return { elsewhere, closing: [...placement.closing, { id: row.id, token: row.token }] };
+    }));
+    await readPlacement(store); // takes the row away
+    return { pool, deleted: true };
+  },
+});
+
+/** Pools of dedicated IPs. */
+export const pools = [setPool, listPools, poolInfo, createPool, deletePool];

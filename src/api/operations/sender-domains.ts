@@ -1,0 +1,162 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, text } from '../../base/schema.ts';
+import { toAsciiDomain } from '../../mail/address.ts';
+import { mayBeSigned } from '../../outbound/domain-tests.ts';
+import { isPlainMailbox } from '../../outbound/plain-address.ts';
+import type { SenderDomainRow } from '../../store/sender-domains.ts';
+import { operation } from '../operation.ts';
+import { MAX_LIST } from './stats-records.ts';
+
+const MAX_DOMAIN_TEXT = 1000;
+
+const senderDomain = text(MAX_DOMAIN_TEXT).transform((value, context) => {
+  const domain = toAsciiDomain(value.trim());
+  if (domain !== undefined && domain.includes('.')) return domain;
+  context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
+  return z.NEVER;
+}).meta({ description: 'a domain name; an international one as it is or as A-labels, answered as A-labels' });
+
+const mailbox = text(255)
+  .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
+  .refine((value) => value.includes('@') || isPlainMailbox(value), 'Not a mailbox that we write to: please use one of letters, digits, dots and _ + = ~ & - only')
+  .meta({ description: 'the mailbox at the domain that the link is mailed to: the part before the @' });
+
+const time = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const dnsTest = (what: string) => z.object({
+  valid: z.boolean().meta({ description: `whether the ${what} record is right` }),
+  valid_after: time('set when the record is valid now and was not before: when its TTL has passed since, and it is used'),
+  error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
+}).meta({ description: `the ${what} record` });
+
+export const senderDomainRecord = z.object({
+  domain: z.string().meta({ description: 'the domain' }),
+  created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
+  last_tested_at: time('when its DNS last answered a test, null before the first'),
+  spf: dnsTest('SPF'),
+  dkim: dnsTest('DKIM'),
+  verified_at: time('when its ownership was verified in this account, null when it was not'),
+  valid_signing: z.boolean().meta({ description: 'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first' }),
+}).meta({ title: 'sender domain record' });
+
+const NOT_TESTED = 'This domain has not been tested yet.';
+
+/** The record of a sender domain at a time. */
+export function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
+  const date = (value: Date | null) => value === null ? null : toTimestamp(value);
+  const test = (valid: boolean | null, validAfter: Date | null, error: string | null) =>
+    ({ valid: valid === true, valid_after: date(validAfter), error: valid === null ? error ?? NOT_TESTED : error });
+  return {
+    domain: row.domain,
+    created_at: toTimestamp(row.createdAt),
+    last_tested_at: date(row.lastTestedAt),
+    spf: test(row.spfValid, row.spfValidAfter, row.spfError),
+    dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
+    verified_at: date(row.verifiedAt),
+    valid_signing: mayBeSigned(row, now),
+  };
+}
+
+const UNTESTED = { valid: false, valid_after: null, error: NOT_TESTED };
+const FRESH = { last_tested_at: null, spf: UNTESTED, dkim: UNTESTED, verified_at: null, valid_signing: false };
+const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...FRESH };
+
+const domains = operation({
+  path: '/senders/domains',
+  summary: 'Lists the sender domains of the account, by name.',
+  notes: `At most ${MAX_LIST} are answered; \`after\` continues behind the last one of the answer before.`,
+  params: { after: optional(senderDomain.meta({ description: 'beyond the documented interface: lists the domains behind this name' })) },
+  returns: z.array(senderDomainRecord),
+  errors: [],
+  example: { params: {}, answer: [EXAMPLE] },
+  async handle({ after }, { store, now }) {
+    const rows = await store.senderDomains.many(after === undefined ? {} : { domain: { range: { gt: after } } }, { sort: 'domain', limit: MAX_LIST });
+    return rows.map((row) => toSenderDomainRecord(row, now()));
+  },
+});
+
+const addDomain = operation({
+  path: '/senders/add-domain',
+  summary: 'Adds a sender domain to the account.',
+  notes: 'Domains are also added when mail is sent from them. Adding one again answers the record that is there. domain-key says what belongs into its DNS.',
+  params: { domain: senderDomain },
+  returns: senderDomainRecord,
+  errors: [],
+  example: { params: { domain: 'mail.example.com' }, answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', ...FRESH } },
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.add(domain), now());
+  },
+});
+
+const checkDomain = operation({
+  path: '/senders/check-domain',
+  summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain when it is not in the account yet.',
+  notes: 'The SPF record must include our name, and the DKIM record hold our key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not right.',
+  params: { domain: senderDomain },
+  returns: senderDomainRecord,
+  errors: [],
+  example: {
+    params: { domain: 'example.com' },
+    answer: {
+      ...EXAMPLE, last_tested_at: '2026-01-05 12:00:00', spf: { valid: true, valid_after: null, error: null },
+      dkim: { valid: false, valid_after: null, error: 'There is no DKIM record at postern._domainkey.example.com.' },
+    },
+  },
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.check(domain), now());
+  },
+});
+
+const verifyDomain = operation({
+  path: '/senders/verify-domain',
+  summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
+  notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail cannot be verified.',
+  params: { domain: senderDomain, mailbox },
+  returns: z.object({
+    status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
+    domain: z.string().meta({ description: 'the domain' }),
+    email: z.string().meta({ description: 'the address that the mail goes to' }),
+  }),
+  errors: [],
+  example: { params: { domain: 'example.com', mailbox: 'postmaster' }, answer: { status: 'sent', domain: 'example.com', email: 'postmaster@example.com' } },
+  async handle({ domain, mailbox }, { senderDomains, invalid }) {
+    const status = await senderDomains.verify(domain, mailbox);
+    if (status === 'free-mail') throw invalid('domain', 'This domain belongs to a provider of free mail and cannot be verified');
+    if (status === 'limited') throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
+    if (status === 'refused') throw invalid('mailbox', 'Not a mailbox that we write to');
+    return { status, domain, email: `${mailbox}@${domain}` };
+  },
+});
+
+const domainKey = operation({
+  path: '/senders/domain-key',
+  summary: 'Says what belongs into the DNS of a sender domain; adds the domain when it is not in the account yet.',
+  notes: 'Publish the TXT record, or a CNAME to `cname` when the operator of this service keeps that record for you; either will do. The SPF record of the domain must hold `spf_include`.',
+  extension: true,
+  params: { domain: senderDomain },
+  returns: z.object({
+    domain: z.string().meta({ description: 'the domain' }),
+    selector: z.string().meta({ description: 'the DKIM selector' }),
+    name: z.string().meta({ description: 'where the DKIM record belongs' }),
+    txt: z.string().meta({ description: 'the value of the TXT record there' }),
+    cname: z.string().meta({ description: 'where a CNAME may point instead' }),
+    spf_include: z.string().meta({ description: 'what the SPF record must hold' }),
+    spf: z.string().meta({ description: 'an SPF record for a domain that has none' }),
+  }),
+  errors: [],
+  example: {
+    params: { domain: 'example.com' },
+    answer: {
+      domain: 'example.com', selector: 'postern', name: 'postern._domainkey.example.com', txt: 'v=DKIM1; k=rsa; p=RXhhbXBsZUtleQ==',
+      cname: '4eada69ba0f1f38618ca.dkim.mx.postern.test', spf_include: 'include:spf.mx.postern.test', spf: 'v=spf1 include:spf.mx.postern.test ~all',
+    },
+  },
+  async handle({ domain }, { senderDomains }) {
+    const { selector, place, txt, spfInclude } = await senderDomains.records(domain);
+    const include = `include:${spfInclude}`;
+    return { domain, selector, name: place.name, txt, cname: place.target, spf_include: include, spf: `v=spf1 ${include} ~all` };
+  },
+});
+
+/** Domains that mail is sent from. */
+export const senderDomainOperations = [domains, addDomain, checkDomain, verifyDomain, domainKey];

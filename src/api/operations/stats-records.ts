@@ -1,0 +1,137 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { addUpMonths, type Month } from '../../mail/reputation.ts';
+import { sinceHours, type Windows } from '../../mail/stats.ts';
+import { counterId, reputationMonths, startOf, type Counted, type CounterRow, type Counts } from '../../store/counters.ts';
+import type { AccountStore } from '../../store/store.ts';
+
+// Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts, rejects, users.
+
+/** Most records that a list answers; the next page begins after its last name. */
+export const MAX_LIST = 1000;
+
+const counter = z.int();
+const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+
+/** The ten counters, as records show them. */
+export const statsFields = {
+  sent: counter, hard_bounces: counter, soft_bounces: counter, rejects: counter, complaints: counter,
+  unsubs: counter, opens: counter, unique_opens: counter, clicks: counter, unique_clicks: counter,
+};
+
+/** The ten counters as a struct. */
+export const statsBlock = z.object(statsFields).meta({ title: 'stats block', description: `the integers ${Object.keys(statsFields).join(', ')}` });
+
+/** The ten counters of a row, or of a sum of rows. */
+export function toStats(counts: Counts) {
+  return {
+    sent: counts.sent, hard_bounces: counts.hardBounces, soft_bounces: counts.softBounces, rejects: counts.rejects, complaints: counts.complaints,
+    unsubs: counts.unsubs, opens: counts.opens, unique_opens: counts.uniqueOpens, clicks: counts.clicks, unique_clicks: counts.uniqueClicks,
+  };
+}
+
+/** Totals of a detail record: the ten counters but the unique ones. */
+export const totalFields = {
+  sent: counter, hard_bounces: counter, soft_bounces: counter, rejects: counter, complaints: counter, unsubs: counter, opens: counter, clicks: counter,
+};
+
+/** The totals of a detail record, from a `total` row. */
+export function toTotals(counts: Counts) {
+  const { unique_opens: _, unique_clicks: __, ...totals } = toStats(counts);
+  return totals;
+}
+
+/** The names of the five windows, each with a stats block. */
+export const windowFields = {
+  today: statsBlock, last_7_days: statsBlock, last_30_days: statsBlock, last_60_days: statsBlock, last_90_days: statsBlock,
+};
+
+/** A struct with a stats block for each of the five windows. */
+export const windowsRecord = z.object(windowFields).meta({ description: 'a stats block for each window' });
+
+/** The five windows as a record. */
+export function toWindows(windows: Windows) {
+  return {
+    today: toStats(windows.today), last_7_days: toStats(windows.last_7_days), last_30_days: toStats(windows.last_30_days),
+    last_60_days: toStats(windows.last_60_days), last_90_days: toStats(windows.last_90_days),
+  };
+}
+
+const { unsubs: _, ...hourlyFields } = statsFields;
+
+/** An entry of a time series of a template or a sender. */
+export const hourlyEntry = z.object({ time: time('the hour'), ...hourlyFields }).meta({ title: 'hourly entry' });
+
+/** An entry of a time series of a tag, which counts unsubs too. */
+export const tagHourlyEntry = z.object({ time: time('the hour'), ...statsFields }).meta({ title: 'tag hourly entry' });
+
+/** An entry of a time series, from an `hour` row. */
+export function toHourlyEntry(row: CounterRow) {
+  const { unsubs: _, ...counts } = toStats(row);
+  return { time: toTimestamp(row.start), ...counts };
+}
+
+/** An entry of a time series of a tag, from an `hour` row. */
+export function toTagHourlyEntry(row: CounterRow) {
+  return { time: toTimestamp(row.start), ...toStats(row) };
+}
+
+/** A sender with its totals: in senders/list and inside a reject entry. */
+export const senderRecord = z.object({
+  address: z.string().meta({ description: 'the sending address' }),
+  created_at: time('when it was first seen'),
+  ...statsFields,
+}).meta({ title: 'sender record' });
+
+/** A sender, from its `total` row. */
+export function toSenderRecord(row: CounterRow) {
+  return { address: row.key, created_at: toTimestamp(row.firstAt), ...toStats(row) };
+}
+
+type Counters = Pick<AccountStore, 'counters'>;
+type Totals = Pick<AccountStore, 'account' | 'counters'>;
+
+/** Everything that was ever counted of one thing; undefined when nothing was. */
+export function totalOf({ counters }: Counters, kind: Counted, key: string): Promise<CounterRow | undefined> {
+  return counters.one({ kind, span: 'total', key });
+}
+
+/** The hours of the last `days` days in which something was counted of one thing, the oldest first. */
+export function hoursOf({ counters }: Counters, kind: Counted, key: string, days: number, now: Date): Promise<CounterRow[]> {
+  return counters.many({ kind, span: 'hour', key, start: { range: { gt: sinceHours(now, days) } } }, { sort: 'start' });
+}
+
+/** What the reputation of one thing is made of: its counts in this month and the one before. */
+export async function recentOf({ counters }: Counters, kind: Counted, key: string, now: Date): Promise<Month> {
+  return addUpMonths(await counters.many({ kind, span: 'month', key, start: { in: [...reputationMonths(now)] } }));
+}
+
+/** A page of everything of a kind that was ever counted, by key; it begins after the key `after`. */
+export function totalsAfter({ account, counters }: Totals, kind: Counted, after: string | undefined): Promise<CounterRow[]> {
+  const start = startOf('total', new Date(0));
+  const page = after === undefined ? {} : { id: { range: { gt: counterId(account, kind, 'total', start, after) } } };
+  return counters.many({ kind, span: 'total', start, ...page }, { sort: 'id', limit: MAX_LIST });
+}
+
+/** For a page of totals: key to what the reputation is made of. Two queries, however long the page is. */
+export async function recentOfPage({ account, counters }: Totals, kind: Counted, page: readonly CounterRow[], now: Date): Promise<Map<string, Month>> {
+  const first = page[0];
+  const last = page.at(-1);
+  if (!first || !last) return new Map();
+  const months = await Promise.all(reputationMonths(now).map((start) => {
+    const idOf = (key: string) => counterId(account, kind, 'month', start, key);
+    return counters.many({ kind, span: 'month', start, id: { range: { gte: idOf(first.key), lte: idOf(last.key) } } });
+  }));
+  return new Map([...Map.groupBy(months.flat(), ({ key }) => key)].map(([key, own]) => [key, addUpMonths(own)]));
+}
+
+/** Days of a time series. */
+export const SERIES_DAYS = 30;
+/** Days of the longest window. */
+export const LONGEST_WINDOW_DAYS = 90;
+
+// For the examples.
+/** Ten zeros. */
+export const NO_STATS = { sent: 0, hard_bounces: 0, soft_bounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 0, unique_opens: 0, clicks: 0, unique_clicks: 0 };
+/** What the account, the sender, the tag and the template of the examples have. */
+export const SOME_STATS = { ...NO_STATS, sent: 40, opens: 12, unique_opens: 10, clicks: 3, unique_clicks: 3 };

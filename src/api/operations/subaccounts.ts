@@ -1,0 +1,169 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { QUOTA_FORMULA, REPUTATION_FORMULA } from '../../mail/reputation.ts';
+import type { AccountStore, BoundCollection } from '../../store/store.ts';
+import { searchKey, subaccountId, type SubaccountRow } from '../../store/subaccounts.ts';
+import { operation, type Call } from '../operation.ts';
+import { MAX_LIST } from './stats-records.ts';
+import { numbersOf, recentlyOf } from './subaccount-numbers.ts';
+import { SUBACCOUNT, SUBACCOUNT_DETAIL, subaccountDetail, subaccountRecord, toSubaccountDetail, toSubaccountRecord } from './subaccount-records.ts';
+
+/** No length is documented; nobody reads more. */
+const MAX_NOTES = 10_000;
+
+const newId = text(255)
+  .refine((value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value) && value.trim() !== '', 'Please enter an id of printable characters')
+  .meta({ description: 'a new id, letters count as they are, at most 255 characters' });
+const knownId = text(1000).meta({ description: 'id of the subaccount' });
+const details = {
+  name: optional(z.string().max(1024)).meta({ description: 'display name, at most 1024 characters' }),
+  notes: optional(z.string().max(MAX_NOTES)).meta({ description: `notes, at most ${MAX_NOTES} characters` }),
+  custom_quota: optional(z.int().min(1)).meta({ description: 'messages it may send in an hour, above 0; by reputation when never set' }),
+};
+
+async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
+  return toSubaccountRecord(row, (await numbersOf(store, [row], now()))(row));
+}
+
+/** What a change made of a subaccount; throws when there is no such subaccount. */
+async function changed(id: string, patch: Parameters<BoundCollection<SubaccountRow>['change']>[1], call: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
+  const row = await call.store.subaccounts.change({ id: subaccountId(call.account.id, id) }, patch);
+  if (!row) throw call.refuse('Unknown_Subaccount', id);
+  return row;
+}
+
+async function found(id: string, call: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
+  const row = await call.store.subaccounts.one({ id: subaccountId(call.account.id, id) });
+  if (!row) throw call.refuse('Unknown_Subaccount', id);
+  return row;
+}
+
+const list = operation({
+  path: '/subaccounts/list',
+  summary: 'Lists the subaccounts by id.',
+  notes: `Up to ${MAX_LIST}. The search compares without regard to case. ${REPUTATION_FORMULA}`,
+  params: { q: optional(z.string().max(1024)).meta({ description: 'the beginning of an id or of a name, letters in any case; all when left out' }) },
+  returns: z.array(subaccountRecord),
+  errors: [],
+  example: { params: { q: 'abc' }, answer: [SUBACCOUNT] },
+  async handle({ q = '' }, { store, now }) {
+    const rows = await search(store, searchKey(q));
+    const numbers = await numbersOf(store, rows, now());
+    return rows.map((row) => toSubaccountRecord(row, numbers(row)));
+  },
+});
+
+/** Ids first, and names for the rest of the page. */
+async function search({ subaccounts }: AccountStore, prefix: string): Promise<SubaccountRow[]> {
+  if (prefix === '') return subaccounts.many({}, { sort: 'slugKey', limit: MAX_LIST });
+  const [byId, byName] = await Promise.all([
+    subaccounts.many({ slugKey: { startsWith: prefix } }, { sort: 'slugKey', limit: MAX_LIST }),
+    subaccounts.many({ nameKey: { startsWith: prefix } }, { sort: 'nameKey', limit: MAX_LIST }),
+  ]);
+  return [...new Map([...byId, ...byName].map((row) => [row.id, row])).values()].slice(0, MAX_LIST);
+}
+
+const add = operation({
+  path: '/subaccounts/add',
+  summary: 'Adds a subaccount.',
+  notes: 'An id that exists already is a ValidationError.',
+  params: { id: newId, ...details },
+  returns: subaccountRecord,
+  errors: [],
+  example: {
+    params: { id: 'cust-124', name: 'Widgets & Sons' },
+    answer: { ...SUBACCOUNT, id: 'cust-124', name: 'Widgets & Sons', custom_quota: null, created_at: '2026-01-05 12:00:00' },
+  },
+  async handle({ id: slug, name = '', notes = '', custom_quota: customQuota = null }, call) {
+    const id = subaccountId(call.account.id, slug);
+    const taken = () => call.invalid('id', 'A subaccount with this id already exists');
+    if (await call.store.subaccounts.one({ id })) throw taken();
+    // Events of mail that an earlier subaccount of this id had sent may have come after it was deleted.
+    await call.forgetSubaccount(slug);
+    const row = {
+      id, slug, name, slugKey: searchKey(slug), nameKey: searchKey(name), notes, customQuota, status: 'active' as const, pausedAt: null,
+      createdAt: call.now(), firstSentAt: null,
+    };
+    if (await call.store.subaccounts.insert(row) === 'duplicate') throw taken();
+    return toRecord({ ...row, account: call.account.id }, call);
+  },
+});
+
+const info = operation({
+  path: '/subaccounts/info',
+  summary: 'Shows a subaccount with its notes, its quota and the numbers of the last 30 days.',
+  notes: `${REPUTATION_FORMULA} ${QUOTA_FORMULA}`,
+  params: { id: knownId },
+  returns: subaccountDetail,
+  errors: ['Unknown_Subaccount'],
+  example: { params: { id: 'cust-123' }, answer: SUBACCOUNT_DETAIL },
+  async handle({ id }, call) {
+    const { store, now } = call;
+    const row = await found(id, call);
+    const [numbers, recently] = await Promise.all([numbersOf(store, [row], now()), recentlyOf(store, id, now())]);
+    return toSubaccountDetail(row, numbers(row), recently);
+  },
+});
+
+const update = operation({
+  path: '/subaccounts/update',
+  summary: 'Changes the name, the notes or the quota of a subaccount; null fields remain unchanged.',
+  params: { id: knownId, ...details },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { params: { id: 'cust-123', name: 'ABC Widgets' }, answer: { ...SUBACCOUNT, name: 'ABC Widgets' } },
+  async handle({ id, name, notes, custom_quota: customQuota }, call) {
+    const nameKey = name === undefined ? undefined : searchKey(name);
+    if (name === undefined && notes === undefined && customQuota === undefined) return toRecord(await found(id, call), call);
+    return toRecord(await changed(id, { name, nameKey, notes, customQuota }, call), call);
+  },
+});
+
+const remove = operation({
+  path: '/subaccounts/delete',
+  summary: 'Deletes a subaccount with its numbers and its rejection list; later sending calls to it fail.',
+  notes: 'Answers the record as it was. Its mail is kept.',
+  params: { id: knownId },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { params: { id: 'cust-123' }, answer: SUBACCOUNT },
+  async handle({ id }, call) {
+    const row = await found(id, call);
+    const record = await toRecord(row, call);
+    // What belongs to it first: should we be cut off, nothing is left behind for a later subaccount of this id.
+    await call.forgetSubaccount(id);
+    const removed = await call.store.subaccounts.remove({ id: row.id });
+    await call.forgetSubaccount(id); // what came in between
+    if (!removed) throw call.refuse('Unknown_Subaccount', id);
+    return record;
+  },
+});
+
+const pause = operation({
+  path: '/subaccounts/pause',
+  summary: 'Pauses a subaccount: its mail is queued, for at most 3 days, until it is resumed.',
+  notes: 'Pausing again changes nothing, nor does it begin the 3 days anew.',
+  params: { id: knownId },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { params: { id: 'cust-123' }, answer: { ...SUBACCOUNT, status: 'paused' } },
+  async handle({ id }, call) {
+    const filter = { id: subaccountId(call.account.id, id), status: 'active' as const };
+    const row = await call.store.subaccounts.change(filter, { status: 'paused', pausedAt: call.now() });
+    return toRecord(row ?? await found(id, call), call);
+  },
+});
+
+const resume = operation({
+  path: '/subaccounts/resume',
+  summary: 'Resumes a paused subaccount: what was queued is sent.',
+  notes: 'Resuming an active subaccount changes nothing.',
+  params: { id: knownId },
+  returns: subaccountRecord,
+  errors: ['Unknown_Subaccount'],
+  example: { params: { id: 'cust-123' }, answer: SUBACCOUNT },
+  handle: async ({ id }, call) => toRecord(await changed(id, { status: 'active', pausedAt: null }, call), call),
+});
+
+/** Customers of the account, whose mail is kept apart. */
+export const subaccounts = [list, add, info, update, remove, pause, resume];

@@ -1,0 +1,194 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { render as renderCode } from '../../mail/merge/render.ts';
+import { toVars } from '../../mail/merge/merge.ts';
+import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/template.ts';
+import { MAX_RENDERED } from '../../mail/too-long.ts';
+import type { Call } from '../operation.ts';
+import { operation } from '../operation.ts';
+import { hourlyEntry, hoursOf, MAX_LIST, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
+import { contentParams, givenName, labelFilter, labelParams, newName, NO_CONTENT, templateRecord, toContent, toTemplateRecord } from './template-records.ts';
+import { addLabels, changeTemplate, findTemplate, pageOfTemplates, settleLabels } from './template-rows.ts';
+
+// For the examples.
+const CODE = '<p mc:edit="editable">editable content</p>';
+const DRAFT = { code: CODE, subject: 'example subject', from_email: 'news@example.com', from_name: 'Example Name', text: 'Example text' };
+const PUBLISHED = {
+  publish_name: 'Example Template', publish_code: CODE, publish_subject: 'example subject', publish_from_email: 'news@example.com',
+  publish_from_name: 'Example Name', publish_text: 'Example text', published_at: '2026-01-05 11:00:00',
+};
+const TIMES = { created_at: '2026-01-05 11:00:00', updated_at: '2026-01-05 11:00:00' };
+const EXAMPLE = { slug: 'example-template', name: 'Example Template', labels: ['example-label'], ...DRAFT, ...PUBLISHED, ...TIMES };
+const NOW = '2026-01-05 12:00:00';
+
+const publishParam = { publish: optional(z.boolean()).meta({ description: 'false: only the draft; true when left out' }) };
+
+const add = operation({
+  path: '/templates/add',
+  summary: 'Adds a template, and publishes it unless told otherwise.',
+  notes: 'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
+  params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
+  returns: templateRecord,
+  errors: ['Invalid_Template'],
+  example: {
+    params: { name: 'Another Template', ...DRAFT, labels: ['example-label'] },
+    answer: { ...EXAMPLE, slug: 'another-template', name: 'Another Template', publish_name: 'Another Template', published_at: NOW, created_at: NOW, updated_at: NOW },
+  },
+  async handle({ name, publish = true, labels = [], ...given }, call) {
+    const fault = nameFault(name);
+    if (fault !== undefined) throw call.refuse('Invalid_Template', fault);
+    const now = call.now();
+    const draft = toContent(NO_CONTENT, given);
+    const row = {
+      id: call.newToken(), name, slug: slugOf(name), labels, draft, published: publish ? draft : null, publishedAt: publish ? now : null,
+      createdAt: now, updatedAt: now, version: 1,
+    };
+    await addLabels(row, labels, call.store);
+    if (await call.store.templates.insert(row) === 'duplicate') {
+      await settleLabels(row.id, call.store);
+      throw call.refuse('Invalid_Template', `A template with name "${await takenName(row.slug, call) ?? name}" already exists`);
+    }
+    return toTemplateRecord(row);
+  },
+});
+
+/** The name that a slug belongs to: it need not be the one that was asked for. */
+async function takenName(slug: string, { store }: Call<never>): Promise<string | undefined> {
+  return (await store.templates.one({ slug }))?.name;
+}
+
+const info = operation({
+  path: '/templates/info',
+  summary: 'Shows a template.',
+  params: { name: givenName },
+  returns: templateRecord,
+  errors: ['Unknown_Template'],
+  example: { params: { name: 'Example Template' }, answer: EXAMPLE },
+  async handle({ name }, call) {
+    return toTemplateRecord(await findTemplate(name, call));
+  },
+});
+
+const update = operation({
+  path: '/templates/update',
+  summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
+  notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
+  params: { name: givenName, ...contentParams, ...publishParam, ...labelParams },
+  returns: templateRecord,
+  errors: ['Unknown_Template'],
+  example: {
+    params: { name: 'Example Template', subject: 'another subject', publish: false },
+    answer: { ...EXAMPLE, subject: 'another subject', updated_at: NOW },
+  },
+  async handle({ name, publish = true, labels, ...given }, call) {
+    return toTemplateRecord(await changeTemplate(name, call, (row) => {
+      const now = call.now();
+      const draft = toContent(row.draft, given);
+      return { draft, labels, updatedAt: now, ...(publish ? { published: draft, publishedAt: now } : {}) };
+    }));
+  },
+});
+
+const publish = operation({
+  path: '/templates/publish',
+  summary: 'Publishes the draft of a template; what is sent from now on uses it.',
+  params: { name: givenName },
+  returns: templateRecord,
+  errors: ['Unknown_Template'],
+  example: { params: { name: 'example-template' }, answer: { ...EXAMPLE, published_at: NOW, updated_at: NOW } },
+  async handle({ name }, call) {
+    return toTemplateRecord(await changeTemplate(name, call, (row) => {
+      const now = call.now();
+      return { published: row.draft, publishedAt: now, updatedAt: now };
+    }));
+  },
+});
+
+const remove = operation({
+  path: '/templates/delete',
+  summary: 'Deletes a template, and answers it as it was.',
+  params: { name: givenName },
+  returns: templateRecord,
+  errors: ['Unknown_Template'],
+  example: { params: { name: 'Example Template' }, answer: EXAMPLE },
+  async handle({ name }, call) {
+    const { id } = await findTemplate(name, call);
+    const removed = await call.store.templates.remove({ id });
+    await settleLabels(id, call.store);
+    if (!removed) throw call.refuse('Unknown_Template', name);
+    return toTemplateRecord(removed);
+  },
+});
+
+const list = operation({
+  path: '/templates/list',
+  summary: 'Lists the templates of the account, by name.',
+  notes: `Up to ${MAX_LIST} at a time, fewer when they are large; with \`after\`, those that follow, until none are left.`,
+  params: {
+    label: labelFilter,
+    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'the last name of the page before (beyond the documented interface of the public ancestor)' }),
+  },
+  returns: z.array(templateRecord),
+  errors: [],
+  example: { params: { label: 'example-label' }, answer: [EXAMPLE] },
+  async handle({ label, after }, { store }) {
+    return (await pageOfTemplates(label === '' ? undefined : label, after, store)).map(toTemplateRecord);
+  },
+});
+
+const timeSeries = operation({
+  path: '/templates/time-series',
+  summary: 'Shows the numbers of a template by hour, for the last 30 days.',
+  notes: 'Only hours with activity, the oldest first. Numbers belong to the slug: a template that is deleted and added again goes on with them.',
+  params: { name: givenName },
+  returns: z.array(hourlyEntry),
+  errors: ['Unknown_Template'],
+  example: {
+    params: { name: 'Example Template' },
+    answer: [(({ unsubs: _, ...hour }) => ({ time: '2026-01-05 09:00:00', ...hour }))(SOME_STATS)],
+  },
+  async handle({ name }, call) {
+    const { slug } = await findTemplate(name, call);
+    return (await hoursOf(call.store, 'template', slug, SERIES_DAYS, call.now())).map(toHourlyEntry);
+  },
+});
+
+const variable = z.object({
+  name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),
+  content: optional(z.union([z.string(), z.number(), z.boolean()])),
+});
+
+const render = operation({
+  path: '/templates/render',
+  summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
+  notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
+  params: {
+    template_name: givenName,
+    template_content: z.array(z.object({ name: z.string(), content: z.string() })).meta({ description: 'name of each region and the content to inject; of two with one name the last' }),
+    merge_vars: optional(z.array(variable)).meta({ description: 'name (letters in any case, not beginning with _) and content of each merge variable; of two with one name the last' }),
+  },
+  returns: z.object({ html: z.string().meta({ description: 'the rendered HTML' }) }),
+  errors: ['Unknown_Template'],
+  example: {
+    params: {
+      template_name: 'Example Template',
+      template_content: [{ name: 'editable', content: '<div>content to inject *|MERGE1|*</div>' }],
+      merge_vars: [{ name: 'merge1', content: 'merge1 content' }],
+    },
+    answer: { html: '<p><div>content to inject merge1 content</div></p>' },
+  },
+  async handle({ template_name: name, template_content: regions, merge_vars: variables }, call) {
+    const { published, draft } = await findTemplate(name, call);
+    const rendered = await renderCode({
+      code: (published ?? draft).code ?? '',
+      contents: new Map(regions.map(({ name, content }) => [name, content])),
+      vars: variables && toVars(variables.map(({ name, content = '' }) => ({ name, content: String(content) }))),
+      now: call.now(),
+    });
+    if ('html' in rendered) return rendered;
+    throw call.invalid(rendered.tooLong === 'vars' ? 'merge_vars' : 'template_content', `The rendered template would be longer than ${MAX_RENDERED} characters`);
+  },
+});
+
+/** Templates, as the documented interface has them. */
+export const templates = [add, info, update, publish, remove, list, timeSeries, render];

@@ -1,0 +1,144 @@
+import { z } from 'zod';
+import { optional } from '../../base/schema.ts';
+import { HOOK_EVENTS } from '../../store/outbox.ts';
+import type { WebhookRow } from '../../store/webhooks.ts';
+import { operation, type Call } from '../operation.ts';
+import { endpointUrl, URL_MISSING } from './rules.ts';
+import { MAX_LIST } from './stats-records.ts';
+import { toWebhookRecord, webhookRecord } from './webhook-records.ts';
+
+/** No length is documented; nobody reads more. */
+const MAX_DESCRIPTION = 10_000;
+/** Keys asked for at one time. */
+const AT_A_TIME = 20;
+
+/** Of a webhook. */
+export const webhookId = z.int().meta({ description: 'id of the webhook' });
+const details = {
+  description: optional(z.string().max(MAX_DESCRIPTION)).meta({ description: `what it is for, at most ${MAX_DESCRIPTION} characters` }),
+  events: optional(z.array(z.enum(HOOK_EVENTS)).max(100)).meta({ description: `the events to post, of: ${HOOK_EVENTS.join(', ')}` }),
+};
+
+const HOOK = {
+  id: 4, url: 'https://app.example.com/hooks/events', description: 'My Example Webhook', auth_key: 'ExampleSigningKey000000000000001', events: ['send', 'open', 'click'],
+  created_at: '2026-01-05 11:00:00', last_sent_at: '2026-01-05 11:30:00', batches_sent: 42, events_sent: 1892, last_error: null,
+};
+const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
+
+/** The webhook, or the error that it is not there; for one account another's is not there. */
+export async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
+  const row = await store.webhooks.one({ id: String(id) });
+  if (!row) throw refuse('Unknown_Webhook', id);
+  return row;
+}
+
+async function verifyUrl(url: string, { urlExists, invalid }: Call<never>): Promise<void> {
+  if (!await urlExists(url)) throw invalid('url', URL_MISSING);
+}
+
+async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
+  const [key, tallies] = await Promise.all([call.signingKey(row.url), call.store.webhookTallies.many({ webhook: row.id })]);
+  if (key === undefined) throw call.refuse('ServiceUnavailable');
+  return toWebhookRecord(row, key, tallies);
+}
+
+const list = operation({
+  path: '/webhooks/list',
+  summary: 'Lists the webhooks of the account, the oldest first.',
+  notes: `Up to ${MAX_LIST}; \`after\` continues a list.`,
+  params: { after: optional(webhookId).meta({ description: 'beyond the public ancestor: id of the last webhook of the page before' }) },
+  returns: z.array(webhookRecord),
+  errors: ['ServiceUnavailable'],
+  example: { params: {}, answer: [HOOK] },
+  async handle({ after = 0 }, call) {
+    const rows = await call.store.webhooks.many({ number: { range: { gt: after } } }, { sort: 'number', limit: MAX_LIST });
+    const tallies = Map.groupBy(await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } }), ({ webhook }) => webhook);
+    const records = [];
+    for (let at = 0; at < rows.length; at += AT_A_TIME) {
+      records.push(...await Promise.all(rows.slice(at, at + AT_A_TIME).map(async (row) => {
+        const key = await call.signingKey(row.url);
+        if (key === undefined) throw call.refuse('ServiceUnavailable');
+        return toWebhookRecord(row, key, tallies.get(row.id) ?? []);
+      })));
+    }
+    return records;
+  },
+});
+
+const add = operation({
+  path: '/webhooks/add',
+  summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
+  notes: 'Without `events`, or with an empty list, it gets every event but deferral. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+  params: { url: endpointUrl, ...details },
+  returns: webhookRecord,
+  errors: ['ServiceUnavailable'],
+  example: {
+    params: { url: 'https://app.example.com/hooks/more', description: 'Bounces', events: ['hard_bounce', 'soft_bounce'] },
+    answer: {
+      ...HOOK, ...FRESH, id: 8, url: 'https://app.example.com/hooks/more', description: 'Bounces', events: ['hard_bounce', 'soft_bounce'], created_at: '2026-01-05 12:00:00',
+    },
+  },
+  async handle({ url, description = null, events = [] }, call) {
+    await verifyUrl(url, call);
+    const number = await call.webhooks.newNumber();
+    const row = { id: String(number), number, url, description, events: [...new Set(events)], createdAt: call.now() };
+    await call.store.webhooks.insert(row);
+    call.webhooks.changed();
+    return toRecord({ ...row, account: call.account.id }, call);
+  },
+});
+
+const info = operation({
+  path: '/webhooks/info',
+  summary: 'Shows a webhook with what it was sent.',
+  notes: 'The numbers change once for each batch that was answered with 2xx, however often it was posted.',
+  params: { id: webhookId },
+  returns: webhookRecord,
+  errors: ['Unknown_Webhook', 'ServiceUnavailable'],
+  example: { params: { id: 4 }, answer: HOOK },
+  async handle({ id }, call) {
+    return toRecord(await findWebhook(id, call), call);
+  },
+});
+
+const update = operation({
+  path: '/webhooks/update',
+  summary: 'Changes a webhook; description and events remain unchanged when they are left out.',
+  notes: 'With a new URL, what still waits for this webhook goes there too. An empty list of events means every event but deferral.',
+  params: { id: webhookId, url: endpointUrl, ...details },
+  returns: webhookRecord,
+  errors: ['Unknown_Webhook', 'ServiceUnavailable'],
+  example: {
+    params: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
+    answer: { ...HOOK, events: ['spam', 'unsub'] },
+  },
+  async handle({ id, url, description, events }, call) {
+    const before = await findWebhook(id, call);
+    await verifyUrl(url, call);
+    const row = await call.store.webhooks.change({ id: String(id) }, { url, description, events: events && [...new Set(events)] });
+    if (!row) throw call.refuse('Unknown_Webhook', id);
+    call.webhooks.changed();
+    if (url !== before.url) await call.webhooks.moved(row);
+    return toRecord(row, call);
+  },
+});
+
+const remove = operation({
+  path: '/webhooks/delete',
+  summary: 'Deletes a webhook; what waits for it is dropped.',
+  params: { id: webhookId },
+  returns: webhookRecord,
+  errors: ['Unknown_Webhook', 'ServiceUnavailable'],
+  example: { params: { id: 4 }, answer: HOOK },
+  async handle({ id }, call) {
+    const record = await toRecord(await findWebhook(id, call), call);
+    const row = await call.store.webhooks.remove({ id: String(id) });
+    if (!row) throw call.refuse('Unknown_Webhook', id);
+    call.webhooks.changed();
+    await call.webhooks.deleted(row);
+    return record;
+  },
+});
+
+/** Webhooks, as the documented interface has them. */
+export const webhooks = [list, add, info, update, remove];

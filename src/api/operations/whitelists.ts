@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional } from '../../base/schema.ts';
+import type { WhitelistRow } from '../../store/whitelists.ts';
+import { operation, type Path } from '../operation.ts';
+import { addressPrefix, listAddress } from './list-rules.ts';
+import { MAX_LIST } from './stats-records.ts';
+
+const email = z.string().meta({ description: 'the address, in lower case' });
+
+const whitelistEntry = z.object({
+  email,
+  detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
+  created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+}).meta({ title: 'whitelist entry' });
+
+function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
+  return { email, detail, created_at: toTimestamp(createdAt) };
+}
+
+/** Newer clients of the public ancestor call the same operations by another name. */
+function whitelistOperations(group: '/whitelists' | '/allowlists') {
+  const extension = group === '/allowlists';
+  const path = (name: string): Path => `${group}/${name}`;
+  const known = { extension, notes: extension ? 'The newer name of the operation under /whitelists.' : '' };
+  return [
+    operation({
+      ...known,
+      path: path('add'),
+      summary: 'Adds an address to the whitelist, and takes it off the rejection list.',
+      notes: extension ? known.notes : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment.',
+      params: { email: listAddress, comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }) },
+      returns: z.object({ email, added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }) }),
+      errors: [],
+      example: { params: { email: 'ann@example.com', comment: 'a colleague' }, answer: { email: 'ann@example.com', added: true } },
+      async handle({ email, comment = '' }, { lists }) {
+        await lists.whitelist(email, comment === '' ? null : comment);
+        return { email, added: true };
+      },
+    }),
+    operation({
+      ...known,
+      path: path('list'),
+      summary: 'Lists the whitelist by address.',
+      notes: extension ? known.notes : `Up to ${MAX_LIST} entries; an export holds all of them.`,
+      params: { email: addressPrefix },
+      returns: z.array(whitelistEntry),
+      errors: [],
+      example: { params: {}, answer: [{ email: 'friend@example.com', detail: 'a partner', created_at: '2026-01-05 11:00:00' }] },
+      async handle({ email }, { store }) {
+        const search = email === undefined || email === '' ? {} : { email: { startsWith: email } };
+        return (await store.whitelists.many({ ...search, removed: false }, { sort: 'email', limit: MAX_LIST })).map(toWhitelistEntry);
+      },
+    }),
+    operation({
+      ...known,
+      path: path('delete'),
+      summary: 'Removes an address from the whitelist.',
+      params: { email: listAddress },
+      returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
+      errors: [],
+      example: { params: { email: 'friend@example.com' }, answer: { email: 'friend@example.com', deleted: true } },
+      handle: async ({ email }, { lists }) => ({ email, deleted: await lists.unwhitelist(email) !== undefined }),
+    }),
+  ];
+}
+
+/** Addresses that are mailed whatever happens to mail for them. */
+export const whitelists = [...whitelistOperations('/whitelists'), ...whitelistOperations('/allowlists')];

@@ -1,0 +1,133 @@
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Service } from '../base/service.ts';
+import type { BatchLimits, EventNews, Frozen, Pending } from '../spool/event-types.ts';
+import type { Spool } from '../spool/types.ts';
+
+export interface BatchingSettings {
+  readonly limits: BatchLimits;
+  /** Milliseconds that an event waits for others. */
+  readonly waitMs: number;
+}
+
+/** How long after a fault the next try is made. */
+const AGAIN_MS = 5000;
+
+/** What is pending for one webhook, as far as main knows: more may be counted than there is, never less. */
+interface Queue {
+  events: number;
+  bytes: number;
+  /** When the oldest came, in milliseconds that only grow. */
+  since: number;
+  /** A batch is being made. */
+  busy: boolean;
+  /** As many batches as may be are open: nothing happens until one of them ends. */
+  blocked: boolean;
+  /** One of them ended while the answer that there are too many was on its way. */
+  ended: boolean;
+  cancel: () => void;
+}
+
+/**
+ * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough. What is
+ * pending is known by the spool; what is kept here only says when to ask.
+ */
+export function createBatching(settings: BatchingSettings, deps: { spool: Pick<Spool, 'events'>; clock: Clock; ids: Ids; log: Log }): Service {
+  const { limits, waitMs } = settings;
+  const { clock, ids, log } = deps;
+  const { events } = deps.spool;
+  const queues = new Map<string, Queue>();
+  let stopped = true;
+
+  function queueOf(webhook: string): Queue {
+    const known = queues.get(webhook);
+    if (known) return known;
+    const fresh = { events: 0, bytes: 0, since: 0, busy: false, blocked: false, ended: false, cancel: () => {} };
+    queues.set(webhook, fresh);
+    return fresh;
+  }
+
+  function look(webhook: string, queue: Queue): void {
+    queue.cancel();
+    if (stopped || queue.busy || queue.blocked) return;
+    if (queue.events === 0) return void queues.delete(webhook);
+    const full = queue.events >= limits.events || queue.bytes >= limits.bytes;
+    const wait = full ? 0 : queue.since + waitMs - clock.monotonic();
+    if (wait <= 0) void freeze(webhook, queue);
+    else queue.cancel = clock.after(wait, () => look(webhook, queue));
+  }
+
+  async function freeze(webhook: string, queue: Queue): Promise<void> {
+    Object.assign(queue, { busy: true, ended: false, events: 0, bytes: 0 });
+    try {
+      take(queue, await events.freeze(webhook, ids.message(), limits, clock.now()));
+      queue.busy = false;
+      look(webhook, queue);
+    } catch (error) {
+      queue.busy = false;
+      queue.events = Math.max(1, queue.events);
+      if (stopped) return;
+      log.error('spool.fault', { error });
+      queue.cancel = clock.after(AGAIN_MS, () => look(webhook, queue));
+    }
+  }
+
+  /** What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no event. */
+  function take(queue: Queue, { blocked, left }: Frozen): void {
+    queue.blocked = blocked && !queue.ended;
+    if (left.events > 0) queue.since = steady(left.since);
+    queue.events += left.events;
+    queue.bytes += left.bytes;
+  }
+
+  /** No wrong wall clock makes an event wait longer than others. */
+  function steady(since: number): number {
+    return clock.monotonic() - Math.max(0, clock.now() - since);
+  }
+
+  function hear(news: EventNews): void {
+    if (stopped) return;
+    if (news.kind === 'changed') return void learn();
+    const queue = news.kind === 'pending' ? queueOf(news.webhook) : queues.get(news.webhook);
+    if (!queue) return;
+    if (news.kind === 'pending') add(queue, news);
+    else Object.assign(queue, { ended: true, blocked: false });
+    look(news.webhook, queue);
+  }
+
+  function add(queue: Queue, more: Pick<Pending, 'events' | 'bytes'>): void {
+    if (queue.events === 0) queue.since = clock.monotonic();
+    queue.events += more.events;
+    queue.bytes += more.bytes;
+  }
+
+  /** Everything anew: at the start, and when the queue was changed by hand. */
+  async function learn(): Promise<void> {
+    try {
+      for (const { webhook, pending } of await events.pending(limits.events)) {
+        const queue = queueOf(webhook);
+        Object.assign(queue, { blocked: false, ended: true });
+        if (!queue.busy) Object.assign(queue, { events: pending.events, bytes: pending.bytes, since: steady(pending.since) });
+        look(webhook, queue);
+      }
+    } catch (error) {
+      if (stopped) return;
+      log.error('spool.fault', { error });
+      clock.after(AGAIN_MS, () => hear({ kind: 'changed' }));
+    }
+  }
+
+  events.onNews(hear);
+  return Object.freeze({
+    async start() {
+      stopped = false;
+      await learn();
+    },
+    async stop() {
+      stopped = true;
+      for (const { cancel } of queues.values()) cancel();
+      // A batch in the making is not waited for: on a full disk it is made when there is room, or ends with the spool.
+    },
+  });
+}

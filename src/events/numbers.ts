@@ -1,0 +1,72 @@
+import type { Clock } from '../base/clock.ts';
+import { SPANS_OF, type Counted } from '../store/counters.ts';
+import type { MessageTagRow } from '../store/messages.ts';
+import type { Store } from '../store/store.ts';
+import type { TagRemovalRow } from '../store/tag-removals.ts';
+import type { Numbers } from './types.ts';
+
+export interface NumbersDeps {
+  readonly store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'tagRemovals'>;
+  readonly clock: Clock;
+}
+
+/** Rows that are changed side by side, which share a sync of the disk. */
+const AT_ONCE = 200;
+/** Messages that a call takes a tag off before it answers; the task does the rest. */
+const IN_CALL = 2000;
+
+/** Takes numbers away, and tags from messages. */
+export function createNumbers({ store, clock }: NumbersDeps): Numbers {
+  /** The total last: it is what lists show, so a call that was cut off can be made again. */
+  async function forget(account: string, kind: Counted, key: string): Promise<void> {
+    for (const span of SPANS_OF[kind]) {
+      for (;;) {
+        const rows = await store.counters.many({ account, kind, span, key }, { limit: AT_ONCE });
+        await Promise.all(rows.map(({ id }) => store.counters.remove({ id })));
+        if (rows.length < AT_ONCE) break;
+      }
+    }
+  }
+
+  async function takeOff({ id, account, tag, message }: MessageTagRow): Promise<void> {
+    for (;;) {
+      const row = await store.messages.one({ id: message, account });
+      if (!row?.tags.includes(tag)) break;
+      const { version = 0, tags } = row;
+      if (await store.messages.change({ id: message, version: row.version ?? null }, { tags: tags.filter((other) => other !== tag), version: version + 1 })) break;
+    }
+    await store.messageTags.remove({ id });
+  }
+
+  /** False: there may be more messages than `most`, or the tag was deleted once more; the row stays for the next time. */
+  async function proceed({ id, account, tag, before }: TagRemovalRow, most: number): Promise<boolean> {
+    for (let done = 0; done < most; ) {
+      const rows = await store.messageTags.many({ account, tag, createdAt: { range: { lte: before } } }, { sort: 'createdAt', limit: AT_ONCE });
+      await Promise.all(rows.map(takeOff));
+      done += rows.length;
+      if (rows.length < AT_ONCE) return (await store.tagRemovals.remove({ id, before })) !== undefined;
+    }
+    return false;
+  }
+
+  return Object.freeze({
+    forget,
+    async removeTag(account: string, tag: string) {
+      const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
+      if (await store.tagRemovals.insert(row) === 'duplicate') await store.tagRemovals.change({ id: row.id }, { before: row.before });
+      await forget(account, 'tag', tag);
+      await proceed(row, IN_CALL);
+    },
+    async finishRemovals(ending?: AbortSignal) {
+      let done = 0;
+      for (const row of await store.tagRemovals.many({}, { sort: 'before', limit: AT_ONCE })) {
+        while (!ending?.aborted) {
+          if (!await proceed(row, AT_ONCE)) continue;
+          done++;
+          break;
+        }
+      }
+      return done;
+    },
+  });
+}

@@ -1,0 +1,86 @@
+import { StoreAway } from '../store/collection.ts';
+import type { MessageEventRow } from '../store/message-events.ts';
+import type { SentMessageRow } from '../store/messages.ts';
+import { noteSenderDomain } from '../store/sender-domains.ts';
+import type { Store } from '../store/store.ts';
+import { createApply, type ApplyDeps } from './apply.ts';
+import { toDetail, toMessageRow } from './bounds.ts';
+import { outcomeOf } from './outcome.ts';
+import { toPayload } from './payload.ts';
+import type { MessageEvent, NewSentMessage, Recorder } from './types.ts';
+
+export interface RecorderDeps extends ApplyDeps {
+  readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'senderDomains'>;
+}
+
+/** A recorder that can take up what was cut off. */
+export interface EventRecorder extends Recorder {
+  /** Applies events that were recorded before `before` and not finished; the number that are now. */
+  finish(before: Date, ending?: AbortSignal): Promise<number>;
+}
+
+/** Events that are finished side by side. */
+const PAGE = 50;
+
+/**
+ * The one way of events into the numbers, the lists and onto the webhooks. An event is durable with its row, together with
+ * what webhooks will be told; everything else follows from the row and may be cut off anywhere. What fails then is
+ * done by the sweep (`finish`): who reports an event need not know.
+ */
+export function createRecorder(deps: RecorderDeps): EventRecorder {
+  const { store, clock, log } = deps;
+  const apply = createApply(deps);
+
+  async function tryToApply(row: MessageEventRow): Promise<boolean> {
+    try {
+      await apply(row);
+      return true;
+    } catch (error) {
+      if (!(error instanceof StoreAway)) log.error('event.fault', { account: row.account, error }); // that it is away is logged once
+      return false;
+    }
+  }
+
+  return Object.freeze({
+    async begin(message: NewSentMessage) {
+      const row = toMessageRow(message);
+      const { account, createdAt } = row;
+      await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
+      // Tags first: cut off in between, a pair without its message harms nobody; a message without its pairs would keep a deleted tag.
+      await Promise.all(row.tags.map((tag) => store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt })));
+      return await store.messages.insert(row) === 'inserted' ? 'recorded' : 'duplicate';
+    },
+    async record(event: MessageEvent) {
+      const message = await store.messages.one({ id: event.message, account: event.account });
+      if (!message) return 'unknown';
+      const row = toEventRow(event, message, new Date(clock.now()));
+      if (await store.messageEvents.insert(row) === 'inserted') {
+        await tryToApply(row);
+        return 'recorded';
+      }
+      // Said again because the first answer was lost: then nobody else may be at work on it.
+      const known = await store.messageEvents.one({ id: event.id });
+      if (known?.appliedAt === null) await tryToApply(known);
+      return 'duplicate';
+    },
+    async finish(before: Date, ending?: AbortSignal) {
+      let done = 0;
+      for (let from = new Date(0); ;) {
+        const rows = await store.messageEvents.many({ appliedAt: null, at: { range: { gt: from, lt: before } } }, { sort: 'at', limit: PAGE });
+        done += (await Promise.all(rows.map(tryToApply))).filter(Boolean).length;
+        const last = rows.at(-1);
+        if (!last || rows.length < PAGE || ending?.aborted) return done;
+        from = last.at; // behind it even when it failed, so that one that always fails keeps no other waiting
+      }
+    },
+  });
+}
+
+/** An event of tomorrow, by a clock that is wrong, happened now: the sweep looks for what is old. */
+function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): MessageEventRow {
+  const { id, account, kind } = event;
+  const at = event.at < now ? event.at : now;
+  const bare = { id, account, message: event.message, kind, at, appliedAt: null, detail: toDetail(event), unsent: null, unsentSince: now };
+  const body = JSON.stringify(toPayload(bare, { ...message, ...outcomeOf(bare, message) }));
+  return { ...bare, unsent: [{ id, event: kind, at: at.getTime(), body }] };
+}

@@ -1,0 +1,70 @@
+import { createHash, generateKeyPair } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import type { DomainKeyRow } from '../store/domain-keys.ts';
+import type { Store } from '../store/store.ts';
+
+export interface KeyPair {
+  /** SubjectPublicKeyInfo as base64. */
+  readonly publicKey: string;
+  /** PKCS #8 in PEM. */
+  readonly privateKey: string;
+}
+
+/** The keys that sign mail, one pair for each domain. */
+export interface DomainKeys {
+  /** The pair of a domain (A-labels), made when it is first asked for. */
+  keyOf(domain: string): Promise<DomainKeyRow>;
+}
+
+/** RFC 8301 section 3.2: at least 1024, should be 2048; more does not fit into one UDP answer. */
+const BITS = 2048;
+
+/** An RSA key pair, made on another thread. */
+export function newKeyPair(): Promise<KeyPair> {
+  return new Promise((resolve, reject) => {
+    generateKeyPair('rsa', {
+      modulusLength: BITS, publicKeyEncoding: { type: 'spki', format: 'der' }, privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+    }, (error, publicKey, privateKey) => {
+      if (error) reject(error);
+      else resolve({ publicKey: publicKey.toString('base64'), privateKey });
+    });
+  });
+}
+
+/** A short name of a public key, for a host name. */
+export function fingerprint(publicKey: string): string {
+  return createHash('sha256').update(publicKey).digest('hex').slice(0, 20);
+}
+
+export function createDomainKeys(deps: { readonly store: Pick<Store, 'domainKeys'>; readonly clock: Clock; readonly newKeyPair: () => Promise<KeyPair> }): DomainKeys {
+  const { domainKeys } = deps.store;
+  const asked = new Map<string, Promise<DomainKeyRow>>();
+  let last: Promise<unknown> = Promise.resolve();
+
+  async function find(domain: string): Promise<DomainKeyRow> {
+    const known = await domainKeys.one({ id: domain });
+    if (known) return known;
+    const row = { id: domain, ...await inTurn(deps.newKeyPair), createdAt: new Date(deps.clock.now()) };
+    if (await domainKeys.insert(row) === 'inserted') return row;
+    const other = await domainKeys.one({ id: domain }); // another process was quicker
+    if (!other) throw new Error('a domain key that was there is gone');
+    return other;
+  }
+
+  /** One at a time: a key takes a thread of the pool, which reads files too, for a good while. */
+  function inTurn(make: () => Promise<KeyPair>): Promise<KeyPair> {
+    const next = last.then(make);
+    last = next.catch(() => undefined); // the next one does not wait for this one's luck
+    return next;
+  }
+
+  return Object.freeze({
+    keyOf(domain: string) {
+      const running = asked.get(domain);
+      if (running) return running;
+      const next = find(domain).finally(() => asked.delete(domain));
+      asked.set(domain, next);
+      return next;
+    },
+  });
+}

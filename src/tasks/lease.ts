@@ -1,0 +1,78 @@
+import type { Clock } from '../base/clock.ts';
+import { StoreAway } from '../store/collection.ts';
+import type { LeaseRow } from '../store/leases.ts';
+import type { Store } from '../store/store.ts';
+
+/** How long a holder that is not heard of counts as alive. Renewed three times as often. Milliseconds. */
+const TERM_MS = 60_000;
+const RENEW_MS = 20_000;
+
+/** What became of asking for a lease. */
+export type Asked =
+  | { readonly kind: 'held'; readonly lease: Lease }
+  /** Another process holds it. */
+  | { readonly kind: 'elsewhere' }
+  /** It is free, and a run was begun meanwhile. */
+  | { readonly kind: 'done' };
+
+/** The right to run one task. */
+export interface Lease {
+  /** Aborted when the lease was lost, or could not be renewed in time. */
+  readonly lost: AbortSignal;
+  /** Never throws: a lease that cannot be given back runs out. */
+  release(): Promise<void>;
+}
+
+export interface Leases {
+  /** Asks for the lease of a task, for a run that is not needed when another began after `since` (milliseconds since 1970). Throws StoreAway. */
+  ask(task: string, since: number): Promise<Asked>;
+}
+
+/** The leases of one life of one process; `holder` names it and is never used again. */
+export function createLeases(settings: { readonly holder: string }, deps: { store: Pick<Store, 'leases'>; clock: Clock }): Leases {
+  const { holder } = settings;
+  const { store: { leases }, clock } = deps;
+
+  async function ask(task: string, since: number): Promise<Asked> {
+    const row = await leases.one({ id: task });
+    const now = clock.now();
+    const refused = row && refusalOf(row, { holder, since, now });
+    if (refused) return { kind: refused };
+    const mine = { holder, until: new Date(now + TERM_MS), ranAt: new Date(now) };
+    // Whoever else read the same row changes it first or finds it changed.
+    const taken = row
+      ? await leases.change({ id: task, holder: row.holder, until: row.until }, mine) !== undefined
+      : await leases.insert({ id: task, ...mine }) === 'inserted';
+    return taken ? { kind: 'held', lease: keep(task) } : { kind: 'elsewhere' };
+  }
+
+  /** Renews until it is released or lost. */
+  function keep(task: string): Lease {
+    const losing = new AbortController();
+    let until = clock.monotonic() + TERM_MS;
+    let cancel = clock.after(RENEW_MS, renew);
+    let released = false;
+    function renew() {
+      const asked = clock.monotonic();
+      void leases.change({ id: task, holder }, { until: new Date(clock.now() + TERM_MS) }).then(
+        (row) => { if (row) until = asked + TERM_MS; else losing.abort(); },
+        (error: unknown) => { if (!(error instanceof StoreAway) || clock.monotonic() >= until - RENEW_MS) losing.abort(); },
+      ).then(() => { if (!released && !losing.signal.aborted) cancel = clock.after(RENEW_MS, renew); });
+    }
+    return {
+      lost: losing.signal,
+      async release() {
+        released = true;
+        cancel();
+        await leases.change({ id: task, holder }, { holder: null }).catch(() => {});
+      },
+    };
+  }
+
+  return Object.freeze({ ask });
+}
+
+function refusalOf(row: LeaseRow, { holder, since, now }: { holder: string; since: number; now: number }): 'elsewhere' | 'done' | undefined {
+  if (row.holder !== null && row.holder !== holder && row.until.getTime() > now) return 'elsewhere';
+  return row.holder === null && row.ranAt.getTime() > since ? 'done' : undefined;
+}

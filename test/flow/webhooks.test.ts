@@ -1,0 +1,137 @@
+import { expect } from 'chai';
+import { mandrillSignature } from '../../src/mail/signature.ts';
+import { spawnDaemon } from '../support/child.ts';
+import { postern } from '../support/command.ts';
+import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { eventsOf, postsOf } from '../support/events.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { tempDir } from '../support/temp.ts';
+import { until } from '../support/until.ts';
+
+/** Posted events without repeats of a batch. */
+const arrived = (hook: Receiver) => [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
+const idsOf = (hook: Receiver) => new Set(postsOf(hook.requests).map(({ headers }) => headers['webhook-id']));
+
+describe('from a change of the lists to a signed POST', function () {
+  this.timeout(60_000);
+  let hook: Receiver;
+  let running: TestDaemon;
+  beforeEach(async () => {
+    hook = await startReceiver();
+    running = await startDaemon({ POSTERN_WEBHOOKS__BATCH_WAIT_MS: '100' });
+  });
+  afterEach(async () => {
+    await running.stop();
+    await hook.stop();
+  });
+
+  it('posts what the webhook asked for, and counts it', async () => {
+    const { id, auth_key: key } = await running.api('/webhooks/add', { url: hook.url, events: ['blacklist', 'whitelist'] });
+    await running.api('/rejects/add', { email: 'One@example.com', comment: 'no more' });
+    await running.api('/whitelists/add', { email: 'one@example.com' });
+    await until('three events', () => arrived(hook).length === 3);
+    expect(arrived(hook).map(({ type, action }) => `${type} ${action}`)).to.deep.equal(['blacklist add', 'whitelist add', 'blacklist remove']);
+    const post = postsOf(hook.requests)[0];
+    expect(post?.headers['user-agent']).to.match(/^Postern\//);
+    const value = new URLSearchParams(post?.body.toString()).get('mandrill_events') ?? '';
+    expect(post?.headers['x-mandrill-signature']).to.equal(mandrillSignature(key, hook.url, { mandrill_events: value }));
+    const record = await until('the numbers', async () => {
+      const found = await running.api('/webhooks/info', { id });
+      return found.events_sent === 3 && found;
+    });
+    expect(record.batches_sent).to.equal(idsOf(hook).size);
+    expect(record.last_error).to.equal(null);
+    expect(record.last_sent_at).to.match(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/);
+  });
+
+  it('says what the endpoint answered when it failed', async () => {
+    const { id } = await running.api('/webhooks/add', { url: hook.url });
+    hook.answer({ status: 503, body: 'we are moving' });
+    const { id: delivery } = await running.api('/webhooks/test', { id });
+    const record = await until('the error', async () => {
+      const found = await running.api('/webhooks/info', { id });
+      return found.last_error !== null && found;
+    });
+    expect(record).to.include({ last_error: `POST to ${hook.url} failed with 503: we are moving`, batches_sent: 0, events_sent: 0, last_sent_at: null });
+    const [batch] = await running.api('/webhooks/deliveries', { id, delivery });
+    expect(batch).to.include({ state: 'waiting', events: 10, last_status: 503 });
+    hook.answer({ status: 200 });
+    await until('it is taken', async () => (await running.api('/webhooks/info', { id })).events_sent === 10, 20_000);
+    expect([...idsOf(hook)]).to.deep.equal([delivery]);
+  });
+
+  it('posts nothing more for a webhook that was deleted, and goes elsewhere after an update', async () => {
+    const other = await startReceiver();
+    const { id: gone } = await running.api('/webhooks/add', { url: `${hook.url}?gone` });
+    const { id: moved } = await running.api('/webhooks/add', { url: hook.url });
+    hook.answer({ status: 500 });
+    await running.api('/rejects/add', { email: 'two@example.com' });
+    await until('both tried', () => postsOf(hook.requests).length >= 2);
+    await running.api('/webhooks/delete', { id: gone });
+    await running.api('/webhooks/update', { id: moved, url: other.url });
+    hook.answer({ status: 200 });
+    await until('it arrives elsewhere', () => arrived(other).length === 1, 20_000);
+    await running.api('/rejects/add', { email: 'three@example.com' });
+    await until('the next too', () => arrived(other).length === 2);
+    expect(idsOf(hook).size).to.equal(2);
+    await other.stop();
+  });
+
+  it('shows batches and mail as what they are on the command line', async () => {
+    await running.api('/inbound/add-domain', { domain: 'in.test' });
+    await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
+    const { id } = await running.api('/webhooks/add', { url: hook.url, events: ['send', 'open'] });
+    hook.answer({ status: 503 });
+    await sendMail(running.smtp, { from: 'ada@example.org', to: 'jo@in.test' }, message('hello'));
+    const { id: delivery } = await running.api('/webhooks/test', { id });
+    const env = { POSTERN_DATA_DIR: running.dir };
+    const table = (await postern(['queue', 'list'], env)).out;
+    expect(table).to.contain('jo@in.test').and.to.contain(`2 events of webhook ${id}`);
+    const rows = (await postern(['queue', 'list', '--json'], env)).out.trim().split('\n').map((line) => JSON.parse(line));
+    expect(rows.map(({ kind }) => kind)).to.have.members(['mail', 'batch']);
+    expect(rows.find(({ kind }) => kind === 'batch')).to.include({ id: delivery, webhook: String(id), events: 2, recipient: null, route: null });
+    expect((await postern(['queue', 'list', '--json', '--webhook', String(id)], env)).out.trim().split('\n')).to.have.length(1);
+    expect((await postern(['queue', 'show', delivery], env)).out).to.match(/kind +batch/).and.to.match(/events +2/);
+    const events = JSON.parse((await postern(['queue', 'show', delivery, '--raw'], env)).out);
+    expect(events.map(({ event }: { event: string }) => event)).to.deep.equal(['send', 'open']);
+    expect(await running.api('/inbound/deliveries')).to.have.length(1);
+    expect((await postern(['queue', 'drop', '--webhook', String(id), '--json'], env)).json()).to.deep.equal({ count: 1 });
+  });
+});
+
+describe('kill -9 in the middle of changes of the lists', () => {
+  it('loses no event of a change that was answered, and counts each batch once', async () => {
+    const hook = await startReceiver();
+    const dir = await tempDir();
+    const env = { POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20', POSTERN_WEBHOOKS__BATCH_EVENTS: '7' };
+    let daemon = await spawnDaemon(dir, env);
+    const { id } = await createCaller(daemon.base, KEY).api('/webhooks/add', { url: hook.url, events: ['blacklist'] });
+    const answered: string[] = [];
+    for (let round = 0; round < 3; round++) {
+      const { ask } = createCaller(daemon.base, KEY);
+      let next = 0;
+      const caller = async () => {
+        while (next < 400) {
+          const email = `r${round}-${next++}@example.com`;
+          if ((await ask('/rejects/add', { email })).status === 200) answered.push(email);
+        }
+      };
+      const calling = Promise.allSettled(Array.from({ length: 8 }, caller));
+      const before = answered.length;
+      await until('some changes', () => answered.length - before > 40 + 30 * round, 60_000);
+      await daemon.end('SIGKILL');
+      await calling;
+      daemon = await spawnDaemon(dir, env);
+    }
+    const emails = () => new Set(arrived(hook).map(({ reject }) => reject.email));
+    await until('all that were answered', () => answered.every((email) => emails().has(email)), 60_000).catch(() => {});
+    expect(answered.filter((email) => !emails().has(email))).to.deep.equal([]);
+    expect(emails().size, 'an event in two batches').to.equal(arrived(hook).length);
+    const { api } = createCaller(daemon.base, KEY);
+    await until('the numbers', async () => (await api('/webhooks/info', { id })).events_sent === arrived(hook).length, 20_000);
+    expect((await api('/webhooks/info', { id })).batches_sent).to.equal(idsOf(hook).size);
+    expect(await daemon.end()).to.equal(0);
+    await hook.stop();
+  }).timeout(240_000);
+});

@@ -1,0 +1,107 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { delimiter, join } from 'node:path';
+import { tempDir } from './temp.ts';
+import { until } from './until.ts';
+
+/** A browser without a window, showing one page. */
+export interface Browser {
+  /** Shows a page in a window of that size. */
+  open(url: string, width: number, height: number): Promise<void>;
+  /** The value of a JavaScript expression on the page, as JSON would hold it. */
+  evaluate(expression: string): Promise<any>;
+  close(): Promise<void>;
+}
+
+const FLAGS = [
+  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
+  '--disable-dev-shm-usage', '--remote-debugging-port=0',
+];
+
+/** The program, when it is on the PATH. */
+export function chromium(): string | undefined {
+  const places = (process.env['PATH'] ?? '').split(delimiter).flatMap((dir) => ['chromium', 'chromium-browser'].map((name) => join(dir, name)));
+  return places.find((place) => {
+    try {
+      accessSync(place, constants.X_OK);
+      return true;
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Starts it and speaks its debugging protocol (Chrome DevTools Protocol), by which one can ask what a person would see. */
+export async function startBrowser(program: string): Promise<Browser> {
+  const dir = await tempDir();
+  const child = spawn(program, [...FLAGS, `--user-data-dir=${dir}`, 'about:blank'], { stdio: 'ignore' });
+  const stop = () => { child.kill('SIGKILL'); };
+  process.once('exit', stop);
+  const port = await portOf(join(dir, 'DevToolsActivePort'), child);
+  const pages: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
+  const session = await connect(pages.find(({ type }: { type: string }) => type === 'page').webSocketDebuggerUrl);
+  await session.send('Page.enable');
+  return {
+    async open(url, width, height) {
+      await session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false });
+      const loaded = session.once('Page.loadEventFired');
+      await session.send('Page.navigate', { url });
+      await loaded;
+    },
+    async evaluate(expression) {
+      const { result, exceptionDetails } = await session.send('Runtime.evaluate', { expression, returnByValue: true });
+      if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
+      return result.value;
+    },
+    async close() {
+      session.close();
+      process.off('exit', stop);
+      const gone = new Promise((resolve) => child.once('exit', resolve));
+      stop();
+      await gone;
+    },
+  };
+}
+
+async function portOf(file: string, child: ChildProcess): Promise<number> {
+  let text = '';
+  await until('the browser to listen', async () => {
+    if (child.exitCode !== null) throw new Error(`the browser ended with ${child.exitCode}`);
+    text = await readFile(file, 'utf8').catch(() => '');
+    return text.includes('\n');
+  });
+  return Number(text.split('\n')[0]);
+}
+
+interface Session {
+  send(method: string, params?: object): Promise<any>;
+  once(event: string): Promise<void>;
+  close(): void;
+}
+
+async function connect(url: string): Promise<Session> {
+  const socket = new WebSocket(url);
+  const answers = new Map<number, (message: any) => void>();
+  const events = new Map<string, () => void>();
+  socket.addEventListener('message', ({ data }) => {
+    const message = JSON.parse(String(data));
+    if (message.id === undefined) return events.get(message.method)?.();
+    answers.get(message.id)?.(message);
+    answers.delete(message.id);
+  });
+  await new Promise<void>((resolve, reject) => {
+    socket.addEventListener('open', () => resolve());
+    socket.addEventListener('error', () => reject(new Error('the browser does not talk')));
+  });
+  let last = 0;
+  return {
+    send: (method, params = {}) => new Promise((resolve, reject) => {
+      const id = ++last;
+      answers.set(id, ({ result, error }) => error ? reject(new Error(`${method}: ${JSON.stringify(error)}`)) : resolve(result));
+      socket.send(JSON.stringify({ id, method, params }));
+    }),
+    once: (event) => new Promise((resolve) => { events.set(event, resolve); }),
+    close: () => socket.close(),
+  };
+}

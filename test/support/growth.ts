@@ -1,0 +1,22 @@
+/**
+ * How much more processor time sixteen times the input takes: near 16 for linear work, near 256 for quadratic work. Least of a few
+ * runs, and time of this thread only, so that a busy machine does not count; tiny times are taken for a millisecond.
+ */
+export function growth(run: (size: number) => void, size: number): number {
+  return least(() => run(16 * size)) / least(() => run(size));
+}
+
+function least(run: () => void): number {
+  const times = Array.from({ length: 3 }, () => {
+    const before = process.threadCpuUsage();
+    run();
+    const { user, system } = process.threadCpuUsage(before);
+    return (user + system) / 1000;
+  });
+  return Math.max(1, ...[Math.min(...times)]);
+}
+
+/** A text of about that length. */
+export function repeated(unit: string, length: number): string {
+  return unit.repeat(Math.ceil(length / unit.length));
+}

@@ -1,0 +1,26 @@
+import { createIds } from '../../src/base/ids.ts';
+import { createNumbers } from '../../src/events/numbers.ts';
+import { createRecorder } from '../../src/events/record.ts';
+import { createSweep } from '../../src/events/sweep.ts';
+import { createTasks } from '../../src/tasks/index.ts';
+import type { ApiWorld } from './api.ts';
+import { zoneResolver } from './zone.ts';
+
+const outbox = { publish: () => Promise.resolve() };
+
+/** Runs every task of the daemon once on what is in the store of the API. What concerns the spool alone is left out. */
+export async function runTasks({ store, clock, log, lists, spool, senders, exportsDir }: ApiWorld): Promise<void> {
+  const ids = createIds(clock);
+  const resolver = zoneResolver({});
+  const tasks = createTasks({
+    purge: { keepDeadDays: 30, keepDeliveredHours: 1, keepDeliveredBytes: 1 }, batches: { retryHours: 1 }, inbound: { mxHosts: ['mx.postern.test'] },
+    ips: { hostname: 'mx.postern.test', quarantineDays: 30 }, rows: { keepDays: 30 },
+    exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [] },
+  }, {
+    store, clock, log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
+    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, domainTests: senders.domainTests,
+  });
+  for (const task of tasks) await task.run().catch((error: unknown) => {
+    if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;
+  });
+}
