@@ -25,4 +25,6 @@ const io: Io = {
 process.stdout.on('error', () => process.exit(0));
 
 process.exitCode = await runCommandLine(commands, process.argv.slice(2), io);
+// The last lines of the log are written at the end of a turn.
+await new Promise((turned) => { setImmediate(turned); });
 if (process.argv[2] === 'serve') process.exit();

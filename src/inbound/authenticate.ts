@@ -13,6 +13,7 @@ import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import { parseHeaderSection } from './header-section.ts';
 import type { Field, HeaderSection } from './header-section.ts';
 import { BUDGET_CODE, createLookUp } from './look-up.ts';
+import { createLife, createMemory, type Life, type Memory } from './memory.ts';
 import { createPublicKeys } from './public-keys.ts';
 import type { MessageKeys, PublicKey } from './public-keys.ts';
 import { bodyPieces, readStart } from './raw-source.ts';
@@ -34,12 +35,15 @@ export interface Authenticator {
 
 interface Deps { readonly resolver: Resolver; readonly settings: AuthenticatorSettings; readonly clock: Clock }
 
+/** Who the From field says wrote the message. */
+interface Author { readonly from: string[]; readonly fields: number }
+
 /** What the signatures and the From field say, as far as DMARC needs it. */
 interface Signatures {
   readonly dkim: Verdicts['dkim'];
   readonly arc: Verdicts['arc'];
   /** Undefined when nobody could tell who wrote the message. */
-  readonly author: { readonly from: string[]; readonly fields: number } | undefined;
+  readonly author: Author | undefined;
   readonly sound: readonly CheckedSignature[];
   /** Signatures that the DNS kept us from checking. */
   readonly unknown: readonly CheckedSignature[];
@@ -52,25 +56,53 @@ const MOST_SIGNATURES = 10;
 const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 const SIGNATURE_FIELD = /^(?:dkim-signature|arc-.*)$/;
+/** Senders, authors and policies kept in mind, of each; some hundred bytes apiece. */
+const MOST_REMEMBERED = 5000;
+/** A mailbox name without anything that needs a second look. */
+const PLAIN_MAILBOX = /^[\w.+=-]{1,64}(?=@[^@]+$)/;
 const NO_DMARC = { policy: null, aligned: false } as const;
 
 /** SPF, DKIM, DMARC and ARC, each on its share of one DNS budget: half the questions for SPF, a quarter for keys, the rest for DMARC. */
 export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const keysOf = createPublicKeys(getPublicKey<PublicKey>, toALabel);
-  const ask = (budget: Budget) => createLookUp(resolver, budget) as DNSResolver; // whose type knows nothing of MX records
+  const senders = createMemory<Sender>(MOST_REMEMBERED, clock);
+  const authors = createMemory<Author>(MOST_REMEMBERED, clock);
+  const policies = createMemory<Verdicts['dmarc']>(MOST_REMEMBERED, clock);
+  const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver; // whose type knows nothing of MX records
   return Object.freeze({
     async authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts> {
       const budget = createBudget(questions, budgetMs, clock);
-      const share = (part: number) => ask(createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock));
+      const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signatures] = await Promise.all([
-        checkSender(envelope, settings.hostname, share(2)),
-        checkSignatures(source, share(4), keysOf, clock),
+        recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
+        checkSignatures(source, { dns: ask(share(4)), keysOf, authors, clock }),
       ]);
-      const dmarc = await checkAuthor(sender, signatures, ask(budget));
+      const dmarc = await recalled(policies, policyKey(sender, signatures), (note) => checkAuthor(sender, signatures, ask(budget, note)));
       return { spf: sender.verdict, dkim: signatures.dkim, dmarc, arc: signatures.arc };
     },
   });
+}
+
+/** What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of hold. */
+async function recalled<V>(memory: Memory<V>, key: string, make: (note: Life['note']) => Promise<V>): Promise<V> {
+  const known = memory.find(key);
+  if (known !== undefined) return known;
+  const life = createLife();
+  const value = await make(life.note);
+  memory.keep(key, value, life.ms());
+  return value;
+}
+
+/** Everything that SPF looks at. A plain mailbox name counts only in macros, and who uses those is not remembered. */
+function senderKey({ mailFrom, client }: Envelope): string {
+  return [client.address, client.helo, mailFrom.replace(PLAIN_MAILBOX, '').toLowerCase()].join('\0');
+}
+
+/** Everything that DMARC looks at. */
+function policyKey(sender: Sender, { author, sound, unknown }: Signatures): string {
+  const keys = (list: readonly CheckedSignature[]) => list.map((key) => key.signingDomain ?? '');
+  return JSON.stringify([author, sender.verdict.result, sender.domain, keys(sound), keys(unknown)]);
 }
 
 /** SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). Without an address or a name there is nothing to check. */
@@ -85,40 +117,62 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
   }
 }
 
+interface SignatureDeps {
+  readonly dns: DNSResolver;
+  readonly keysOf: (dns: DNSResolver) => MessageKeys;
+  readonly authors: Memory<Author>;
+  readonly clock: Clock;
+}
+
 /** DKIM, ARC and the author. The body is read only when something was signed. */
-async function checkSignatures(source: RawSource, dns: DNSResolver, keysOf: (dns: DNSResolver) => MessageKeys, clock: Clock): Promise<Signatures> {
+async function checkSignatures(source: RawSource, deps: SignatureDeps): Promise<Signatures> {
   let signed = false;
   try {
     const start = await readStart(source);
     const section = parseHeaderSection(start);
     signed = section.fields.some((field) => field.name === 'dkim-signature');
     if (section.oversized) return unread(signed);
-    const verified = await readSignatures(start, section, source, keysOf(dns), clock);
+    if (!section.fields.some((field) => SIGNATURE_FIELD.test(field.name))) return { ...unread(false), author: await readAuthor(start, section, deps) };
+    const verified = await readSignatures(start, section, source, deps);
     const sound = verified.results.filter(isSound);
     const unknown = verified.results.filter(isUnknown);
-    const author = { from: verified.headerFrom, fields: verified.fromFields };
-    return { dkim: { signed, valid: sound.length > 0 }, arc: await checkChain(verified, dns), author, sound, unknown };
+    return { dkim: { signed, valid: sound.length > 0 }, arc: await checkChain(verified, deps.dns), author: authorOf(verified), sound, unknown };
   } catch {
     return unread(signed);
   }
 }
 
+/** The author of what nobody signed: the From fields as the verifier reads them. */
+async function readAuthor(start: Uint8Array, section: HeaderSection, { authors, clock }: SignatureDeps): Promise<Author> {
+  const fields = headerOf(start, section.fields.filter((field) => field.name === 'from'));
+  return recalled(authors, fields.toString('latin1'), async () => {
+    const verifier = createVerifier(clock);
+    await verifier.emitHeaders(fields);
+    return authorOf(verifier);
+  });
+}
+
 /**
  * The verifier without the stream that it is: as a stream it looks for the end of the header byte by byte, with an array for each
- * byte (150 us of a message of 5 kB). Where nothing was signed only From is of interest.
+ * byte (150 us of a message of 5 kB).
  */
-async function readSignatures(start: Uint8Array, section: HeaderSection, source: RawSource, keys: MessageKeys, clock: Clock): Promise<DkimVerifier> {
-  const verifier = new DkimVerifier({ minBitLength: SHORTEST_KEY_BITS, curTime: new Date(clock.now()), strict: true });
+async function readSignatures(start: Uint8Array, section: HeaderSection, source: RawSource, { dns, keysOf, clock }: SignatureDeps): Promise<DkimVerifier> {
+  const verifier = createVerifier(clock);
+  const keys = keysOf(dns);
   verifier.keyCache = keys;
   verifier.arc.keyCache = keys;
-  if (!section.fields.some((field) => SIGNATURE_FIELD.test(field.name))) {
-    await verifier.emitHeaders(headerOf(start, section.fields.filter((field) => field.name === 'from')));
-    return verifier;
-  }
   await verifier.emitHeaders(headerOf(start, lookedAt(section.fields)));
   for await (const piece of bodyPieces(source, section.bodyAt)) await verifier.writeAsync(piece);
   await verifier.finish();
   return verifier;
+}
+
+function createVerifier(clock: Clock): DkimVerifier {
+  return new DkimVerifier({ minBitLength: SHORTEST_KEY_BITS, curTime: new Date(clock.now()), strict: true });
+}
+
+function authorOf({ headerFrom, fromFields }: DkimVerifier): Author {
+  return { from: headerFrom, fields: fromFields };
 }
 
 function unread(signed: boolean): Signatures {

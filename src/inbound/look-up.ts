@@ -9,13 +9,17 @@ const CODES = {
   timeout: 'ETIMEOUT', refused: 'EREFUSED', budget: BUDGET_CODE, servfail: 'ESERVFAIL', malformed: 'EBADRESP', unreachable: 'ECONNREFUSED',
 } as const;
 
-/** Our resolver in the manner of node:dns, which is what mailauth expects. */
-export function createLookUp(resolver: Resolver, budget: Budget): LookUp {
+/** Our resolver in the manner of node:dns, which is what mailauth expects. `note` hears of every answer. */
+export function createLookUp(resolver: Resolver, budget: Budget, note: (answer: Answer<unknown>) => void = () => {}): LookUp {
+  const noted = <T>(answer: Answer<T>): readonly T[] => {
+    note(answer);
+    return recordsOf(answer);
+  };
   return async (name, type) => {
     switch (type) {
-      case 'TXT': return recordsOf(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
-      case 'MX': return [...recordsOf<MxRecord>(await resolver.resolve(name, 'MX', budget))];
-      case 'A': case 'AAAA': case 'PTR': case 'CNAME': return [...recordsOf(await resolver.resolve(name, type, budget))];
+      case 'TXT': return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
+      case 'MX': return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
+      case 'A': case 'AAAA': case 'PTR': case 'CNAME': return [...noted(await resolver.resolve(name, type, budget))];
       default: throw codedError('ENODATA');
     }
   };

@@ -10,7 +10,7 @@ import { startThread, type Reply, type Thread } from './thread.ts';
 export interface Keeper {
   /** What was salvaged at the start. */
   readonly rebuilt: Rebuilt | null;
-  ask(name: string, args: readonly unknown[]): Promise<Reply>;
+  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<Reply>;
   /** False while nothing can be written. */
   sound(): boolean;
   /** Resolves when it can be written again, or never will be. */
@@ -77,7 +77,7 @@ export async function openKeeper(data: ThreadData, deps: { clock: Clock; log: Lo
 
   return Object.freeze({
     rebuilt,
-    ask: (name: string, args: readonly unknown[]) => life.thread.ask(name, args),
+    ask: (name: string, args: readonly unknown[], patient?: boolean) => life.thread.ask(name, args, patient),
     sound: () => trouble === null,
     async repaired() { while (trouble && !closed) await trouble; },
     distrust,

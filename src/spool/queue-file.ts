@@ -37,6 +37,8 @@ export interface QueueFileListener {
 
 /** How often another process's changes are looked for, and what could not be written is tried again. */
 const POLL_MS = 1000;
+/** What comes of an attempt: it can wait for new mail to travel with. */
+const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'verdicts']);
 
 /** Opens the queue file in its thread. */
 export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log: Log }, listener: QueueFileListener): Promise<QueueFile> {
@@ -87,7 +89,7 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
       for (;;) {
         await keeper.repaired();
         if (closed) throw new SpoolFault('the queue is closed');
-        const reply = await keeper.ask(name, args);
+        const reply = await keeper.ask(name, args, PATIENT.has(name));
         if (reply.kind === 'done') return reply.value;
         // The daemon has time; a person at the command line wants to know.
         if (reply.kind === 'fault' || role === 'visitor') throw new SpoolFault(String(reply.value));

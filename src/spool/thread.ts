@@ -15,7 +15,8 @@ export interface Reply {
 export interface Thread {
   readonly loaded: Loaded | null;
   readonly rebuilt: Rebuilt | null;
-  ask(name: string, args: readonly unknown[]): Promise<Reply>;
+  /** A patient question waits some milliseconds for others to travel with: a trip of its own costs both threads a wake-up, and the writer a sync. */
+  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<Reply>;
   /** Lets it finish what it was asked and waits for its end. */
   end(): Promise<void>;
 }
@@ -67,22 +68,34 @@ export async function startThread(script: URL, data: ThreadData, listener: Threa
   });
 }
 
+/** How long a patient question waits at most. Nobody outside waits for it; after a crash it would be asked again. */
+const PATIENCE_MS = 5;
+
 /** What a thread was asked and has not answered. Questions of one turn of the event loop travel together. */
 function createQuestions(post: (message: readonly Ask[] | 'end') => void) {
   const waiting = new Map<number, (reply: Reply) => void>();
   let outbox: Ask[] = [];
+  let leaving: 'no' | 'soon' | 'now' = 'no';
   let count = 0;
   let over = false;
   const flush = () => {
     const batch = outbox;
     outbox = [];
+    leaving = 'no';
     if (batch.length > 0) post(batch);
   };
+  const leave = (patient: boolean) => {
+    if (leaving === 'now' || (patient && leaving === 'soon')) return;
+    leaving = patient ? 'soon' : 'now';
+    if (patient) setTimeout(flush, PATIENCE_MS);
+    else setImmediate(flush);
+  };
   return {
-    ask: (name: string, args: readonly unknown[]) => new Promise<Reply>((resolve) => {
+    ask: (name: string, args: readonly unknown[], patient = false) => new Promise<Reply>((resolve) => {
       if (over) return resolve({ kind: 'died', value: 'it ended' });
       waiting.set(++count, resolve);
-      if (outbox.push([count, name, args]) === 1) setImmediate(flush);
+      outbox.push([count, name, args]);
+      leave(patient);
     }),
     answer(answers: readonly Answer[]) {
       for (const [n, kind, value] of answers) {
