@@ -9,7 +9,8 @@ import { openLists } from './lists-world.ts';
 
 /**
  * List, search and info of the management API over HTTP, on the embedded store, with a million rejects and a hundred thousand
- * each of templates, tags and senders. Prints the median and the 95th percentile of every call, and how SQLite finds the rows;
+ * each of templates, tags and senders. Prints the median and the 95th percentile of every call, the processor time of client and
+ * server together (which a busy machine hardly changes), and how SQLite finds the rows;
  * ends with 1 when a query goes without an index or a median is above the limit.
  */
 const { values } = parseArgs({
@@ -53,13 +54,13 @@ const CALLS: readonly (readonly [string, string, (i: number) => object])[] = [
 const faults: string[] = [];
 const plans: string[] = [];
 const explained = new Set<string>();
-console.log('| Call | | Records | Median ms | p95 ms | |\n|---|---|---|---|---|---|');
+console.log('| Call | | Records | Median ms | p95 ms | CPU ms | |\n|---|---|---|---|---|---|---|');
 for (const [path, what, paramsOf] of CALLS) {
   world.usages.clear();
-  const { median, p95, records } = await measure(path, paramsOf);
-  const slow = median > limitMs;
+  const { median, p95, cpu, records } = await measure(path, paramsOf);
+  const slow = median > limitMs && !path.endsWith('time-series'); // the limit is for list, search and info
   if (slow) faults.push(`${path} (${what}) took ${median.toFixed(1)} ms at the median`);
-  console.log(`| ${path} | ${what} | ${records} | ${median.toFixed(1)} | ${p95.toFixed(1)} | ${slow ? 'too slow' : ''} |`);
+  console.log(`| ${path} | ${what} | ${records} | ${median.toFixed(1)} | ${p95.toFixed(1)} | ${cpu.toFixed(1)} | ${slow ? 'too slow' : ''} |`);
   for (const usage of world.usages.values()) explain(usage);
 }
 
@@ -72,15 +73,17 @@ process.exit(faults.length > 0 ? 1 : 0);
 async function measure(path: string, paramsOf: (i: number) => object) {
   const times: number[] = [];
   let records = 0;
+  const before = process.cpuUsage();
   for (let i = 0; i < Number(values.calls); i++) {
     const began = performance.now();
     const answer = await world.call(path, paramsOf(i));
     times.push(performance.now() - began);
     records = Array.isArray(answer) ? answer.length : 1;
   }
+  const { user, system } = process.cpuUsage(before);
   times.sort((a, b) => a - b);
   const at = (share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? Number.NaN;
-  return { median: at(0.5), p95: at(0.95), records };
+  return { median: at(0.5), p95: at(0.95), cpu: (user + system) / 1000 / times.length, records };
 }
 
 function explain(usage: Usage): void {

@@ -25,7 +25,7 @@ export function createLookup<T>({ asking, cache, read, clock }: Deps<T>, timeout
   async function look(name: string, type: RecordType): Promise<Fresh<T>> {
     const deadline = clock.monotonic() + timeoutMs;
     let target = name;
-    let ttl = MOST_KEPT_S;
+    let ttl = Number.MAX_SAFE_INTEGER; // who asks sees all of it; only the keeping is bounded
     for (let aliases = 0; aliases < LONGEST_ALIAS_CHAIN; aliases++) {
       const heard = await asking.ask(target, type, deadline);
       if (heard.kind === 'failure') return { answer: heard, keepMs: KEPT_FAILURE_MS };

@@ -1,8 +1,9 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
+import { createSweep } from '../../src/events/sweep.ts';
 import type { Lists, NewReject } from '../../src/events/types.ts';
-import type { Database } from '../../src/store/collection.ts';
+import { StoreAway, type Database } from '../../src/store/collection.ts';
 import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
@@ -194,6 +195,37 @@ for (const driver of drivers) {
         expect(row?.unsent?.map(({ body }) => JSON.parse(body).action)).to.deep.equal(['add']);
         expect(row?.unsentSince?.getTime()).to.equal(clock.now());
       });
+    });
+
+    it('have what the spool did not take sent by the sweep, which then removes what was taken off', async () => {
+      broken = true;
+      await lists.reject(entry());
+      await lists.unreject(ME, 'ann@example.com', '');
+      await lists.whitelist(ME, 'bob@example.com', null);
+      broken = false;
+      await clock.advance(31_000);
+      const outbox = { publish: async (account: string, events: readonly UnsentEvent[]) => { published.push(...events.map((event) => ({ account, event }))); } };
+      expect(await createSweep({ store, outbox, clock })()).to.equal(2);
+      expect(actions()).to.deep.equal(['blacklist add', 'blacklist remove', 'whitelist add']);
+      expect(await store.rejects.many({})).to.deep.equal([]);
+      expect((await store.whitelists.many({}))[0]).to.deep.include({ unsent: null, unsentSince: null, removed: false });
+    });
+
+    it('fail all who wait for a row at once while the store is away, and work again afterwards', async () => {
+      let asked = 0;
+      let away = true;
+      const one: typeof store.rejects.one = async (filter) => {
+        asked++;
+        await new Promise((resolve) => setImmediate(resolve)); // until all of them wait
+        if (away) throw new StoreAway('away');
+        return store.rejects.one(filter);
+      };
+      const mine = build({ store: { whitelists: { ...store.whitelists, one: async () => undefined }, rejects: { ...store.rejects, one } } });
+      const ends = await Promise.allSettled(Array.from({ length: 20 }, () => mine.reject(entry())));
+      expect(ends.every((end) => end.status === 'rejected' && end.reason instanceof StoreAway)).to.equal(true);
+      expect(asked, 'nobody waits for a deadline of its own').to.equal(1);
+      away = false;
+      expect(await mine.reject(entry())).to.equal('added');
     });
 
     for (const processes of [1, 4]) describe(`with 50 callers at once in ${processes === 1 ? 'one process' : 'four processes'}`, function () {

@@ -116,6 +116,8 @@ const remove = operation({
     const removed = await call.store.templates.remove({ id });
     await settleLabels(id, call.store);
     if (!removed) throw call.refuse('Unknown_Template', name);
+    // Another template may be made under this name, and what this one sent is no history of it.
+    await call.forgetNumbers('template', removed.slug);
     return toTemplateRecord(removed);
   },
 });

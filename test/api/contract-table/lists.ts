@@ -52,7 +52,12 @@ export const rejects: Group = {
     },
     {
       path: '/rejects/list', params: [string('email'), boolean('include_expired'), subaccount], returns: { array: rejectEntry }, reads: true, names: ['email'],
-      given: async (stage) => ({ email: (await rejected(stage)).email.slice(0, -4) }),
+      // One that somebody added, and one that a bounce brought about, with the sender whose mail it was.
+      async given(stage) {
+        const { email: first } = await rejected(stage);
+        await stage.sent({ email: `${first}.example` }, ['send', 'hard_bounce']);
+        return { email: first };
+      },
       errors: { Unknown_Subaccount: (stage) => ({ subaccount: `none ${stage.fresh()}` }), ServiceUnavailable: () => ({}) },
       limit: {
         most: 1000,
