@@ -82,12 +82,10 @@ function rangeSql(name: string, bounds: readonly Bound[]): Statement {
 /** One text whatever the length of the list; JSON carries booleans, which become blobs as in `expression`. */
 const LISTED = `IN (SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' ELSE "atom" END FROM json_each(?))`;
 
-function termSql(shape: Shape, term: Term): Statement {
-  const name = column(shape, term.field);
+function termSql(name: string, term: Term): Statement {
   switch (term.kind) {
     case 'equal': return { sql: `${name} = ?`, params: [param(term.value)] };
-    // A text key is searched for null by going through all of them; it never is null.
-    case 'exists': return term.field === 'id' ? { sql: term.there ? 'TRUE' : 'FALSE', params: [] } : { sql: `${name} IS ${term.there ? 'NOT ' : ''}NULL`, params: [] };
+    case 'exists': return { sql: existsSql(name, term), params: [] };
     case 'range': return rangeSql(name, term.bounds);
     case 'in': {
       const listed = `${name} ${LISTED}`;
@@ -96,8 +94,20 @@ function termSql(shape: Shape, term: Term): Statement {
   }
 }
 
+/** SQLite takes no index for IS NOT NULL; above minus infinity lies everything but null. */
+function existsSql(name: string, term: Extract<Term, { kind: 'exists' }>): string {
+  // A text key is searched for null by going through all of them; it never is null.
+  if (term.field === 'id') return term.there ? 'TRUE' : 'FALSE';
+  return term.there ? `${name} >= -9e999` : `${name} IS NULL`;
+}
+
+/**
+ * Where rows are named by their ids nothing else is needed to find them. SQLite would rather walk over all of an account for it
+ * (0.2 s for a million rows); a plus in front of a column says that its index is not wanted.
+ */
 function whereSql(shape: Shape, terms: readonly Term[]): Statement {
-  const parts = terms.map((term) => termSql(shape, term));
+  const named = terms.some(({ field, kind }) => field === 'id' && (kind === 'equal' || kind === 'in'));
+  const parts = terms.map((term) => termSql(`${named && term.field !== 'id' ? '+' : ''}${column(shape, term.field)}`, term));
   return { sql: parts.map(({ sql }) => sql).join(' AND ') || 'TRUE', params: parts.flatMap(({ params }) => params) };
 }
 
