@@ -3,7 +3,6 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { windowsOf } from '../../mail/stats.ts';
-import type { AccountStore } from '../../store/store.ts';
 import { operation, type Call } from '../operation.ts';
 import {
   hourlyEntry, hoursOf, LONGEST_WINDOW_DAYS, MAX_LIST, senderRecord, SERIES_DAYS, SOME_STATS, toHourlyEntry, totalFields, totalOf, totalsAfter, toSenderRecord,
@@ -11,11 +10,11 @@ import {
 } from './stats-records.ts';
 
 /** A sender as the examples have it. */
-export const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };
+const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };
 /** What holds for both lists of senders. */
-export const SENDERS_NOTES = `By address, up to ${MAX_LIST} at a time; with \`after\`, those that follow. Addresses appear with the first event of their mail.`;
+const SENDERS_NOTES = `By address, up to ${MAX_LIST} at a time; with \`after\`, those that follow. Addresses appear with the first event of their mail.`;
 /** Where the next page begins. */
-export const afterAddress = optional(text(1000)).meta({ description: 'the last address of the page before (beyond the documented interface)' });
+const afterAddress = optional(text(1000)).meta({ description: 'the last address of the page before (beyond the documented interface)' });
 
 /** An address that mail was sent from, as counters have it: in lower case. */
 const address = text(1000).transform((value, context) => {
@@ -25,9 +24,18 @@ const address = text(1000).transform((value, context) => {
   return z.NEVER;
 }).meta({ description: 'the sending address, in any case' });
 
-/** A page of the senders of an account. */
-export async function listSenders(store: AccountStore, after: string | undefined) {
-  return (await totalsAfter(store, 'sender', after?.toLowerCase())).map(toSenderRecord);
+/** The list of senders, which stands at two paths. */
+export function listAt(path: '/senders/list' | '/users/senders') {
+  return operation({
+    path,
+    summary: 'Lists the addresses that the account has sent from, with their totals.',
+    notes: SENDERS_NOTES,
+    params: { after: afterAddress },
+    returns: z.array(senderRecord),
+    errors: [],
+    example: { params: {}, answer: [SENDER_EXAMPLE] },
+    handle: async ({ after }, { store }) => (await totalsAfter(store, 'sender', after?.toLowerCase())).map(toSenderRecord),
+  });
 }
 
 async function findSender({ given, key }: { readonly given: string; readonly key: string }, { store, refuse }: Call<'Unknown_Sender'>) {
@@ -35,17 +43,6 @@ async function findSender({ given, key }: { readonly given: string; readonly key
   if (!row) throw refuse('Unknown_Sender', given);
   return row;
 }
-
-const list = operation({
-  path: '/senders/list',
-  summary: 'Lists the addresses that the account has sent from, with their totals.',
-  notes: SENDERS_NOTES,
-  params: { after: afterAddress },
-  returns: z.array(senderRecord),
-  errors: [],
-  example: { params: {}, answer: [SENDER_EXAMPLE] },
-  handle: ({ after }, { store }) => listSenders(store, after),
-});
 
 const info = operation({
   path: '/senders/info',
@@ -90,4 +87,4 @@ const timeSeries = operation({
 });
 
 /** Sending addresses and their numbers. */
-export const senders = [list, info, timeSeries];
+export const senders = [listAt('/senders/list'), info, timeSeries];

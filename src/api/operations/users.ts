@@ -4,8 +4,8 @@ import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf } from '..
 import { windowsOf } from '../../mail/stats.ts';
 import { NO_COUNTS } from '../../store/counters.ts';
 import { operation } from '../operation.ts';
-import { afterAddress, listSenders, SENDER_EXAMPLE, SENDERS_NOTES } from './senders.ts';
-import { hoursOf, LONGEST_WINDOW_DAYS, recentOf, senderRecord, SOME_STATS, statsBlock, totalOf, toStats, toWindows, windowFields } from './stats-records.ts';
+import { listAt } from './senders.ts';
+import { hoursOf, LONGEST_WINDOW_DAYS, recentOf, SOME_STATS, statsBlock, totalOf, toStats, toWindows, windowFields } from './stats-records.ts';
 
 const ping = operation({
   path: '/users/ping',
@@ -66,16 +66,5 @@ const info = operation({
   },
 });
 
-const senders = operation({
-  path: '/users/senders',
-  summary: 'Lists the addresses that the account has sent from, with their totals.',
-  notes: SENDERS_NOTES,
-  params: { after: afterAddress },
-  returns: z.array(senderRecord),
-  errors: [],
-  example: { params: {}, answer: [SENDER_EXAMPLE] },
-  handle: ({ after }, { store }) => listSenders(store, after),
-});
-
 /** The account itself. */
-export const users = [ping, ping2, info, senders];
+export const users = [ping, ping2, info, listAt('/users/senders')];
