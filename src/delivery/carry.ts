@@ -51,8 +51,8 @@ export type Carried =
 export interface Carrier {
   /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
   carry(waiting: Waiting, gate: Gate): Promise<Carried>;
-  /** Writes a settlement, however long the spool takes to be able to. */
-  note(settlement: Settlement, verdicts?: { readonly messageId: string; readonly verdicts: Verdicts }): Promise<void>;
+  /** Writes a settlement, and the verdicts that were taken on the way to it, however long the spool takes to be able to. */
+  note(settlement: Settlement, fresh?: Verdicts): Promise<void>;
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
@@ -70,22 +70,23 @@ export function createCarrier(deps: CarryDeps): Carrier {
   async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
     const { delivery } = waiting;
     if (waiting.attempts > 0 && !(await stillWaits(waiting))) return { kind: 'gone' };
-    const [found, keys] = await Promise.all([spool.message(delivery.messageId), signingKeys.keysFor(delivery.account, delivery.url)]);
+    const found = await spool.message(delivery.messageId);
     if (!found) {
       await note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
+    const keys = await signingKeys.keysFor(delivery.account, delivery.url);
     if (!keys) return { kind: 'put off' };
     const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
     try {
       const carried = await post(waiting, rendered, gate);
       if (carried.kind !== 'settled') return carried;
-      const fresh = found.message.verdicts || delivery.batch ? undefined : { messageId: delivery.messageId, verdicts: rendered.verdicts };
+      const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
       await note(carried.settled.settlement, fresh);
       return carried;
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
-      await renderer.discard(rendered.body).catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
+      await renderer.discard(rendered.body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
     }
   }
 
@@ -115,10 +116,10 @@ export function createCarrier(deps: CarryDeps): Carrier {
    * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
    * posting, for it would post the same things again and again.
    */
-  async function note(settlement: Settlement, fresh?: { readonly messageId: string; readonly verdicts: Verdicts }): Promise<void> {
+  async function note(settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let told = false; ; told = true) {
       try {
-        await Promise.all([spool.settle(settlement), fresh && spool.keepVerdicts(fresh.messageId, fresh.verdicts)]);
+        await spool.settle(settlement, fresh);
         return;
       } catch (error) {
         if (deps.stopping()) return;

@@ -31,7 +31,8 @@ export interface RenderJob {
 export interface Renderer {
   /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
   render(job: RenderJob): Promise<Rendered>;
-  discard(body: PostBody): Promise<void>;
+  /** Answers nothing when there was nothing to do. */
+  discard(body: PostBody): Promise<void> | undefined;
   stop(): Promise<void>;
 }
 

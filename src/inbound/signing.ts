@@ -17,7 +17,7 @@ interface Known { readonly row: SigningKeyRow; readonly readAt: number }
  */
 export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
   const { store, clock, ids } = deps;
-  const known = new Map<string, Known>();
+  const known = new Map<string, Known>(); // by `nameOf`
 
   async function read(account: string, url: string): Promise<SigningKeyRow> {
     const id = signingKeyId(account, url);
@@ -29,8 +29,7 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
   }
 
   async function fresh(account: string, url: string): Promise<SigningKeyRow | undefined> {
-    const id = signingKeyId(account, url);
-    const last = known.get(id);
+    const last = known.get(nameOf(account, url));
     if (last && clock.monotonic() - last.readAt < FRESH_MS) return last.row;
     try {
       return remember(await read(account, url));
@@ -42,7 +41,7 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
 
   function remember(row: SigningKeyRow): SigningKeyRow {
     if (known.size >= 10_000) known.clear();
-    known.set(row.id, { row, readAt: clock.monotonic() });
+    known.set(nameOf(row.account, row.url), { row, readAt: clock.monotonic() });
     return row;
   }
 
@@ -61,4 +60,9 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       return remember(changed ?? await read(account, url)).key;
     },
   });
+}
+
+/** As good as the id of the row, without its hash, which is for the store. */
+function nameOf(account: string, url: string): string {
+  return `${account}\0${url}`;
 }

@@ -50,9 +50,9 @@ class Input extends SMTPStream {
     if (this._dataMode) return this.#takeData(chunk, next);
     this.#connection.noteBytes(chunk);
     // Commands that come together are answered together.
-    const uncork = chunk.indexOf(10) < chunk.length - 1 ? this.#connection.cork() : ignore;
+    if (chunk.indexOf(10) < chunk.length - 1) this.#connection.hold();
     super._write(chunk, encoding, next);
-    uncork();
+    this.#connection.release();
   }
 
   /** An unfinished line at the end of the input is no command. */
@@ -74,6 +74,7 @@ class Connection extends SMTPConnection {
   readonly own: Session;
   readonly #shared: Shared;
   readonly #leave: () => void;
+  #held: string | undefined;
 
   constructor(server: SMTPServer, socket: Socket, session: Session, shared: Shared, leave: () => void) {
     super(server, socket);
@@ -106,11 +107,16 @@ class Connection extends SMTPConnection {
     this._whenWritable(next);
   }
 
-  /** Holds replies back until the answer is called. */
-  cork(): () => void {
-    const socket = this._socket;
-    socket.cork();
-    return () => socket.uncork();
+  /** Keeps replies back until `release`: one text costs less than a corked socket, which would hand over a list of them. */
+  hold(): void {
+    this.#held ??= '';
+  }
+
+  /** Sends what was kept back; never more than answers one chunk, and the next chunk waits until it is gone. */
+  release(): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held && this._socket.writable) this._socket.write(held, 'latin1');
   }
 
   noteBytes(chunk: Buffer): void {
@@ -148,6 +154,7 @@ class Connection extends SMTPConnection {
 
   /** The session is over when we end it, though its socket may linger until the client has read the last reply. */
   override close(): void {
+    this.release();
     super.close();
     this.own.ended();
   }
@@ -178,7 +185,7 @@ class Connection extends SMTPConnection {
     // A handshake may take as long as a command line.
     this.own.pulse.lineSince = this.#shared.clock.monotonic();
     // The socket is about to belong to TLS: its 220 has to be gone.
-    this._socket.uncork();
+    this.release();
     // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for ever.
     this._socket.allowHalfOpen = false;
     this.upgrade(next, () => this.#secured());
@@ -191,7 +198,9 @@ class Connection extends SMTPConnection {
 
   /** During a handshake nothing may be written: it would be plaintext in the middle of it. */
   #say(reply: Reply): void {
-    if (!this._upgrading && this._socket.writable) this._socket.write(reply.line, 'latin1');
+    if (this._upgrading || !this._socket.writable) return;
+    if (this.#held === undefined) this._socket.write(reply.line, 'latin1');
+    else this.#held += reply.line;
   }
 }
 

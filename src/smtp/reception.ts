@@ -48,18 +48,15 @@ export function openReception(
     return refused;
   }
 
-  async function keep(pieces: readonly Buffer[]) {
+  /** Answers nothing when there is nothing to wait for, as with all but large messages. */
+  function keep(pieces: readonly Buffer[]): Promise<unknown> | undefined {
     for (const piece of pieces) size += piece.length;
-    if (refused) return;
-    if (size > settings.maxMessageBytes) return void await refuse(REFUSALS.tooBig);
+    if (refused) return undefined;
+    if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
-    if (bytes === undefined || bytes.length === 0) return;
+    if (bytes === undefined || bytes.length === 0) return undefined;
     received.see(bytes);
-    try {
-      await body.write(bytes);
-    } catch (fault) {
-      await refuse(REFUSALS.fault, fault);
-    }
+    return body.write(bytes)?.catch((fault: unknown) => refuse(REFUSALS.fault, fault));
   }
 
   async function finish(): Promise<Reply> {
@@ -81,7 +78,8 @@ export function openReception(
         await body.abort();
         return { ended: { reply: REFUSALS.bareLineEnding, size }, rest: NOTHING };
       }
-      await keep(pieces);
+      const kept = keep(pieces);
+      if (kept) await kept;
       if (state === 'more') return MORE;
       const reply = await finish();
       return { ended: reply.code === 250 ? { reply, messageId, size } : { reply, size }, rest };

@@ -3,6 +3,7 @@ import { constants } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
+import { isTight } from './tight.ts';
 import type { Body, BodyWriter } from './types.ts';
 
 /** Where large bodies are, and where they arrive. */
@@ -50,8 +51,10 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
   };
 
   return Object.freeze({
-    async write(chunk: Uint8Array) {
-      if (failure === undefined) await take(chunk).catch((error: unknown) => { failure = error; });
+    write(chunk: Uint8Array): Promise<void> | undefined {
+      if (failure !== undefined) return undefined;
+      if (held.hasRoom(chunk)) return void held.add(chunk);
+      return take(chunk).catch((error: unknown) => { failure = error; });
     },
     async finish(): Promise<Body> {
       try {
@@ -74,22 +77,34 @@ function toFault(cause: unknown): Error {
   return isNoSpace(cause) ? new SpoolFull('no space for a large message', { cause }) : new SpoolFault(reasonOf(cause), { cause });
 }
 
+const EMPTY: Buffer = Buffer.alloc(0);
+
 /**
- * Memory that grows with what comes, up to the limit. A copy: what comes may be a piece of a socket's shared slab. The first
- * is as large as the first chunk, for most messages are one; then it is given away as it is.
+ * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory of its
+ * own: that is kept as it is. What is a piece of a larger slab is copied.
  */
 function createBuffer() {
-  let buffer: Buffer = Buffer.alloc(0);
+  let buffer: Buffer = EMPTY;
   let length = 0;
+  let ours = true;
+  const copyOver = (size: number) => {
+    const larger = Buffer.allocUnsafeSlow(size);
+    buffer.copy(larger, 0, 0, length);
+    buffer = larger;
+    ours = true;
+  };
   return {
+    hasRoom: (chunk: Uint8Array): boolean => length + chunk.byteLength <= INLINE_BYTES,
     /** Takes as much of the chunk as there is room for. Answers how much. */
     add(chunk: Uint8Array): number {
       const part = chunk.subarray(0, INLINE_BYTES - length);
-      if (length + part.byteLength > buffer.byteLength) {
-        const larger = Buffer.allocUnsafeSlow(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
-        buffer.copy(larger, 0, 0, length);
-        buffer = larger;
+      if (buffer === EMPTY && isTight(part)) {
+        buffer = Buffer.from(part.buffer, part.byteOffset, part.byteLength);
+        ours = false;
+        length = part.byteLength;
+        return length;
       }
+      if (length + part.byteLength > buffer.byteLength) copyOver(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
       buffer.set(part, length);
       length += part.byteLength;
       return part.byteLength;
@@ -98,6 +113,7 @@ function createBuffer() {
     take(): Uint8Array {
       const bytes = buffer.subarray(0, length);
       length = 0;
+      if (!ours) buffer = EMPTY;
       return bytes;
     },
     /** Everything, in memory of its own and no larger than it; nothing may be added after. */

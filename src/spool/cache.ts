@@ -4,7 +4,8 @@ import type { Body, Message } from './types.ts';
 export interface Cache {
   put(message: Message, body: Body, deliveries: number): void;
   get(messageId: string): { readonly message: Message; readonly body: Body; readonly size: number } | undefined;
-  keepVerdicts(messageId: string, verdicts: Message['verdicts']): void;
+  /** Keeps the verdicts of the message that the delivery brings. */
+  keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
   /** One of its deliveries has ended; a message without open deliveries leaves. */
   ended(deliveryId: string): void;
   clear(): void;
@@ -32,25 +33,27 @@ export function createCache(limit: number): Cache {
     entries.delete(id);
     bytes -= sizeOf(entry);
   };
+  const makeRoom = () => {
+    for (const id of entries.keys()) {
+      if (bytes <= limit) return;
+      remove(id);
+    }
+  };
   return Object.freeze({
     put(message: Message, body: Body, deliveries: number) {
       const size = body.kind === 'inline' ? body.bytes.byteLength : body.size;
       const entry = { message, body, size, open: deliveries };
       entries.set(message.id, entry);
       bytes += sizeOf(entry);
-      for (const id of entries.keys()) {
-        if (bytes <= limit) break;
-        remove(id);
-      }
+      if (bytes > limit) makeRoom();
     },
     get: (messageId: string) => entries.get(messageId),
-    keepVerdicts(messageId: string, verdicts: Message['verdicts']) {
-      const entry = entries.get(messageId);
+    keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
+      const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
     ended(deliveryId: string) {
-      // base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. An id of another form stays until it is pushed out.
-      const messageId = deliveryId.slice(0, -13);
+      const messageId = messageIdOf(deliveryId);
       const entry = entries.get(messageId);
       if (entry && --entry.open <= 0) remove(messageId);
     },
@@ -59,4 +62,9 @@ export function createCache(limit: number): Cache {
       bytes = 0;
     },
   });
+}
+
+/** base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. What has an id of another form stays until it is pushed out. */
+function messageIdOf(deliveryId: string): string {
+  return deliveryId.slice(0, -13);
 }

@@ -16,6 +16,7 @@ import { openReading, type Reading } from './reading.ts';
 import { quarantine, recover } from './recovery.ts';
 import { createRoom, type Room } from './room.ts';
 import { createScan } from './file/scan.ts';
+import { isTight } from './tight.ts';
 import type {
   AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Selection, Settlement, Spool, SpoolSettings,
 } from './types.ts';
@@ -116,14 +117,11 @@ function createSpool(parts: Parts, release: () => void): Spool {
     hasRoom: () => file.sound() && room.has(),
     backlog: file.tally.ofAccount,
     message: (messageId: string) => findMessage(parts, messageId),
-    async settle(settlement: Settlement) {
-      const tally = await file.write('settle', settlement);
+    async settle(settlement: Settlement, fresh?: Verdicts) {
+      const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
+      if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       if (tally) say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
-    },
-    async keepVerdicts(messageId: string, verdicts: Verdicts) {
-      await file.write('verdicts', messageId, JSON.stringify(verdicts));
-      cache.keepVerdicts(messageId, verdicts);
     },
     keepEndpoint: (account: string, url: string, memory: string | null) => file.write('keepEndpoint', account, url, memory),
     delivery: (id: string) => reading.read('delivery', id),
@@ -206,9 +204,8 @@ async function accept(parts: Parts, message: NewMessage, deliveries: readonly De
   return outcome;
 }
 
-/** Posting a view to a thread copies all of the buffer behind it, which may be a shared slab of the socket. */
 function toTight(body: Body): Body {
-  if (body.kind === 'blob' || body.bytes.byteLength === body.bytes.buffer.byteLength) return body;
+  if (body.kind === 'blob' || isTight(body.bytes)) return body;
   return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
 }
 

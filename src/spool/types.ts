@@ -128,7 +128,8 @@ export type AcceptOutcome = 'accepted' | 'full' | 'fault';
  * Memory stays bounded whatever comes: wait for `write` before the next.
  */
 export interface BodyWriter {
-  write(chunk: Uint8Array): Promise<void>;
+  /** The chunk is given away: nobody may change it afterwards. Answers nothing when it is in memory already. */
+  write(chunk: Uint8Array): Promise<void> | undefined;
   /** Syncs a large body (file and folder) and answers where it is. Throws when the disk failed. */
   finish(): Promise<Body>;
   /** Forgets what was written. Never throws. */
@@ -151,9 +152,8 @@ export interface Spool {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
   /** Every endpoint that has something waiting or a memory. */
   endpoints(): Promise<EndpointSummary[]>;
-  /** Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. */
-  settle(settlement: Settlement): Promise<void>;
-  keepVerdicts(messageId: string, verdicts: Verdicts): Promise<void>;
+  /** Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`: verdicts that were just taken. */
+  settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
   keepEndpoint(account: string, url: string, memory: string | null): Promise<void>;
   attempts(deliveryId: string): Promise<AttemptRecord[]>;
   /** Newest first. */

@@ -30,6 +30,20 @@ describe('the log', () => {
     expect(line?.error).to.have.property('message', 'broken\\u000ahere');
   });
 
+  it('escapes a plain text as it does any other', () => {
+    const texts = ['"', '\\', 'a"b\\c', '\u0000', 'caf\u00e9', 'x'.repeat(1000), ''];
+    const [plain] = logged((log) => log.info('api.call', { ...texts }));
+    const [rich] = logged((log) => log.info('api.call', { ...texts, list: [] }));
+    expect({ ...rich, time: '', list: undefined }).to.deep.equal({ ...plain, time: '', list: undefined });
+    expect(plain).to.include({ 0: '"', 2: 'a"b\\c', 3: '\\u0000' });
+  });
+
+  it('writes numbers, truth and absence as they are, and nothing of what is undefined', () => {
+    const [line] = logged((log) => log.info('api.call', { n: 1.5, no: Number.NaN, yes: true, none: null, gone: undefined }));
+    expect(line).to.include({ n: 1.5, no: null, yes: true, none: null });
+    expect(line).not.to.have.property('gone');
+  });
+
   it('keeps lines below its level to itself', () => {
     expect(logged((log) => log.debug('api.call', {}))).to.deep.equal([]);
   });

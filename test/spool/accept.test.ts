@@ -96,12 +96,12 @@ describe('what is put on the spool', () => {
 
   it('keeps the verdicts that were taken', async () => {
     const opened = await freshSpool();
-    const { message } = await put(opened.spool, opened.clock);
+    const { message, delivery } = await put(opened.spool, opened.clock);
     const verdicts = {
       spf: { result: 'pass', detail: 'sender permitted' }, dkim: { signed: true, valid: true },
       dmarc: { result: 'pass', policy: null, aligned: true }, arc: { result: 'none' },
     } as const;
-    await opened.spool.keepVerdicts(message.id, verdicts);
+    await opened.spool.settle({ ...settled(opened.clock, delivery, { attempt: attempt(opened.clock, 500) }), state: 'waiting' }, verdicts);
     expect((await opened.spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);
     const spool = await opened.reopen();
     expect((await spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);

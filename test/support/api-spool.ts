@@ -59,7 +59,7 @@ export function createTestSpool(): TestSpool {
       return chosen.length;
     },
     async redirect(routeId, url) { return spool.redirects.push({ routeId, url }); },
-    message: unused, delivery: unused, due: unused, endpoints: unused, settle: unused, keepVerdicts: unused, keepEndpoint: unused,
+    message: unused, delivery: unused, due: unused, endpoints: unused, settle: unused, keepEndpoint: unused,
     events: testEvents(spoolOf),
     count: unused, retry: unused, drop: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
   };

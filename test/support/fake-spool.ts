@@ -90,7 +90,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
       }
       return [...found.values()];
     },
-    async settle(settlement: Settlement) {
+    async settle(settlement: Settlement, fresh?: Verdicts) {
       if (failing > 0) {
         failing--;
         throw new Error('disk full');
@@ -98,6 +98,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
       const { attempt } = settlement;
       if (attempt) history.set(settlement.deliveryId, [...(history.get(settlement.deliveryId) ?? []), attempt]);
       const row = rows.get(settlement.deliveryId);
+      if (fresh && row) verdicts.set(row.messageId, fresh);
       if (row?.state !== 'waiting') return;
       rows.set(row.id, {
         ...row, state: settlement.state, dueAt: settlement.dueAt, parked: settlement.parked,
@@ -107,7 +108,6 @@ export function createFakeSpool(now: () => number): FakeSpool {
         lastError: attempt ? attempt.error : row.lastError,
       });
     },
-    async keepVerdicts(id, taken) { verdicts.set(id, taken); },
     async keepEndpoint(account, url, memory) {
       if (memory === null) memories.delete(`${account}\0${url}`);
       else memories.set(`${account}\0${url}`, memory);

@@ -9,7 +9,9 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
 export function toAnswerText(chunks: readonly Uint8Array[]): string {
   if (chunks.length === 0) return '';
   // A character has at most four bytes, so this is enough for all that is kept.
-  const bytes = Buffer.concat(chunks).subarray(0, 4 * ANSWER_CHARACTERS);
+  const [first] = chunks;
+  const whole = chunks.length === 1 && first ? Buffer.from(first.buffer, first.byteOffset, first.byteLength) : Buffer.concat(chunks);
+  const bytes = whole.subarray(0, 4 * ANSWER_CHARACTERS);
   const text = bytes.toString('utf8').replace(/\s+/g, ' ').replace(UNPRINTABLE, '\ufffd').trim();
   return text.length > ANSWER_CHARACTERS ? cut(text) : text;
 }

@@ -42,7 +42,7 @@ export function* toEventPieces(inbound: Inbound): Iterable<string> {
 }
 
 function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<string> {
-  yield `,"headers":${headersJson([...traceFields(message), ...parsed.fields])}`;
+  yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
     yield* jsonText(parsed.text);
@@ -62,7 +62,7 @@ function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<string> {
 
 /** What is known without looking into the message: our own trace and the envelope. */
 function* unparsedPieces({ message }: Inbound): Iterable<string> {
-  yield `,"headers":${headersJson(traceFields(message))}`;
+  yield `,"headers":${headersJson(traceFields(message), [])}`;
   yield `,"from_email":${json(message.envelope.mailFrom)},"from_name":null,"to":[],"subject":""`;
 }
 
@@ -71,17 +71,24 @@ function traceFields(message: Message): HeaderField[] {
 }
 
 /** Written by hand, because an object would sort names of digits first and lose `__proto__`. */
-function headersJson(fields: readonly HeaderField[]): string {
-  const byName = new Map<string, string[]>();
-  for (const { name, value } of fields) {
-    const title = toTitleCase(name);
-    const values = byName.get(title);
-    if (values === undefined) byName.set(title, [value]);
-    else values.push(value);
+function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
+  // By name the JSON of its one value, or of all of them without the brackets.
+  const byName = new Map<string, string>();
+  const repeated = new Set<string>();
+  for (const fields of blocks) {
+    for (const { name, value } of fields) {
+      const title = toTitleCase(name);
+      const before = byName.get(title);
+      byName.set(title, before === undefined ? json(value) : `${before},${json(value)}`);
+      if (before !== undefined) repeated.add(title);
+    }
   }
   if (byName.size === 0) return '[]'; // as PHP writes an empty map, and as consumers have always seen it
-  const members = [...byName].map(([name, values]) => `${json(name)}:${json(values.length === 1 ? values[0] : values)}`);
-  return `{${members.join(',')}}`;
+  let members = '';
+  for (const [name, values] of byName) {
+    members += `${members === '' ? '{' : ','}${json(name)}:${repeated.has(name) ? `[${values}]` : values}`;
+  }
+  return `${members}}`;
 }
 
 function mailboxesJson(mailboxes: Parsed['to']): string {

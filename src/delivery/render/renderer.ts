@@ -18,11 +18,12 @@ export function createRenderer(settings: RendererSettings, deps: RendererDeps): 
   const queue = createRenderQueue();
   const pool = createPool(settings, deps, queue);
   const swept = sweep(settings.tmpDir);
-  swept.catch(() => undefined); // whoever renders first hears of it
+  let ready = false;
+  swept.then(() => { ready = true; }, () => undefined); // whoever renders first hears of a failure
   let number = 0;
   return Object.freeze({
     async render(job: RenderJob): Promise<Rendered> {
-      await swept;
+      if (!ready) await swept;
       if (pool.stopped) throw stopped();
       return new Promise<Rendered>((resolve, reject) => {
         number = (number % HIGHEST_NUMBER) + 1;
@@ -30,9 +31,7 @@ export function createRenderer(settings: RendererSettings, deps: RendererDeps): 
         schedule(pool);
       });
     },
-    async discard(body: PostBody): Promise<void> {
-      if (body.kind === 'file') await rm(body.path, { force: true });
-    },
+    discard: (body: PostBody) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
     async stop(): Promise<void> {
       const waiting = queue.drain();
       const inside = await stopPool(pool);

@@ -27,9 +27,8 @@ export interface MessageRow {
 export interface Changes extends Ending, Forgetting, Batching, HookChanges {
   /** False when a message of this id is there already; then nothing was written. */
   accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
-  /** For a batch of events: the numbers of its webhook afterwards. */
-  settle(settlement: Settlement): HookTally | null;
-  verdicts(messageId: string, verdicts: string): void;
+  /** Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook afterwards. */
+  settle(settlement: Settlement, verdicts: string | null): HookTally | null;
   keepEndpoint(account: string, url: string, memory: string | null): void;
   check(at: number): void;
 }
@@ -39,14 +38,11 @@ const KEPT_ATTEMPTS = 50;
 
 /** The changes over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
-  const verdicts = db.prepare(`INSERT INTO verdicts (message, verdicts) SELECT key, ? FROM messages WHERE id = ?
-    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const ending = createEnding(db, endpoints);
   return Object.freeze({
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints),
-    verdicts: (messageId: string, json: string) => { verdicts.run(json, messageId); },
     keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
     check: (at: number) => { check.run(whole(at)); },
     ...ending,
@@ -78,16 +74,19 @@ function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count
 }
 
 function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle'] {
-  const find = db.prepare(`SELECT key, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
+  const find = db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?');
   const attempt = db.prepare('INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)');
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts) SELECT key, ? FROM messages WHERE key = ?
+    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
   const tallying = createTallying(db);
-  return (settlement) => {
+  return (settlement, verdicts) => {
     const { deliveryId, attempt: made, state, dueAt, parked, at } = settlement;
     const row = find.get(deliveryId);
     if (!row) return null;
+    if (verdicts !== null) keep.run(verdicts, number(row, 'message'));
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {
