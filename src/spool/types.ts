@@ -39,6 +39,17 @@ export interface Delivery {
   readonly recipient: string;
   /** Set for a batch of events. */
   readonly batch?: BatchFacts | undefined;
+  /** Not before this time, milliseconds since 1970; at once when not set. Read when it is accepted. */
+  readonly notBefore?: number | undefined;
+}
+
+/**
+ * Something that an attempt at mail going out has brought about and that the store must hear of: written with the settlement,
+ * kept until it was told. `body` is JSON text of delivery/sending/report.ts.
+ */
+export interface Report {
+  readonly id: string;
+  readonly body: string;
 }
 
 /** waiting: has a time it is due · delivered · dead: given up, kept for replay · dropped: an operator's wish. */
@@ -81,6 +92,8 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
+  /** Written in the same transaction. */
+  readonly report?: Report | undefined;
 }
 
 /** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
@@ -170,6 +183,10 @@ export interface Spool {
   redirect(routeId: string, url: string): Promise<number>;
   /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */
   purge(limits: { readonly deliveredBefore: number; readonly deadBefore: number; readonly deliveredBytes: number }): Promise<number>;
+  /** Reports that nobody has been told of yet, the oldest first. */
+  reports(limit: number): Promise<Report[]>;
+  /** They have been told. */
+  reported(ids: readonly string[]): Promise<void>;
   /** Events on their way to webhooks. */
   readonly events: EventQueue;
   /** Called after every accepted message and every new batch, and with nothing when something outside (the command line) changed the queue. */
