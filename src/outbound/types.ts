@@ -131,7 +131,7 @@ export interface MailCarrier {
 
 /** Which of our addresses a message leaves from: those of its pool by the share that their warmup allows; empty: the host's own. */
 export interface Sources {
-  choose(account: string, outgoing: Outgoing, chance: number, now: Date): Promise<readonly string[]>;
+  choose(account: string, outgoing: Pick<Outgoing, 'pool'>, chance: number, now: Date): Promise<readonly string[]>;
 }
 
 /** A delivery as the reporter sees it. */

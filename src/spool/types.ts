@@ -123,8 +123,8 @@ export interface Selection {
   readonly routeIds?: readonly string[] | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
-  /** Inbound mail, or batches of events; both when nothing is said. */
-  readonly kind?: 'mail' | 'batch' | undefined;
+  /** Inbound mail, batches of events, or mail going out; all of them when nothing is said. */
+  readonly kind?: 'mail' | 'batch' | 'outgoing' | undefined;
   /** Batches of this webhook. */
   readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
@@ -155,8 +155,8 @@ export interface Spool {
   accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
   /** Whether new mail may come: false below the floor of free disk or after a failed sync. Answered from memory, looked up every second. */
   hasRoom(): boolean;
-  /** Deliveries of the account in state waiting. From memory. */
-  backlog(account: string): number;
+  /** Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any number. From memory. */
+  backlog(account: string, way?: 'in'): number;
   /** undefined when it is gone. */
   message(messageId: string): Promise<{ message: Message; body: Body } | undefined>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
@@ -173,8 +173,10 @@ export interface Spool {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Makes waiting ones due now. Answers how many. */
+  /** Makes waiting ones due now, but for those that are not to go before a time. Answers how many. */
   retry(selection: Selection, now: number): Promise<number>;
+  /** Moves what waits and was never attempted to another time; its budget begins then. Answers how many. */
+  reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting and dead ones without delivering. Answers how many. */
   drop(selection: Selection, now: number): Promise<number>;
   /** Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how many. */
