@@ -168,6 +168,8 @@ wrapper >"$work/postern"
 file 755 root:root "$work/postern" "$bin"
 unit postern.service
 unit postern-smtp.socket
+unit postern-submission.socket
+unit postern-submissions.socket
 folder 750 root:postern "$etc"
 # Read by systemd as root and handed to the service; nobody else needs to look in.
 folder 700 root:root "$etc/credentials"

@@ -57,10 +57,10 @@ fi
 
 if [ -z "$root" ] && [ -d /run/systemd/system ] && [ -e "$prefix/lib/systemd/system/postern.service" ]; then
   does 'stops the service'
-  [ -n "$dry" ] || systemctl disable --now postern.service postern-smtp.socket
+  [ -n "$dry" ] || systemctl disable --now postern.service postern-smtp.socket postern-submission.socket postern-submissions.socket
 fi
 take "$root$prefix/lib/systemd/system/postern.service"
-take "$root$prefix/lib/systemd/system/postern-smtp.socket"
+for socket in smtp submission submissions; do take "$root$prefix/lib/systemd/system/postern-$socket.socket"; done
 take "$root$prefix/bin/postern"
 take "$lib"
 if [ -n "$purge" ]; then

@@ -22,6 +22,8 @@ const list = <T extends z.ZodType>(item: T) => z.preprocess(
   z.array(item),
 );
 
+const flag = z.preprocess((value) => value === 'true' ? true : value === 'false' ? false : value, z.boolean('must be true or false'));
+
 const endpoint = z.string().transform((value, context) => {
   const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
   const host = parts?.[1] ?? parts?.[2];
@@ -56,6 +58,14 @@ const schema = z.strictObject({
     max_loop_lag_ms: count(10),
     proxy_protocol: list(network),
     tls: z.strictObject({ cert: text, key: text, min_version: z.enum(['TLSv1.2', 'TLSv1.3']) }),
+  }),
+  submission: z.strictObject({
+    listen: list(endpoint),
+    tls_listen: list(endpoint),
+    require_tls: flag,
+    max_recipients: count(100, 100_000),
+    max_bytes_in_data: count(1024 ** 2),
+    max_bad_keys_per_minute: count(1),
   }),
   http: z.strictObject({
     listen: endpoint,
@@ -97,6 +107,23 @@ const schema = z.strictObject({
     relay: z.string().refine((value) => value === '' || parseRelay(value) !== undefined, 'must be smtp://[user:password@]host[:port] or smtps://…'),
     from: z.string().refine((value) => value === '' || parseAddress(value) !== undefined, 'must be an email address'),
     mx_port: count(1, 65_535),
+  }),
+  outbound: z.strictObject({
+    relay: z.string().refine((value) => value === '' || parseRelay(value) !== undefined, 'must be smtp://[user:password@]host[:port] or smtps://…'),
+    mx_port: count(1, 65_535),
+    return_domain: z.union([z.literal(''), host]),
+    timeout_s: count(1, 3600),
+    host_timeout_s: count(1, 3600),
+    tls: z.enum(['opportunistic', 'required', 'off']),
+    mta_sts: flag,
+    quota: flag,
+    track_opens: flag,
+    track_clicks: z.enum(['none', 'html', 'text', 'all']),
+    max_age_hours: count(1, 8760),
+    concurrency: count(1, 10_000),
+    concurrency_per_destination: count(1, 10_000),
+    concurrency_to_relay: count(1, 10_000),
+    signing_domain: z.union([z.literal(''), host]),
   }),
   ips: z.strictObject({ provisioning: z.enum(['free', 'off']), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),
@@ -160,6 +187,9 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   if (read.data && read.data.smtp.tls.cert !== '' !== (read.data.smtp.tls.key !== '')) {
     faults.push({ path: 'smtp.tls', text: 'needs both cert and key, or neither' });
   }
+  if (read.data && read.data.submission.tls_listen.length > 0 && read.data.smtp.tls.cert === '') {
+    faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
+  }
   if (faults.length > 0 || !read.data) throw new ConfigError(faults);
   const shown = [...leaves].map(([path, leaf]) => ({ path, ...leaf, value: isSecret(path) && leaf.value ? '(set)' : leaf.value }));
   return { settings: complete(read.data), shown };
@@ -173,11 +203,12 @@ function complete(settings: Settings): Settings {
   const publicUrl = (settings.public_url || `http://${shownHost}:${port}`).replace(/\/+$/, '');
   const senders = { ...settings.senders, spf_include: settings.senders.spf_include || `spf.${name}` };
   const mail = { ...settings.mail, from: settings.mail.from || `postmaster@${name}` };
-  return { ...settings, hostname: name, public_url: publicUrl, senders, mail };
+  const outbound = { ...settings.outbound, return_domain: toAsciiDomain(settings.outbound.return_domain) ?? `bounces.${name}`, signing_domain: toAsciiDomain(settings.outbound.signing_domain) ?? '' };
+  return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
 }
 
 function isSecret(path: string): boolean {
-  return path === 'bootstrap.api_key' || path === 'store.url' || path === 'mail.relay';
+  return path === 'bootstrap.api_key' || path === 'store.url' || path === 'mail.relay' || path === 'outbound.relay';
 }
 
 function originOf(path: string, leaves: ReadonlyMap<string, Leaf>): string {

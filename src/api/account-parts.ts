@@ -8,10 +8,12 @@ import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
 import type { Lists, Numbers } from '../events/types.ts';
 import type { Acceptance, Accepted, Arrival, Lookup, Match, Routed, Routing, SigningKeys } from '../inbound/types.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
+import type { ClickTracking } from '../mail/sending.ts';
 import type { AttemptRecord, QueuedDelivery, Selection, Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { bindWebhooks, type AccountWebhooks, type WebhookDeps } from './account-webhooks.ts';
 import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
+import { bindMessages, type AccountMessages, type MessageDeps } from './account-messages.ts';
 import type { SenderDomainRow } from '../store/sender-domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
 import type { Log } from '../base/log.ts';
@@ -39,6 +41,8 @@ export interface OperationDeps {
   readonly outbox: WebhookDeps['outbox'];
   readonly senderDomains: SenderDomains;
   readonly numbers: Numbers;
+  readonly submitting: MessageDeps['submitting'];
+  readonly scheduling: MessageDeps['scheduling'];
   /** Has a task of this host run now, because there is something to do for it. */
   readonly poke: (task: string) => void;
   readonly clock: Clock;
@@ -52,6 +56,8 @@ export interface OperationSettings {
   readonly mxHosts: readonly string[];
   readonly maxMessageBytes: number;
   readonly exports: ExportLimits;
+  /** What is tracked of a message that does not say. */
+  readonly tracking: { readonly opens: boolean; readonly clicks: ClickTracking };
   /** Dedicated addresses: whether they can be asked for, and from which reputation on. */
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
@@ -112,6 +118,10 @@ export interface AccountParts {
   readonly senderDomains: AccountSenderDomains;
   readonly startExport: StartExport;
   readonly webhooks: AccountWebhooks;
+  /** `id` of the key that the call was made with. */
+  readonly apiKey: string | null;
+  /** Mail that the account sends. */
+  readonly messages: AccountMessages;
   /** Counts that an entry which events had made was taken off the rejection list; '' for that of the whole account. */
   countReset(subaccount: string): Promise<void>;
   /** Removes the numbers and the rejection list of a subaccount. */
@@ -127,10 +137,10 @@ export interface AccountParts {
 const CHUNK_BYTES = 65_536;
 
 /** Binds the parts to an account. */
-export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow) => AccountParts {
+export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow, apiKey?: string) => AccountParts {
   const { store, spool, routing, clock } = deps;
   const inTurn = createTurns();
-  return (account) => {
+  return (account, apiKey) => {
     const own = (selection: OwnSelection) => ({ ...selection, account: account.id, kind: 'mail' as const });
     return {
       account,
@@ -171,6 +181,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       senderDomains: bindSenderDomains(deps.senderDomains, account.id),
       startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
       webhooks: bindWebhooks(deps, account),
+      apiKey: apiKey ?? null,
+      messages: bindMessages(deps, account.id),
       countReset: (subaccount) => countReset(deps, account.id, subaccount),
       forgetSubaccount: (slug) => forgetSubaccount(deps, account.id, slug),
       forgetNumbers: (kind, key) => deps.numbers.forget(account.id, kind, key),

@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { StoreAway } from '../store/collection.ts';
+import { keyHash } from '../store/keys.ts';
 import type { AccountParts } from './account-parts.ts';
 import type { BodyReader } from './body.ts';
 import { Refusal, refusal, toEnvelope } from './errors.ts';
@@ -31,7 +32,8 @@ export interface AppDeps {
   readonly body: BodyReader;
   readonly keys: KeyReader;
   readonly clientAddress: (req: IncomingMessage) => string;
-  readonly partsOf: (account: AccountRow) => AccountParts;
+  /** `apiKey` is the `id` of the key's row. */
+  readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
   /** /docs, /healthz and whatever else is no operation. */
   readonly pages: Koa.Middleware;
   readonly clock: Clock;
@@ -107,7 +109,7 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
     const contentType = ctx.get('content-type');
     const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
     account = await deps.keys.accountOf(params.get('key'), address);
-    json(ctx, await operation.run(params, deps.partsOf(account)));
+    json(ctx, await operation.run(params, deps.partsOf(account, keyHash(String(params.get('key'))))));
   } catch (error) {
     failure = toRefusal(error, operation.path, deps.log);
     throw failure;

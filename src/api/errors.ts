@@ -22,6 +22,7 @@ export const ERRORS = {
   Unknown_InboundDomain: { code: 8, status: 404, when: 'the inbound domain does not exist', message: (domain: string) => `Unknown Inbound Domain: ${domain}` },
   Unknown_Export: { code: 9, status: 404, when: 'the export job does not exist', message: (id: string) => `Unknown Export: ${id}` },
   PaymentRequired: { code: 10, status: 402, when: 'the feature requires payment', message: (why: string) => why },
+  Unknown_Message: { code: 11, status: 404, when: 'the message does not exist, or what is asked for is not kept any more', message: (id: string) => `No message exists with the id ${id}` },
   Unknown_Subaccount: { code: 12, status: 404, when: 'the subaccount id does not exist', message: (id: string) => `No subaccount exists with the id ${id}` },
   Unknown_IP: { code: 13, status: 404, when: 'the dedicated IP does not exist', message: (ip: string) => `No dedicated IP with address ${ip}` },
   IP_ProvisionLimit: { code: 14, status: 400, when: 'a provisioning request is already pending', message: () => 'A dedicated IP provisioning request is already pending.' },

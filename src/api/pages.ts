@@ -4,6 +4,7 @@ import type { ExportFiles } from './export-files.ts';
 import { toOpenApi } from './openapi.ts';
 import type { Operation } from './operation.ts';
 import { home, reference, STYLE_HASH } from './page.ts';
+import type { TrackPages } from './track-pages.ts';
 import type { VerifyPage } from './verify-page.ts';
 
 /** How the daemon is. */
@@ -18,6 +19,7 @@ export interface PageDeps {
   readonly health: { ready(): Promise<Readiness> };
   readonly exportFiles: ExportFiles;
   readonly verifyPage: VerifyPage;
+  readonly trackPages: TrackPages;
 }
 
 /** Everything that is no operation: a start page, the reference, and the health checks. */
@@ -35,6 +37,10 @@ export function createPages(settings: { readonly publicUrl: string; readonly ver
   router.get('/exports/:token', (ctx) => deps.exportFiles(ctx, ctx.params.token ?? ''));
   router.get('/verify/:token', (ctx) => deps.verifyPage(ctx, ctx.params.token ?? ''));
   router.post('/verify/:token', (ctx) => deps.verifyPage(ctx, ctx.params.token ?? ''));
+  router.get('/track/open/:token', (ctx) => deps.trackPages.open(ctx, ctx.params.token ?? ''));
+  router.get('/track/click/:token', (ctx) => deps.trackPages.click(ctx, ctx.params.token ?? ''));
+  router.get('/unsubscribe/:token', (ctx) => deps.trackPages.unsubscribe(ctx, ctx.params.token ?? ''));
+  router.post('/unsubscribe/:token', (ctx) => deps.trackPages.unsubscribe(ctx, ctx.params.token ?? ''));
   router.get('/healthz', (ctx) => {
     ctx.set('Cache-Control', 'no-store');
     ctx.body = { status: 'ok', version: settings.version };

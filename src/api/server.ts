@@ -8,6 +8,7 @@ import { createKeyReader, type KeySettings } from './keys.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
 import { createPages, type PageDeps } from './pages.ts';
+import { createTrackPages, type Tracking } from './track-pages.ts';
 import { createVerifyPage } from './verify-page.ts';
 import type { Service } from '../base/service.ts';
 
@@ -22,7 +23,9 @@ export interface ApiSettings extends OperationSettings, BodySettings, KeySetting
   readonly version: string;
 }
 
-export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage'> {}
+export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages'> {
+  readonly tracking: Tracking;
+}
 
 /** The HTTP side: the API, its reference and the health checks. */
 export interface Api extends Service {
@@ -46,13 +49,14 @@ const SWEEP_MS = 20;
 
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const body = createBodyReader(settings, deps);
+  const clientAddress = createClientAddress(settings.trustedProxies);
   const app = createApp({
     operations: OPERATIONS,
     body,
     keys: createKeyReader(settings, deps),
-    clientAddress: createClientAddress(settings.trustedProxies),
+    clientAddress,
     partsOf: createAccountParts(settings, deps),
-    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains) }),
+    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress) }),
     clock: deps.clock,
     log: deps.log,
   });

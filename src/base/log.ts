@@ -9,8 +9,10 @@ export const EVENTS = [
   'daemon.starting', 'daemon.ready', 'daemon.stopping', 'daemon.stopped', 'daemon.reloaded',
   'daemon.reload_refused', 'daemon.note', 'daemon.fault',
   // mail coming in
-  'smtp.listening', 'smtp.session', 'smtp.refused', 'smtp.tls_reloaded', 'smtp.fault',
+  'smtp.listening', 'smtp.session', 'smtp.refused', 'smtp.tls_reloaded', 'smtp.fault', 'submission.note',
   'message.accepted', 'message.refused', 'message.parse_failed',
+  // mail that accounts send
+  'message.submitted', 'message.unrecorded', 'message.fault',
   // the queue
   'spool.recovered', 'spool.fault', 'spool.full', 'spool.room', 'spool.purged',
   // webhooks going out
@@ -18,6 +20,8 @@ export const EVENTS = [
   'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'worker.ended',
   // events on their way from the store to the queue
   'event.unsent', 'event.fault',
+  // mail that came back, opens and clicks
+  'return.handled', 'visit.lost',
   // mail of our own
   'notice.sent', 'notice.deferred', 'notice.failed',
   // exports
@@ -25,7 +29,7 @@ export const EVENTS = [
   // the API
   'api.listening', 'api.call', 'api.refused_key', 'api.fault',
   // dedicated addresses
-  'ip.given', 'ip.returned', 'ip.reverse_dns',
+  'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
   // the store and the network
   'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
 ] as const;

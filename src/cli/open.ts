@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createLog, type Log } from '../base/log.ts';
 import type { Settings } from '../config.ts';
-import { openDatabase } from '../daemon.ts';
+import { openDatabase } from '../composition/storage.ts';
 import { openSpool } from '../spool/spool.ts';
 import type { Spool } from '../spool/types.ts';
 import { openStore, type Store } from '../store/store.ts';

@@ -62,8 +62,12 @@ export const replay = changing({
   name: 'replay',
   summary: 'Delivers again what ended: dead letters, and with --delivered (or by id) also what was delivered and is still kept. Ids stay the same.',
   options: { delivered: { type: 'boolean', help: 'also what was delivered' } },
-  notes: 'A day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+  notes: 'Mail that an account sent goes out again only by id or with --kind outgoing.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
   done: 'Waiting again:',
   states: (call) => call.flag('delivered') || call.words.length > 0 ? ['dead', 'dropped', 'delivered'] : ['dead', 'dropped'],
-  change: (spool, selection, now) => spool.replay(selection, now),
+  async change(spool, selection, now) {
+    if (selection.ids || selection.kind) return spool.replay(selection, now);
+    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so.
+    return await spool.replay({ ...selection, kind: 'mail' }, now) + await spool.replay({ ...selection, kind: 'batch' }, now);
+  },
 });

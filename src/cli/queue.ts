@@ -1,23 +1,31 @@
 import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
+import { isMailUrl } from '../mail/sending.ts';
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Spool } from '../spool/types.ts';
 import { EXIT, UsageError, type Command, type Io } from './command.ts';
 import { withSpool } from './open.ts';
-import { selecting, toSelection } from './selection.ts';
+import { KINDS, selecting, toSelection } from './selection.ts';
 import { toSpan, toTable } from './table.ts';
 
 const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
 
 function toShown(delivery: QueuedDelivery) {
   const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
+  const kind = kindOf(delivery);
   const at = (time: number | null) => time === null ? null : toTimestamp(new Date(time));
   return {
-    id, kind: batch ? 'batch' : 'mail', state, recipient: batch ? null : recipient, url, route: batch ? null : routeId,
+    id, kind, state, recipient: batch ? null : recipient, url, route: kind === 'mail' ? routeId : null,
     webhook: batch?.webhook ?? null, events: batch?.events ?? null, account, attempts, parked: delivery.parked,
     accepted_at: at(delivery.createdAt), due_at: state === 'waiting' ? at(delivery.dueAt) : null, ended_at: at(delivery.endedAt),
     last_status: lastStatus, last_error: lastError,
   };
+}
+
+/** What a delivery is, in the words of `--kind`. */
+function kindOf({ url, batch }: QueuedDelivery): (typeof KINDS)[number] {
+  if (isMailUrl(url)) return 'outgoing';
+  return batch ? 'batch' : 'mail';
 }
 
 /** Prints deliveries: one JSON object a line for a script, a table for a person. */
@@ -25,9 +33,9 @@ function print(io: Io, json: boolean, rows: readonly QueuedDelivery[]): void {
   if (json) return rows.forEach((row) => io.out(JSON.stringify(toShown(row)) + '\n'));
   if (rows.length === 0) return io.out('Nothing there.\n');
   const now = systemClock.now();
-  io.out(toTable(['id', 'state', 'age', 'next', 'tries', 'for', 'endpoint', 'last answer'], rows.map((row) => [
+  io.out(toTable(['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'], rows.map((row) => [
     row.id, row.parked ? 'parked' : row.state, toSpan(now - row.createdAt), row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
-    row.attempts, whatFor(row), hostOf(row.url), row.lastStatus ?? row.lastError,
+    row.attempts, kindOf(row), whatFor(row), hostOf(row.url), row.lastStatus ?? row.lastError,
   ])));
 }
 

@@ -4,6 +4,7 @@ import { UsageError, type Invocation } from './command.ts';
 /** Options that say which deliveries are meant; shared with `replay`. */
 export const selecting = {
   route: { type: 'string', value: 'ID', help: 'only of this route' },
+  kind: { type: 'string', value: 'KIND', help: 'only mail (that came in), batch (of events) or outgoing (mail of an account)' },
   webhook: { type: 'string', value: 'ID', help: 'only batches of events of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only for this recipient' },
@@ -11,6 +12,15 @@ export const selecting = {
   from: { type: 'string', value: 'TIME', help: 'accepted at or after, "2026-01-05 12:00:00" in UTC or ISO 8601' },
   to: { type: 'string', value: 'TIME', help: 'accepted before' },
 } as const;
+
+/** What there is in the queue. */
+export const KINDS = ['mail', 'batch', 'outgoing'] as const;
+
+function toKind(text: string | undefined): Selection['kind'] {
+  const kind = KINDS.find((known) => known === text);
+  if (text !== undefined && !kind) throw new UsageError(`--kind takes ${KINDS.join(', ')}; not "${text}"`);
+  return kind;
+}
 
 /** Reads a time of the command line as milliseconds since 1970. */
 function toTime(name: string, text: string | undefined): number | undefined {
@@ -27,6 +37,7 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
   return {
     ids: call.words.length > 0 ? call.words : undefined,
     routeIds: route === undefined ? undefined : [route],
+    kind: toKind(call.text('kind')),
     webhook: call.text('webhook'), url: call.text('url'), recipient: call.text('recipient'), account: call.text('account'),
     from: toTime('from', call.text('from')), to: toTime('to', call.text('to')),
     states,
@@ -37,6 +48,6 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
 export function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
-    throw new UsageError('say which deliveries: ids, --route, --webhook, --url, --recipient, --account, --from, --to, or --all');
+    throw new UsageError('say which deliveries: ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all');
   }
 }

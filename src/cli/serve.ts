@@ -2,7 +2,8 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { ConfigError, type Loaded, type Settings } from '../config.ts';
-import { openDaemon, VERSION, type Daemon } from '../daemon.ts';
+import { VERSION } from '../base/version.ts';
+import { openDaemon, type Daemon } from '../daemon.ts';
 import { watchCertificates } from './certificates.ts';
 import { EXIT, type Command, type Invocation, type Io } from './command.ts';
 import { createNotifier, systemdNotify, type Notifier } from './notify.ts';
@@ -40,9 +41,9 @@ async function open(settings: Settings, io: Io, log: Log, supervised: boolean): 
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets });
-    const { smtp, http, firstKey } = await daemon.start();
-    log.info('daemon.ready', { smtp: smtp.map(place), http: place(http) });
-    io.err(greeting(settings, smtp.map(place).join(', '), firstKey?.key, supervised));
+    const { smtp, submission, http, firstKey } = await daemon.start();
+    log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
+    io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
     return daemon;
   } catch (error) {
     if (error instanceof ConfigError) throw error;
@@ -67,12 +68,13 @@ function reason(error: unknown): string {
  * What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line.
  * Under systemd this would land in the journal, where a key has no business.
  */
-function greeting(settings: Settings, smtp: string, firstKey: string | undefined, supervised: boolean): string {
+function greeting(settings: Settings, places: { readonly smtp: readonly string[]; readonly submission: readonly string[] }, firstKey: string | undefined, supervised: boolean): string {
   const url = settings.public_url;
   const shown = supervised ? undefined : firstKey;
   const key = shown === undefined ? '' : `  API key    ${shown}   (made now, shown this once)\n`;
   const hint = firstKey !== undefined && supervised ? 'The first account was made. Its API key:  postern key create\n' : '';
-  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${smtp}\n  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}`
+  const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
+  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}`
     + `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`
     + (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
 }

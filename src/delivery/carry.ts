@@ -1,13 +1,18 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Returns } from '../events/returns.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
+import { isReturnUrl } from '../mail/returns/address.ts';
+import { isMailUrl } from '../mail/sending.ts';
 import type { Settlement, Spool } from '../spool/types.ts';
 import type { RunningTime } from './schedule/running-time.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
-import type { AttemptResult, Poster, Rendered, Renderer } from './types.ts';
+import type { Poster, Rendered, Renderer, Told } from './types.ts';
 import type { Waiting } from './schedule/waiting.ts';
+import { createReturning } from './returns/returning.ts';
+import { createRoad, type MailParts } from './sending/road.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
@@ -21,6 +26,10 @@ export interface DeliveryDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
+  /** Without these, mail going out stays on the spool. */
+  readonly mail?: (MailParts & { readonly limit: number }) | undefined;
+  /** Without it, mail that came back stays on the spool. */
+  readonly returns?: Returns | undefined;
 }
 
 export interface CarryDeps extends DeliveryDeps {
@@ -38,25 +47,31 @@ export interface Gate {
   /** Waits for a place among those in flight. False: not now, the endpoint was found to be away meanwhile. */
   enter(): boolean | Promise<boolean>;
   /** Hears of the result at once; the place is free from then on. */
-  leave(result: AttemptResult, settled: Settled): void;
+  leave(result: Told, settled: Settled): void;
   /** Whether other deliveries passed since this one last failed. */
   othersPass(): boolean;
 }
 
 /** settled: attempted · gone: no longer on the spool · put off: nothing was attempted, for a reason of ours · turned back: nor here, the endpoint is away. */
 export type Carried =
-  | { readonly kind: 'settled'; readonly settled: Settled; readonly result: AttemptResult }
-  | { readonly kind: 'gone' | 'put off' | 'turned back' };
+  | { readonly kind: 'settled'; readonly settled: Settled; readonly result: Told }
+  /** Until this wall time, or for `PUT_OFF` when none is said. */
+  | { readonly kind: 'put off'; readonly at?: number }
+  | { readonly kind: 'gone' | 'turned back' };
 
 export interface Carrier {
   /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
   carry(waiting: Waiting, gate: Gate): Promise<Carried>;
   /** Writes a settlement, and the verdicts that were taken on the way to it, however long the spool takes to be able to. */
   note(settlement: Settlement, fresh?: Verdicts): Promise<void>;
+  /** Ends a delivery whose time was over while its endpoint was away. Never throws. */
+  giveUp(waiting: Waiting): Promise<void>;
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
   const { spool, renderer, poster, signingKeys, clock, ids, log, time } = deps;
+  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note });
+  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note });
 
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
@@ -69,7 +84,9 @@ export function createCarrier(deps: CarryDeps): Carrier {
 
   async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
     const { delivery } = waiting;
-    if (waiting.attempts > 0 && !(await stillWaits(waiting))) return { kind: 'gone' };
+    if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
+    if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
+    if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const found = await spool.message(delivery.messageId);
     if (!found) {
       await note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
@@ -130,7 +147,13 @@ export function createCarrier(deps: CarryDeps): Carrier {
     }
   }
 
-  return Object.freeze({ carry, note });
+  async function giveUp(waiting: Waiting): Promise<void> {
+    const { delivery: { id, url }, parked } = waiting;
+    if (!isMailUrl(url) || !road) return await note(settleUnattempted(id, 'dead', parked, clock.now()));
+    await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
+  }
+
+  return Object.freeze({ carry, note, giveUp });
 }
 
 /**

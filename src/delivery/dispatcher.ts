@@ -1,4 +1,5 @@
 import type { Service } from '../base/service.ts';
+import { isMailUrl } from '../mail/sending.ts';
 import { createAgenda } from './schedule/agenda.ts';
 import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from './carry.ts';
 import { toMemory } from './endpoint.ts';
@@ -9,9 +10,8 @@ import { createIntake } from './schedule/intake.ts';
 import { hasPlace, isLookDue, type Lane, nextStart, nextWake, takeNext } from './schedule/lane.ts';
 import { createLanes } from './schedule/lanes.ts';
 import { createNotices } from './schedule/notices.ts';
-import { createRounds, isInDoubt } from './schedule/rounds.ts';
+import { createRounds, isInDoubt, type Rounds } from './schedule/rounds.ts';
 import { createRunningTime } from './schedule/running-time.ts';
-import { settleUnattempted } from './settle.ts';
 import type { Waiting } from './schedule/waiting.ts';
 
 export interface DispatcherSettings {
@@ -19,6 +19,10 @@ export interface DispatcherSettings {
   readonly concurrency: number;
   /** Posts at one time to one endpoint. */
   readonly concurrencyPerEndpoint: number;
+  /** Messages on their way over SMTP at one time, in all; as many as posts when not set. */
+  readonly mailConcurrency?: number | undefined;
+  /** Messages on their way to one destination of mail at one time; as many as posts when not set. */
+  readonly concurrencyPerDestination?: number | undefined;
   /** How long a delivery is tried. */
   readonly retryHours: number;
 }
@@ -39,8 +43,9 @@ const STOP_WAIT = 10_000;
  */
 export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDeps): Dispatcher {
   const { spool, clock, ids, log } = deps;
-  const most = settings.concurrencyPerEndpoint;
+  const most = (url: string) => isMailUrl(url) ? settings.concurrencyPerDestination ?? settings.concurrencyPerEndpoint : settings.concurrencyPerEndpoint;
   const limit = settings.retryHours * 3_600_000;
+  const limitOf = (url: string) => isMailUrl(url) ? deps.mail?.limit ?? limit : limit;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const time = createRunningTime(clock);
@@ -50,9 +55,15 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   const intake = createIntake({ spool, clock, log, lanes, poke });
   const feeder = createFeeder({ spool, clock, log, lanes: lanes.count, poke, stopping });
   // An attempt is made ready, posted and noted; only the post has to do with the endpoint and waits for its place there.
-  const attempts = createRounds(settings.concurrency * ATTEMPTS_PER_POST, startOne);
-  const posts = createRounds(settings.concurrency, postOne);
+  // Mail going out has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
+  const places = { posts: createPlaces(settings.concurrency), mail: createPlaces(settings.mailConcurrency ?? settings.concurrency) };
+  const placesOf = ({ url }: Lane) => isMailUrl(url) ? places.mail : places.posts;
   const carrier = createCarrier({ ...deps, time, limit, stopping, abandoned: () => phase === 'abandoned' });
+
+  function createPlaces(concurrency: number) {
+    const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
+    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_POST, startOne) };
+  }
 
   /** Looks what there is to do for an endpoint: read more, start something now, or wait for a time. */
   function poke(lane: Lane): void {
@@ -60,33 +71,34 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     const now = clock.monotonic();
     if (isLookDue(lane, now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
-    if (nextStart(lane, now, most) > now) agenda.set(lane, nextWake(lane, now, most));
-    else attempts.add(lane);
+    if (nextStart(lane, now) > now) agenda.set(lane, nextWake(lane, now));
+    else placesOf(lane).attempts.add(lane);
   }
 
   function startOne(lane: Lane): void {
-    const waiting = takeNext(lane, clock.monotonic(), most);
+    const waiting = takeNext(lane, clock.monotonic());
     if (waiting) void send(lane, waiting);
     poke(lane);
   }
 
-  function postOne(lane: Lane): void {
+  function postOne(lane: Lane, posts: Rounds): void {
     if (hasPlace(lane)) lane.turns.shift()?.();
     if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
   }
 
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
     const inDoubt = isInDoubt(lane);
+    const { attempts, posts } = placesOf(lane);
     attempts.begin(inDoubt);
     lane.usedAt = clock.monotonic();
-    const gate = createGate(lane, waiting, { clock, ids, most, posts, stopping }, (change, result) => {
+    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result) => {
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
       poke(lane);
     });
     const carried = await carrier.carry(waiting, gate);
     gate.close();
-    requeue(lane.queue, waiting, carried, clock.monotonic());
+    requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
     if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
     attempts.end(inDoubt);
     poke(lane);
@@ -95,9 +107,10 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   /** Deliveries of an endpoint that is away get no attempts; those whose time is over end without one. */
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
-    for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limit)) {
+    const { attempts } = placesOf(lane);
+    for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limitOf(lane.url))) {
       attempts.begin(false);
-      void carrier.note(settleUnattempted(waiting.delivery.id, 'dead', waiting.parked, clock.now())).then(() => {
+      void carrier.giveUp(waiting).then(() => {
         lane.queue.done(waiting.delivery.id);
         notices.givenUp(lane, waiting);
         attempts.end(false);
@@ -122,17 +135,17 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
       intake.close();
       agenda.stop();
       for (const lane of lanes.all()) for (const turn of lane.turns.splice(0)) turn();
-      await attempts.stop((expired) => clock.after(STOP_WAIT, expired));
+      await Promise.all([places.posts, places.mail].map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
     },
-    idle: () => !attempts.busy() && !feeder.busy() && !intake.busy(),
+    idle: () => !places.posts.attempts.busy() && !places.mail.attempts.busy() && !feeder.busy() && !intake.busy(),
   });
 }
 
 /** What becomes of a delivery in memory after it was taken and carried; the spool knows already. */
-function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, now: number): void {
+function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: { readonly wall: number; readonly steady: number }): void {
   if (carried.kind === 'turned back') return queue.putBack(waiting);
-  if (carried.kind === 'put off') return queue.defer({ ...waiting, due: now + PUT_OFF });
+  if (carried.kind === 'put off') return queue.defer({ ...waiting, due: now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall)) });
   const settled = carried.kind === 'settled' ? carried.settled : undefined;
   if (settled?.outcome !== 'deferred') return queue.done(waiting.delivery.id);
   const { wait, settlement } = settled;

@@ -80,6 +80,7 @@ export function mayProbe(state: EndpointState, now: number, probing: boolean): b
 export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
+  if (lesson.kind === 'present') return before.phase === 'closed' ? unchanged({ ...before, misses: 0 }) : learnPass(before, occasion);
   if (before.phase === 'paused') return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
   if (before.phase === 'open') {
     return unchanged(occasion.probe ? { ...before, probeAt: nextProbe(before.since, lesson, occasion) } : before);

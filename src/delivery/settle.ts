@@ -1,4 +1,4 @@
-import type { AttemptRecord, QueuedDelivery, Settlement } from '../spool/types.ts';
+import type { AttemptRecord, DeliveryState, QueuedDelivery, Settlement } from '../spool/types.ts';
 import { readRetryAfter } from './post/retry-after.ts';
 import type { AttemptResult } from './types.ts';
 
@@ -39,9 +39,9 @@ export interface Attempted {
   readonly othersPass: boolean;
 }
 
-/** What the endpoint learns from an attempt. */
+/** What the endpoint learns from an attempt; `present`: it is there, and what it said was about one recipient. */
 export interface Lesson {
-  readonly kind: 'passed' | 'failed' | 'unanswered' | 'gone';
+  readonly kind: 'passed' | 'failed' | 'unanswered' | 'gone' | 'present';
   /** The failure speaks of the message and not of the endpoint. */
   readonly aside: boolean;
   /** The endpoint is at its limit (no answer in time, 429, 502, 503, 504): fewer at a time. */
@@ -80,8 +80,8 @@ export function settle(attempted: Attempted): Settled {
   return { outcome: 'deferred', settlement: { ...base, parked, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
-/** The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, or gone from the spool. */
-export function settleUnattempted(deliveryId: string, state: 'dead' | 'dropped', parked: boolean, now: number): Settlement {
+/** The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone from the spool, or put off. */
+export function settleUnattempted(deliveryId: string, state: Exclude<DeliveryState, 'delivered'>, parked: boolean, now: number): Settlement {
   return { deliveryId, attempt: null, state, dueAt: now, parked, at: now };
 }
 
@@ -108,6 +108,11 @@ function shouldPark({ delivery, result, othersPass }: Attempted): boolean {
   if (!othersPass || delivery.attempts + 1 < PARK_AFTER) return false;
   // No connection is nothing that a message could cause.
   return result.kind === 'answered' || result.connected;
+}
+
+/** Milliseconds until the next attempt after so many of a mail going out; `jitter` in [0, 1). */
+export function mailGap(attempts: number, jitter: number): number {
+  return gap(attempts, false, false) * (1 + JITTER * jitter);
 }
 
 function gap(attempts: number, parked: boolean, wasParked: boolean): number {

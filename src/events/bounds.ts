@@ -36,6 +36,7 @@ export function toMessageRow(message: NewSentMessage): SentMessageRow {
     subaccount: message.subaccount,
     metadata: Object.fromEntries(metadata),
     apiKey: message.apiKey,
+    delivery: message.delivery ?? null,
     state: 'queued',
     opens: 0, clicks: 0, openDetail: [], clickDetail: [],
     firstOpen: null, firstClick: null,

@@ -22,6 +22,12 @@ export interface Routing {
   ready(): boolean;
 }
 
+/** Which mailboxes of the return domain there are; answered from memory. */
+export interface ReturnAddresses {
+  /** `matched` with the URL `return:`, `no-route` for a mailbox that we did not make; undefined: another domain. */
+  lookup(mailbox: string, domain: string): Lookup | undefined;
+}
+
 export interface Routed {
   /** The address as the client gave it. */
   readonly recipient: string;

@@ -1,3 +1,5 @@
+import type { Outgoing } from './sending.ts';
+
 /** The other end of a session, as the connection and its greeting showed it. */
 export interface Client {
   /** IP address without brackets or zone; an IPv4-mapped IPv6 address is written as IPv4. Null for mail injected without one. */
@@ -13,6 +15,8 @@ export interface Envelope {
   /** The reverse-path without brackets; empty for the null sender. */
   readonly mailFrom: string;
   readonly client: Client;
+  /** Set for mail that an account sends, instead of mail that comes in for one. */
+  readonly outgoing?: Outgoing | undefined;
 }
 
 /** SPF, DKIM, DMARC and ARC as a consumer of the payload sees them. */

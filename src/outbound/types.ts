@@ -1,3 +1,6 @@
+import type { Outgoing } from '../mail/sending.ts';
+import type { Body, QueuedDelivery } from '../spool/types.ts';
+
 /** A mail of our own to one person. */
 export interface Mail {
   /** Stands in the Message-ID. */
@@ -39,3 +42,97 @@ export interface Notices {
   purge(): Promise<number>;
   stop(): Promise<void>;
 }
+
+/** What is handed over to be sent: by the API or by submission. */
+export interface Submission {
+  readonly account: string;
+  readonly outgoing: Outgoing;
+  /** MIME or draft, as `outgoing.form` says. */
+  readonly bytes: Uint8Array;
+  /** Addresses, each of which gets a message of its own. */
+  readonly recipients: readonly string[];
+  /** Not before this time. */
+  readonly sendAt: Date | null;
+  /** The other end, for our Received line; null for the API. */
+  readonly client: { readonly address: string; readonly helo: string | null; readonly tls: string | null } | null;
+}
+
+/** What became of one recipient at once. `id` is the message's, 32 hex digits. */
+export interface Submitted {
+  readonly id: string;
+  readonly email: string;
+  readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
+  /** Why it is rejected or invalid: hard-bounce, soft-bounce, spam, unsub, custom, invalid-sender, invalid. */
+  readonly rejectReason: string | null;
+}
+
+/** accepted: durable on the spool · unknown-subaccount: none of that id · full / fault: nothing was kept, try again later. */
+export type SubmitOutcome =
+  | { readonly outcome: 'accepted'; readonly recipients: readonly Submitted[] }
+  | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
+
+/** The one way of an account's mail onto the spool. */
+export interface Submitting {
+  submit(submission: Submission): Promise<SubmitOutcome>;
+}
+
+/** Whether a message may leave now. `later`: paused, over its quota; ask again at that time. `never`: waited too long while paused. */
+export type Leave = { readonly kind: 'now' } | { readonly kind: 'later'; readonly at: number } | { readonly kind: 'never'; readonly reason: string };
+
+export interface Leaving {
+  mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
+}
+
+/** Everything that a message for one recipient is composed of. */
+export interface ComposeJob {
+  readonly outgoing: Outgoing;
+  readonly body: Body;
+  readonly recipient: string;
+  /** `sentId` of the delivery. */
+  readonly id: string;
+  readonly accountNumber: number;
+  readonly at: number;
+  readonly settings: ComposeSettings;
+  /** Signs as this domain; none: the message is not signed. */
+  readonly dkim: { readonly domain: string; readonly selector: string; readonly privateKey: string } | null;
+}
+
+export interface ComposeSettings {
+  readonly hostname: string;
+  /** Domain of return paths and unsubscribe addresses. */
+  readonly returnDomain: string;
+  /** Where tracking links begin, without a final slash. */
+  readonly publicUrl: string;
+  /** Signs tokens (mail/send-tokens.ts). */
+  readonly secret: string;
+  /** A Received line that goes in front, or nothing. */
+  readonly trace: string;
+}
+
+/** A message ready to be sent: CRLF line ends, signed. */
+export interface Composed {
+  readonly bytes: Uint8Array;
+  /** VERP address, without brackets. */
+  readonly mailFrom: string;
+}
+
+/** What a server said to one message, or that none was reached. */
+export type MailAttempt =
+  /** `code` is the SMTP reply code of the reply that decided, `diag` its text in one line with its enhanced code. */
+  | { readonly kind: 'answered'; readonly code: number; readonly diag: string; readonly host: string; readonly address: string; readonly source: string | null; readonly tls: boolean; readonly durationMs: number }
+  /** No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such domain, null MX). */
+  | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
+
+/** Carries a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
+export interface MailCarrier {
+  carry(mail: { readonly composed: Composed; readonly recipient: string; readonly sourceAddresses: readonly string[] }): Promise<MailAttempt>;
+  stop(): Promise<void>;
+}
+
+/** Which of our addresses a message leaves from: those of its pool by the share that their warmup allows; empty: the host's own. */
+export interface Sources {
+  choose(account: string, outgoing: Pick<Outgoing, 'pool'>, chance: number, now: Date): Promise<readonly string[]>;
+}
+
+/** A delivery as the reporter sees it. */
+export type SentDelivery = Pick<QueuedDelivery, 'id' | 'messageId' | 'account' | 'recipient'>;

@@ -7,11 +7,12 @@ import type { Clock } from '../base/clock.ts';
 import type { Service } from '../base/service.ts';
 import { createDoor } from './door.ts';
 import { MAX_LINE, notePulse, overdue } from './limits.ts';
-import { createPolicy } from './policy.ts';
+import { createInbound } from './inbound.ts';
 import { createPorts } from './ports.ts';
 import { greeting, REFUSALS, type Reply } from './refusal.ts';
 import { createSession, type Session } from './session.ts';
 import type { ListenerDeps, ListenerSettings, TlsSettings } from './settings.ts';
+import type { Side } from './side.ts';
 import type { Answer } from './verbs.ts';
 
 /**
@@ -26,6 +27,8 @@ import type { Answer } from './verbs.ts';
 /** What a connection shares with all others. */
 interface Shared {
   readonly clock: Clock;
+  /** The handshake comes before the greeting (RFC 8314 section 3.3). */
+  readonly implicitTls: boolean;
   stopping(): boolean;
   /** Something ended that a stop may be waiting for. */
   settled(): void;
@@ -85,13 +88,16 @@ class Connection extends SMTPConnection {
 
   /** Greets at once. The library waits 100 ms for early talkers, and once more for a name of the client. */
   override init(): void {
-    this._setListeners(() => this.#say(greeting(this.name)));
+    const greet = () => this.#say(greeting(this.name));
+    this._setListeners(() => this.#shared.implicitTls ? this.#startTls(ignore, greet) : greet());
   }
 
   obey(line: Buffer, next: () => void): void {
     // What stood behind STARTTLS in plaintext is nobody's command.
     if (this._upgrading) return next();
-    this.answer(this.own.command(line.toString()), next);
+    const answer = this.own.command(line.toString());
+    if (!(answer instanceof Promise)) return this.answer(answer, next);
+    answer.then((later) => this.answer(later, next)).catch((error: unknown) => this.fail(error));
   }
 
   answer({ reply, then, delayMs = 0 }: Answer, next: () => void): void {
@@ -181,14 +187,14 @@ class Connection extends SMTPConnection {
     });
   }
 
-  #startTls(next: () => void): void {
+  #startTls(next: () => void, then: () => void = ignore): void {
     // A handshake may take as long as a command line.
     this.own.pulse.lineSince = this.#shared.clock.monotonic();
     // The socket is about to belong to TLS: its 220 has to be gone.
     this.release();
     // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for ever.
     this._socket.allowHalfOpen = false;
-    this.upgrade(next, () => this.#secured());
+    this.upgrade(next, () => { this.#secured(); then(); });
   }
 
   #secured(): void {
@@ -218,9 +224,14 @@ const SWEEP_MS = 1000;
 const GRACE_MS = 10_000;
 const FAREWELL_MS = 1000;
 
+/** Listens for mail that comes in. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
+  return createListenerFor(createInbound(settings, deps), settings, deps);
+}
+
+/** Listens for what the side is there for. */
+export function createListenerFor(side: Side, settings: ListenerSettings, deps: Pick<ListenerDeps, 'clock' | 'log'>): Listener {
   const { clock, log } = deps;
-  const policy = createPolicy(settings, deps);
   const library = new SMTPServer({ name: settings.hostname, logger: false });
   const open = new Set<Connection>();
   let stopping = false;
@@ -230,12 +241,13 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
 
   const shared: Shared = {
     clock,
+    implicitTls: settings.implicitTls ?? false,
     stopping: () => stopping,
     settled: () => wake(),
     fault: (fault) => log.error('smtp.fault', { fault }),
   };
   const door = createDoor(settings, deps, (socket, address, leave) => {
-    const session = createSession(settings, { ...deps, policy }, { address, offersTls: tls });
+    const session = createSession(settings, { clock, log, side }, { address, offersTls: tls });
     const connection = new Connection(library, socket, session, shared, () => {
       leave();
       open.delete(connection);

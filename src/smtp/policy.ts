@@ -1,8 +1,16 @@
-import type { Routed } from '../inbound/types.ts';
+import type { Match, Routed } from '../inbound/types.ts';
 import { parseAddress, type Address } from '../mail/address.ts';
 import { parsePath } from './command.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
+
+/** Somebody that the transaction is for. */
+export interface Recipient {
+  /** The address as the client gave it. */
+  readonly recipient: string;
+  /** Null for mail that goes out. */
+  readonly match: Match | null;
+}
 
 /** MAIL FROM to final dot or RSET. */
 export interface Transaction {
@@ -11,7 +19,7 @@ export interface Transaction {
   /** The client asked for SMTPUTF8. */
   readonly utf8: boolean;
   /** By mailbox and domain, letters in lower case: a recipient named twice is one. */
-  readonly recipients: Map<string, Routed>;
+  readonly recipients: Map<string, Recipient>;
 }
 
 /** An answer to a command: a refusal, or what was asked for. */
@@ -33,15 +41,15 @@ const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, 'unk
 
 export function createPolicy(
   settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount'>,
-  deps: Pick<ListenerDeps, 'routing' | 'spool'>,
+  deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'spool'>,
 ): Policy {
-  const { routing, spool } = deps;
+  const { routing, returnAddresses, spool } = deps;
 
   function route(address: Address): Verdict<Routed> {
     if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
-    const found = routing.lookup(address.mailbox, address.domain);
+    const found = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
     if (found.kind !== 'matched') return { refused: WHY[found.kind] };
-    if (spool.backlog(found.match.account) > settings.maxBacklogPerAccount) return { refused: REFUSALS.backlog };
+    if (spool.backlog(found.match.account, 'in') > settings.maxBacklogPerAccount) return { refused: REFUSALS.backlog };
     return { value: { recipient: address.text, match: found.match } };
   }
 
@@ -95,8 +103,8 @@ function withDomain(path: string, hostname: string): string {
   return /^postmaster$/i.test(path) ? `${path}@${hostname}` : path;
 }
 
-/** SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531); nothing else was offered. */
-function badMailParam(params: ReadonlyMap<string, string | true>, maxBytes: number): Reply | undefined {
+/** Why a parameter of MAIL is refused: of SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531), or because nothing else was offered. */
+export function badMailParam(params: ReadonlyMap<string, string | true>, maxBytes: number): Reply | undefined {
   for (const [name, value] of params) {
     if (name === 'SIZE') {
       if (value === true || !/^\d{1,20}$/.test(value)) return REFUSALS.badArgument;

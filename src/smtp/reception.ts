@@ -1,5 +1,4 @@
 import type { Log } from '../base/log.ts';
-import type { Acceptance, Arrival, Routed } from '../inbound/types.ts';
 import { createDataScanner } from './data.ts';
 import { createReceivedCount } from './received.ts';
 import { queued, REFUSALS, type Reply } from './refusal.ts';
@@ -22,20 +21,30 @@ export interface Reception {
   abort(): Promise<void>;
 }
 
+/** Where the bytes of one message go. */
+export interface Keeping {
+  readonly messageId: string;
+  /** Nothing to wait for, or a wait; answers a refusal when no more can be held: the rest of the message is then read and dropped. */
+  write(bytes: Buffer): Promise<Reply | undefined> | undefined;
+  /** Takes responsibility, and only then answers the id that the client is told. */
+  finish(): Promise<{ readonly id: string } | { readonly id?: undefined; readonly refused: Reply }>;
+  /** Forgets what was written; may be called again, and after `finish`. */
+  abort(): Promise<void>;
+}
+
 const MORE: Progress = {};
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /**
- * Brings a message from the client onto the spool. Whatever goes wrong, the bytes are still read to their end, because
+ * Brings a message from the client to where it is kept. Whatever goes wrong, the bytes are still read to their end, because
  * the client hears nothing before that; they just go nowhere.
  */
 export function openReception(
   settings: { readonly maxMessageBytes: number; readonly maxReceived: number },
-  deps: { readonly acceptance: Acceptance; readonly log: Log },
-  arrival: Arrival,
-  routed: readonly Routed[],
+  deps: { readonly keeping: Keeping; readonly log: Log },
 ): Reception {
-  const { messageId, body } = deps.acceptance.begin();
+  const { keeping } = deps;
+  const { messageId } = keeping;
   const scanner = createDataScanner();
   const received = createReceivedCount();
   let size = 0;
@@ -44,7 +53,7 @@ export function openReception(
   async function refuse(reply: Reply, fault?: unknown): Promise<Reply> {
     if (fault !== undefined) deps.log.error('smtp.fault', { message: messageId, fault });
     refused ??= reply;
-    await body.abort();
+    await keeping.abort();
     return refused;
   }
 
@@ -56,18 +65,17 @@ export function openReception(
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     if (bytes === undefined || bytes.length === 0) return undefined;
     received.see(bytes);
-    return body.write(bytes)?.catch((fault: unknown) => refuse(REFUSALS.fault, fault));
+    return keeping.write(bytes)?.then((full) => full === undefined ? undefined : refuse(full)).catch((fault: unknown) => refuse(REFUSALS.fault, fault));
   }
 
-  async function finish(): Promise<Reply> {
-    if (refused) return refused;
-    if (received.count() > settings.maxReceived) return refuse(REFUSALS.mailLoop);
+  async function finish(): Promise<Received> {
+    if (refused) return { reply: refused, size };
+    if (received.count() > settings.maxReceived) return { reply: await refuse(REFUSALS.mailLoop), size };
     try {
-      const accepted = await deps.acceptance.accept(messageId, arrival, routed, await body.finish());
-      if (accepted.outcome === 'accepted') return queued(accepted.messageId);
-      return await refuse(accepted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault);
+      const kept = await keeping.finish();
+      return kept.id === undefined ? { reply: await refuse(kept.refused), size } : { reply: queued(kept.id), messageId: kept.id, size };
     } catch (fault) {
-      return refuse(REFUSALS.fault, fault);
+      return { reply: await refuse(REFUSALS.fault, fault), size };
     }
   }
 
@@ -75,15 +83,14 @@ export function openReception(
     async take(chunk: Buffer): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {
-        await body.abort();
+        await keeping.abort();
         return { ended: { reply: REFUSALS.bareLineEnding, size }, rest: NOTHING };
       }
       const kept = keep(pieces);
       if (kept) await kept;
       if (state === 'more') return MORE;
-      const reply = await finish();
-      return { ended: reply.code === 250 ? { reply, messageId, size } : { reply, size }, rest };
+      return { ended: await finish(), rest };
     },
-    abort: () => body.abort(),
+    abort: () => keeping.abort(),
   });
 }

@@ -30,7 +30,10 @@ export const REFUSALS = Object.freeze({
   sessionTooLong: reply(421, '4.4.2', 'Session took too long'),
   dataTooSlow: reply(421, '4.4.2', 'Message arrives too slowly'),
   shutdown: reply(421, '4.3.0', 'Shutting down, come back later'),
+  tooManyFailedLogins: reply(421, '4.7.0', 'Too many failed logins'),
   // 45x: the client tries again
+  cannotLogIn: reply(454, '4.7.0', 'Cannot look up keys now, try again later'),
+  accountBacklog: reply(452, '4.3.1', 'Too much mail of yours waits, try again later'),
   fault: reply(451, '4.3.0', 'Trouble on our side, try again later'),
   full: reply(452, '4.3.1', 'No room for mail now, try again later'),
   backlog: reply(452, '4.2.2', 'Too much mail waits for this recipient, try again later'),
@@ -42,15 +45,29 @@ export const REFUSALS = Object.freeze({
   badSender: reply(501, '5.1.7', 'Bad sender address syntax'),
   badRecipient: reply(501, '5.1.3', 'Bad recipient address syntax'),
   badHelo: reply(501, '', 'Syntax: EHLO hostname'),
+  badResponse: reply(501, '5.5.2', 'Not base64, or not what the mechanism asks for'),
+  loginCancelled: reply(501, '5.7.0', 'Login cancelled'),
   notImplemented: reply(502, '5.5.1', 'Command not implemented'),
   noHelo: reply(503, '5.5.1', 'Say EHLO first'),
   noMail: reply(503, '5.5.1', 'Say MAIL first'),
+  loggedInAlready: reply(503, '5.5.1', 'You are logged in already'),
+  loginTooLate: reply(503, '5.5.1', 'No login within a transaction'),
+  unknownMechanism: reply(504, '5.5.4', 'Mechanism not recognized: PLAIN or LOGIN'),
   noRecipient: reply(554, '5.5.1', 'No valid recipients'),
   nestedMail: reply(503, '5.5.1', 'A transaction is open already'),
   tlsActive: reply(503, '5.5.1', 'TLS is active already'),
   bareLineEnding: reply(521, '5.5.2', 'Lines end in CRLF: a bare CR, a bare LF or a NUL is refused'),
+  loginFirst: reply(530, '5.7.0', 'Log in first'),
+  startTlsFirst: reply(530, '5.7.0', 'Say STARTTLS first'),
+  wrongKey: reply(535, '5.7.8', 'Wrong key: any user name, and an API key as the password'),
+  needsTls: reply(538, '5.7.11', 'No login without encryption'),
   noMailbox: reply(550, '5.1.1', 'No such mailbox here'),
   noRelay: reply(550, '5.7.1', 'We take no mail for that domain'),
+  noLiteral: reply(550, '5.1.2', 'We send to the names of domains, not to addresses of hosts'),
+  badHeader: reply(550, '5.6.0', 'The header of the message is too long'),
+  badFrom: reply(550, '5.6.0', 'A message needs one From field with one address'),
+  badBody: reply(550, '5.6.0', 'The parts of the message cannot be read'),
+  templateTooLong: reply(552, '5.3.4', 'The template with this content becomes too long'),
   tooBig: reply(552, '5.3.4', 'Message too big'),
   needsUtf8: reply(553, '5.6.7', 'Such an address needs SMTPUTF8'),
   mailLoop: reply(554, '5.4.6', 'Too many Received lines: the message goes in a circle'),
@@ -67,8 +84,16 @@ export const REPLIES = Object.freeze({
   help: reply(214, '2.0.0', 'EHLO HELO STARTTLS MAIL RCPT DATA RSET NOOP VRFY QUIT, see RFC 5321'),
   // RFC 5321 section 3.5.3: what a server says that does not tell.
   cannotVerify: reply(252, '2.5.0', 'Send mail and see'),
+  loggedIn: reply(235, '2.7.0', 'Logged in'),
+  // RFC 4954 section 4: a challenge is base64; PLAIN has an empty one.
+  askPlain: reply(334, '', ''),
+  askUser: reply(334, '', Buffer.from('Username:').toString('base64')),
+  askPassword: reply(334, '', Buffer.from('Password:').toString('base64')),
   sendData: reply(354, '', 'End data with <CR><LF>.<CR><LF>'),
 });
+
+/** The 550 for a thing that the message names and the account does not have; the words are those of the API. */
+export const unknownThing = (words: string, name: string): Reply => reply(550, '5.7.1', `${words} ${name.replace(/[^ -~]/g, '?').slice(0, 100)}`);
 
 /** The 220 that opens a session. */
 export const greeting = (hostname: string): Reply => reply(220, '', `${hostname} ESMTP Postern`);

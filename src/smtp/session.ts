@@ -1,10 +1,10 @@
 import { createPulse, type Pulse } from './limits.ts';
-import type { Policy } from './policy.ts';
-import { openReception, type Received, type Reception } from './reception.ts';
+import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
+import type { Side } from './side.ts';
 import { createTally } from './tally.ts';
-import { obey, protocolOf, saidNothing, type Answer } from './verbs.ts';
+import { obey, saidNothing, type Answer } from './verbs.ts';
 
 /** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
 export type DataAnswer = { readonly answer?: undefined; readonly rest?: undefined } | { readonly answer: Answer; readonly rest: Buffer };
@@ -12,8 +12,8 @@ export type DataAnswer = { readonly answer?: undefined; readonly rest?: undefine
 /** One SMTP connection from greeting to end, apart from its socket. */
 export interface Session {
   readonly pulse: Pulse;
-  /** Obeys one command line (without its line end). Never throws. */
-  command(line: string): Answer;
+  /** Obeys one command line (without its line end); wait for the answer before the next. Never throws. */
+  command(line: string): Answer | Promise<Answer>;
   /** Takes bytes after an answer with `then: 'data'`; wait for its answer before the next. Never throws. */
   data(chunk: Buffer): Promise<DataAnswer>;
   /** The handshake is done: everything said before it is forgotten (RFC 3207 section 4.2). */
@@ -26,14 +26,15 @@ export interface Session {
 
 export function createSession(
   settings: ListenerSettings,
-  deps: ListenerDeps & { readonly policy: Policy },
+  deps: Pick<ListenerDeps, 'clock' | 'log'> & { readonly side: Side },
   connection: { readonly address: string; readonly offersTls: boolean },
 ): Session {
-  const { policy, clock, log, acceptance } = deps;
+  const { side, clock, log } = deps;
   const { address, offersTls } = connection;
   const pulse = createPulse(clock.monotonic());
   const said = saidNothing();
-  const speaker = { settings, policy, offersTls, said };
+  const gate = side.gate?.(said, connection);
+  const speaker = { settings, policy: side.policy, offersTls, offers: () => gate?.offers() ?? [], said };
   const tally = createTally(address, said, log);
   let reception: Reception | undefined;
   let reason: string | undefined;
@@ -52,10 +53,7 @@ export function createSession(
   }
 
   function openData(): void {
-    const { transaction, helo, tls } = said;
-    if (!transaction) throw new Error('DATA without a transaction');
-    const arrival = { envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls } }, protocol: protocolOf(said) };
-    reception = openReception(settings, { acceptance, log }, arrival, [...transaction.recipients.values()]);
+    reception = side.receive(said, address);
     pulse.data = { bytes: 0, seconds: [] };
     pulse.lineSince = undefined;
   }
@@ -72,16 +70,40 @@ export function createSession(
     return reply;
   }
 
+  function trouble(fault: unknown, line: string): Answer {
+    log.error('smtp.fault', { client: address, fault });
+    return settle({ reply: REFUSALS.fault }, line);
+  }
+
+  /** What the gate has nothing to say about is for the verbs. */
+  function answered(heard: Answer | undefined, line: string): Answer {
+    // The lines of a login hold the key: none of them is logged.
+    if (heard) return settle(heard, /^MAIL FROM:/i.test(line) ? line : 'AUTH');
+    const answer = obey(speaker, line);
+    if (answer.then === 'data') openData();
+    return settle(answer, line);
+  }
+
+  async function answeredLater(hearing: Promise<Answer | undefined>, line: string): Promise<Answer> {
+    pulse.busy = true;
+    try {
+      return answered(await hearing, line);
+    } catch (fault) {
+      return trouble(fault, 'AUTH');
+    } finally {
+      pulse.busy = false;
+      pulse.quietSince = clock.monotonic();
+    }
+  }
+
   return Object.freeze({
     pulse,
-    command(line: string): Answer {
+    command(line: string): Answer | Promise<Answer> {
       try {
-        const answer = obey(speaker, line);
-        if (answer.then === 'data') openData();
-        return settle(answer, line);
+        const heard = gate?.hear(line);
+        return heard instanceof Promise ? answeredLater(heard, line) : answered(heard, line);
       } catch (fault) {
-        log.error('smtp.fault', { client: address, fault });
-        return settle({ reply: REFUSALS.fault }, line);
+        return trouble(fault, line);
       }
     },
     async data(chunk: Buffer): Promise<DataAnswer> {
@@ -98,7 +120,7 @@ export function createSession(
     },
     secured(version: string | null) {
       // What counts against the client stays: encryption is no way to begin anew.
-      Object.assign(said, { helo: null, extended: false, transaction: undefined, tls: version ?? 'TLS' });
+      Object.assign(said, { helo: null, extended: false, transaction: undefined, who: undefined, tls: version ?? 'TLS' });
       pulse.lineSince = undefined;
     },
     ending(why: string) { reason ??= why; },

@@ -1,7 +1,7 @@
 import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Acceptance, Routing } from '../inbound/types.ts';
+import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 
 /** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
@@ -35,6 +35,8 @@ export interface ListenerSettings {
   readonly maxLoopLagMs: number;
   /** Addresses and networks of proxies that must begin with a PROXY header. */
   readonly proxyProtocol: readonly string[];
+  /** TLS from the first byte instead of STARTTLS. */
+  readonly implicitTls?: boolean;
   /** Not set: STARTTLS is not offered. */
   readonly tls?: TlsSettings | undefined;
 }
@@ -42,6 +44,8 @@ export interface ListenerSettings {
 /** What SMTP needs of the parts below it. */
 export interface ListenerDeps {
   readonly routing: Pick<Routing, 'lookup'>;
+  /** The return domain; where there is none, it is a domain like any other. */
+  readonly returnAddresses?: ReturnAddresses | undefined;
   readonly acceptance: Acceptance;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly clock: Clock;

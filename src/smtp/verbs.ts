@@ -21,6 +21,8 @@ export interface Said {
   /** The TLS version, null while nothing is encrypted. */
   tls: string | null;
   transaction: Transaction | undefined;
+  /** Who logged in, where that is asked for. */
+  who: Who | undefined;
   badRecipients: number;
   /** Commands since the last message. */
   idleCommands: number;
@@ -28,22 +30,30 @@ export interface Said {
   messages: number;
 }
 
+/** The account that mail is handed over for, and the `id` of the key that showed it. */
+export interface Who {
+  readonly account: string;
+  readonly key: string;
+}
+
 /** What the verbs work with. */
 export interface Speaker {
   readonly settings: ListenerSettings;
   readonly policy: Policy;
   readonly offersTls: boolean;
+  /** More words for the answer to EHLO. */
+  offers(): readonly string[];
   readonly said: Said;
 }
 
 /** The state of a session in which nothing was said. */
 export function saidNothing(): Said {
-  return { helo: null, extended: false, tls: null, transaction: undefined, badRecipients: 0, idleCommands: 0, unknownCommands: 0, messages: 0 };
+  return { helo: null, extended: false, tls: null, transaction: undefined, who: undefined, badRecipients: 0, idleCommands: 0, unknownCommands: 0, messages: 0 };
 }
 
 /** The word for our Received line (RFC 3848, RFC 6531 section 4.3). */
-export function protocolOf({ tls, extended, transaction }: Said): string {
-  const secure = tls === null ? '' : 'S';
+export function protocolOf({ tls, extended, transaction, who }: Said): string {
+  const secure = `${tls === null ? '' : 'S'}${who === undefined ? '' : 'A'}`;
   if (transaction?.utf8) return `UTF8SMTP${secure}`;
   return extended || secure ? `ESMTP${secure}` : 'SMTP';
 }
@@ -75,13 +85,13 @@ export function obey(speaker: Speaker, line: string): Answer {
   }
 }
 
-function greet({ settings, offersTls, said }: Speaker, name: string, extended: boolean): Reply {
+function greet({ settings, offersTls, offers, said }: Speaker, name: string, extended: boolean): Reply {
   if (!HELO.test(name)) return REFUSALS.badHelo;
   said.helo = name;
   said.extended = extended;
   said.transaction = undefined;
   if (!extended) return helloPlain(settings.hostname);
-  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES'];
+  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES', ...offers()];
   return hello(settings.hostname, offersTls && said.tls === null ? [...extensions, 'STARTTLS'] : extensions);
 }
 

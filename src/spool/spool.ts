@@ -127,6 +127,8 @@ function createSpool(parts: Parts, release: () => void): Spool {
     delivery: (id: string) => reading.read('delivery', id),
     due: (account: string, url: string, now: number, limit: number, except: readonly string[]) => reading.read('due', account, url, now, limit, except),
     endpoints: () => summarize(parts),
+    reports: (limit: number) => reading.read('reports', limit),
+    reported: (ids: readonly string[]) => file.write('reported', ids),
     attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
     ...createOperations(parts),
     events: Object.freeze({ ...events, onNews: (news: (news: EventNews) => void) => { listeners.push({ news }); } }),
@@ -149,6 +151,7 @@ function createOperations(parts: Parts) {
     list: scan.list,
     count: scan.count,
     retry: (selection: Selection, now: number) => change(selection, (keys) => file.write('retry', keys, now)),
+    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
     drop: (selection: Selection, now: number) => change(selection, (keys) => file.write('drop', keys, now)),
     replay: (selection: Selection, now: number) => change(selection, (keys) => file.write('replay', keys, now)),
     redirect: (routeId: string, url: string) =>

@@ -1,4 +1,5 @@
 import type { Loaded } from './file/endpoints.ts';
+import { isMailUrl } from '../mail/sending.ts';
 import type { EndpointRow } from './protocol.ts';
 
 interface Entry {
@@ -12,7 +13,7 @@ interface Entry {
 export interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
-  ofAccount(account: string): number;
+  ofAccount(account: string, way?: 'in'): number;
   /** Endpoints with something waiting or a memory. */
   entries(): readonly (Readonly<Entry> & { readonly key: number })[];
 }
@@ -21,14 +22,17 @@ export interface Tally {
 export function createTally(): Tally {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
+  /** Of these, what goes out as mail. */
+  const outgoing = new Map<string, number>();
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
-    accounts.set(entry.account, (accounts.get(entry.account) ?? 0) + more);
+    for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts]) sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return Object.freeze({
     replace(loaded: Loaded) {
       endpoints.clear();
       accounts.clear();
+      outgoing.clear();
       for (const { key, account, url, memory, waiting } of loaded) {
         const entry = { account, url, memory, waiting: 0 };
         endpoints.set(key, entry);
@@ -46,7 +50,7 @@ export function createTally(): Tally {
         if (entry) shift(entry, more);
       }
     },
-    ofAccount: (account: string) => accounts.get(account) ?? 0,
+    ofAccount: (account: string, way?: 'in') => (accounts.get(account) ?? 0) - (way === 'in' ? outgoing.get(account) ?? 0 : 0),
     entries: () => [...endpoints].filter(([, { waiting, memory }]) => waiting > 0 || memory !== null).map(([key, entry]) => ({ key, ...entry })),
   });
 }

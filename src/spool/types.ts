@@ -39,6 +39,17 @@ export interface Delivery {
   readonly recipient: string;
   /** Set for a batch of events. */
   readonly batch?: BatchFacts | undefined;
+  /** Not before this time, milliseconds since 1970; at once when not set. Read when it is accepted. */
+  readonly notBefore?: number | undefined;
+}
+
+/**
+ * Something that an attempt at mail going out has brought about and that the store must hear of: written with the settlement,
+ * kept until it was told. `body` is JSON text of delivery/sending/report.ts.
+ */
+export interface Report {
+  readonly id: string;
+  readonly body: string;
 }
 
 /** waiting: has a time it is due · delivered · dead: given up, kept for replay · dropped: an operator's wish. */
@@ -81,6 +92,8 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
+  /** Written in the same transaction. */
+  readonly report?: Report | undefined;
 }
 
 /** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
@@ -110,8 +123,8 @@ export interface Selection {
   readonly routeIds?: readonly string[] | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
-  /** Inbound mail, or batches of events; both when nothing is said. */
-  readonly kind?: 'mail' | 'batch' | undefined;
+  /** Inbound mail, batches of events, or mail going out; all of them when nothing is said. */
+  readonly kind?: 'mail' | 'batch' | 'outgoing' | undefined;
   /** Batches of this webhook. */
   readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
@@ -143,8 +156,8 @@ export interface Spool {
   accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
   /** Whether new mail may come: false below the floor of free disk or after a failed sync. Answered from memory, looked up every second. */
   hasRoom(): boolean;
-  /** Deliveries of the account in state waiting. From memory. */
-  backlog(account: string): number;
+  /** Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any number. From memory. */
+  backlog(account: string, way?: 'in'): number;
   /** undefined when it is gone. */
   message(messageId: string): Promise<{ message: Message; body: Body } | undefined>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
@@ -160,8 +173,10 @@ export interface Spool {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
-  /** Makes waiting ones due now. Answers how many. */
+  /** Makes waiting ones due now, but for those that are not to go before a time. Answers how many. */
   retry(selection: Selection, now: number): Promise<number>;
+  /** Moves what waits and was never attempted to another time; its budget begins then. Answers how many. */
+  reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting and dead ones without delivering. Answers how many. */
   drop(selection: Selection, now: number): Promise<number>;
   /** Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how many. */
@@ -170,6 +185,10 @@ export interface Spool {
   redirect(routeId: string, url: string): Promise<number>;
   /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */
   purge(limits: { readonly deliveredBefore: number; readonly deadBefore: number; readonly deliveredBytes: number }): Promise<number>;
+  /** Reports that nobody has been told of yet, the oldest first. */
+  reports(limit: number): Promise<Report[]>;
+  /** They have been told. */
+  reported(ids: readonly string[]): Promise<void>;
   /** Events on their way to webhooks. */
   readonly events: EventQueue;
   /** Called after every accepted message and every new batch, and with nothing when something outside (the command line) changed the queue. */

@@ -19,6 +19,8 @@ export interface SentMessageRow extends Row, Marked {
   readonly metadata: Readonly<Record<string, string>>;
   /** `id` of the API key that it was sent with. */
   readonly apiKey: string | null;
+  /** Of the delivery that carries it, so that its content can be found while the spool has it. */
+  readonly delivery?: string | null;
   readonly state: SentState;
   readonly opens: number;
   readonly clicks: number;

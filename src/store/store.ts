@@ -14,6 +14,8 @@ import { verifications, type VerificationRow } from './verifications.ts';
 import { placements, type PlacementRow } from './placements.ts';
 import { ipRequests, type IpRequestRow, pools, type PoolRow } from './pools.ts';
 import { rejects, type RejectRow } from './rejects.ts';
+import { scheduled, type ScheduledRow } from './scheduled.ts';
+import { secrets, type SecretRow } from './secrets.ts';
 import { senderDomains, type SenderDomainRow } from './sender-domains.ts';
 import { subaccounts, type SubaccountRow } from './subaccounts.ts';
 import { templateLabels, type TemplateLabelRow, templates, type TemplateRow } from './templates.ts';
@@ -45,6 +47,8 @@ export interface Store {
   readonly placements: Collection<PlacementRow>;
   readonly pools: Collection<PoolRow>;
   readonly rejects: Collection<RejectRow>;
+  readonly scheduled: Collection<ScheduledRow>;
+  readonly secrets: Collection<SecretRow>;
   readonly senderDomains: Collection<SenderDomainRow>;
   readonly domainKeys: Collection<DomainKeyRow>;
   readonly verifications: Collection<VerificationRow>;
@@ -80,6 +84,7 @@ export interface AccountStore {
   readonly placements: BoundCollection<PlacementRow>;
   readonly pools: BoundCollection<PoolRow>;
   readonly rejects: BoundCollection<RejectRow>;
+  readonly scheduled: BoundCollection<ScheduledRow>;
   readonly senderDomains: BoundCollection<SenderDomainRow>;
   readonly subaccounts: BoundCollection<SubaccountRow>;
   readonly templates: BoundCollection<TemplateRow>;
@@ -124,6 +129,8 @@ export async function openStore(database: Database): Promise<Store> {
     placements: await database.collection(placements),
     pools: await database.collection(pools),
     rejects: await database.collection(rejects),
+    scheduled: await database.collection(scheduled),
+    secrets: await database.collection(secrets),
     senderDomains: await database.collection(senderDomains),
     domainKeys: await database.collection(domainKeys),
     verifications: await database.collection(verifications),
@@ -154,6 +161,7 @@ export async function openStore(database: Database): Promise<Store> {
       placements: bind(store.placements, account),
       pools: bind(store.pools, account),
       rejects: bind(store.rejects, account),
+      scheduled: bind(store.scheduled, account),
       senderDomains: bind(store.senderDomains, account),
       subaccounts: bind(store.subaccounts, account),
       templates: bind(store.templates, account),

@@ -223,6 +223,66 @@ async function useInbound(run: Run): Promise<void> {
 
 const PARTS = { templates: useTemplates, lists: useLists, subaccounts: useSubaccounts, sending: useSending, ips: useIps, webhooks: useHooks, exports: useExports, inbound: useInbound };
 
+/** Sending and what comes of it, which is beyond the documented interface: by the names and parameters that both clients have. */
+async function useMessages(run: Run, world: ApiWorld): Promise<void> {
+  const message = { html: '<p>Hi *|NAME|*</p>', subject: 'Hello', from_email: 'news@example.com', to: [{ email: 'ann@example.net', name: 'Ann', type: 'to' }, { email: 'not an address' }], merge_vars: [{ rcpt: 'ann@example.net', vars: [{ name: 'name', content: 'Ann' }] }], tags: ['welcome'] };
+  const [sent, invalid] = await run('messages', 'send', { message, async: false });
+  expect(sent).to.include({ email: 'ann@example.net', status: 'queued', reject_reason: null });
+  expect(invalid).to.include({ email: 'not an address', status: 'invalid' });
+  await run('templates', 'add', { name: 'Welcome', code: '<p mc:edit="main">x</p>', subject: 'Welcome', from_email: 'news@example.com' });
+  const [templated] = await run('messages', 'sendTemplate', { template_name: 'Welcome', template_content: [{ name: 'main', content: 'Hello' }], message: { to: [{ email: 'bob@example.net' }] } });
+  expect(templated).to.include({ email: 'bob@example.net', status: 'queued' });
+  expect(await run('messages', 'sendRaw', { raw_message: 'From: news@example.com\r\nTo: carl@example.net\r\nSubject: Raw\r\n\r\nText' })).to.have.length(1);
+  await world.clock.advance(1000);
+  expect((await run('messages', 'search', { query: 'ann@example.net', limit: 10 })).map((one: { _id: string }) => one._id)).to.deep.equal([sent._id]);
+  expect(await run('messages', 'search')).to.have.length(3);
+  expect(await run('messages', 'searchTimeSeries', { query: 'tag:welcome' })).to.have.length(1);
+  expect(await run('messages', 'info', { id: sent._id })).to.deep.include({ _id: sent._id, email: 'ann@example.net', tags: ['welcome'], state: 'queued', smtp_events: [] });
+  expect(await run('messages', 'content', { id: sent._id })).to.include({ html: '<p>Hi Ann</p>', subject: 'Hello' });
+  expect(await run('messages', 'parse', { raw_message: 'Subject: s\r\n\r\nText' })).to.include({ subject: 's', text: 'Text' });
+  const [later] = await run('messages', 'send', { message, send_at: '2027-01-01 00:00:00' });
+  expect(later.status).to.equal('scheduled');
+  expect(await run('messages', 'listScheduled')).to.have.length(1);
+  expect(await run('messages', 'listScheduled', { to: 'nobody@example.net' })).to.deep.equal([]);
+  expect(await run('messages', 'reschedule', { id: later._id, send_at: '2027-02-01 00:00:00' })).to.include({ _id: later._id, send_at: '2027-02-01 00:00:00' });
+  expect(await run('messages', 'cancelScheduled', { id: later._id })).to.include({ _id: later._id });
+  expect(await run('messages', 'listScheduled')).to.deep.equal([]);
+}
+
+describe('sending by the clients', () => {
+  let world: ApiWorld;
+  const original = https.request;
+  before(async () => { world = await startStages(); });
+  after(async () => {
+    Object.assign(https, { request: original });
+    await world.stop();
+  });
+
+  it('works with mandrill-api, every method of the group', async () => {
+    const { key } = await createStage(world);
+    Object.assign(https, { request: (options: object, done: () => void) => http.request({ ...options, host: '127.0.0.1', port: world.port, agent: undefined, protocol: 'http:' }, done) });
+    const client = new (require('mandrill-api/mandrill').Mandrill)(key);
+    const called = new Set<string>();
+    await useMessages((group, method, params = {}) => new Promise((resolve, reject) => {
+      if (group === 'messages') called.add(method);
+      client[group][method]({ ...params }, resolve, (error: object) => reject(new Error(`${group}.${method}: ${JSON.stringify(error)}`)));
+    }), world);
+    const methods = Object.getOwnPropertyNames(Object.getPrototypeOf(client.messages)).filter((name) => name !== 'constructor');
+    expect([...called]).to.have.members(methods);
+  });
+
+  it('works with @mailchimp/mailchimp_transactional', async () => {
+    const { key } = await createStage(world);
+    const client = require('@mailchimp/mailchimp_transactional')(key);
+    client.basePath = `${world.base}/api/1.3`;
+    await useMessages(async (group, method, params = {}) => {
+      const answer = await client[group][method](params);
+      if (answer.isAxiosError) throw new Error(`${group}.${method}: ${JSON.stringify(answer.response?.data)}`);
+      return answer;
+    }, world);
+  });
+});
+
 describe('mandrill-api, all of it that is documented', () => {
   let world: ApiWorld;
   const original = https.request;

@@ -4,6 +4,7 @@ import { ERRORS, type ErrorName } from '../../src/api/errors.ts';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
 import type { Operation } from '../../src/api/operation.ts';
 import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery, startApi, type ApiWorld } from '../support/api.ts';
+import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';
 import { StoreAway } from '../../src/store/collection.ts';
 
@@ -41,17 +42,26 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     return example.params;
   },
   Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
-  Unknown_Subaccount: ({ path, example }) => ({ ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' }),
+  Unknown_Subaccount({ path, example }) {
+    if (path === '/messages/send-raw') return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
+    if (path.startsWith('/messages/')) return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
+    return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
+  },
+  Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
   Unknown_InboundRoute: (operation) => ({ ...operation.example.params, id: '1.999' }),
   Unknown_Template: (operation) => ({ ...operation.example.params, name: 'nowhere', template_name: 'nowhere' }),
-  Invalid_Template: (operation) => ({ ...operation.example.params, name: 'Example Template' }),
+  async Invalid_Template({ path, example }, world) {
+    if (path !== '/messages/send-template') return { ...example.params, name: 'Example Template' };
+    await world.call('/templates/add', { name: 'Only a draft', publish: false });
+    return { ...example.params, template_name: 'Only a draft' };
+  },
 };
 
 describe('every operation', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); });
+  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); await putMessages(world, ACCOUNT); });
   afterEach(() => world.stop());
 
   for (const operation of OPERATIONS) {

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
 import { createStage, settle, startStages, type Stage } from './contract-table/stage.ts';
@@ -8,6 +9,7 @@ import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery, startApi, type ApiWorld } fro
 // Two accounts: what one has must be for the other as if it were not there.
 
 const DEAD = '01kcexamplemessage00000000-ExampleHash0';
+const [SENT, LATER, NOBODYS] = ['5c1e0d0000000000000000000000000a', '5c1e0d0000000000000000000000000b', '5c1e0d0000000000000000000000ffff'] as const;
 
 /** For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody has. */
 const CALLS: Readonly<Record<string, readonly [object, object]>> = {
@@ -63,15 +65,24 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/inbound/route-key': [{ id: '1.1', rotate: true }, { id: '9.9', rotate: true }],
   '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
   '/inbound/deliveries': [{ id: DEAD, route: '1.1' }, { id: 'none', route: '9.9' }],
+  '/messages/info': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/content': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
+  '/messages/cancel-scheduled': [{ id: LATER }, { id: NOBODYS }],
+  '/messages/reschedule': [{ id: LATER, send_at: '2026-01-08' }, { id: NOBODYS, send_at: '2026-01-08' }],
+  '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
+  '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
   '/inbound/replay': [{ ids: [DEAD], route: '1.1' }, { ids: ['none'], route: '9.9' }],
 };
 /** A second claim on a domain has to be refused in words: the one thing that shows. */
 const SHOWS = ['/inbound/add-domain'];
-const names = (value: unknown) => JSON.stringify(value).replaceAll('hook ID 999', 'hook ID 4').replaceAll('never-listed@example.com', 'friend@example.com').replaceAll('nobody-here', 'cust-123').replaceAll('09:20:28.99999', '09:20:28.13842').replaceAll('nowhere.example.com', 'inbound.example.com').replaceAll('9.9', '1.1').replaceAll('198.51.100.99', '192.0.2.3').replaceAll('192.0.2.1', '192.0.2.3').replaceAll(/No Such Pool|Old Pool/g, 'Transactional').replaceAll('no-such-tag', 'example-tag').replaceAll('example.net', 'example.com').replaceAll('news@inbound.example.com', 'news@example.com');
+/** The recipients that they name are people, and their tags filter what belongs to the one who asks. */
+const PEOPLE = ['/messages/send-raw', '/exports/activity'];
+const names = (value: unknown) => JSON.stringify(value).replaceAll(NOBODYS, SENT).replaceAll(LATER, SENT).replaceAll('hook ID 999', 'hook ID 4').replaceAll('never-listed@example.com', 'friend@example.com').replaceAll('nobody-here', 'cust-123').replaceAll('09:20:28.99999', '09:20:28.13842').replaceAll('nowhere.example.com', 'inbound.example.com').replaceAll('9.9', '1.1').replaceAll('198.51.100.99', '192.0.2.3').replaceAll('192.0.2.1', '192.0.2.3').replaceAll(/No Such Pool|Old Pool/g, 'Transactional').replaceAll('no-such-tag', 'example-tag').replaceAll('example.net', 'example.com').replaceAll('news@inbound.example.com', 'news@example.com');
 
 describe('another account', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); });
+  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); await putMessages(world, ACCOUNT); });
   afterEach(() => world.stop());
 
   const mine = async () => ({
@@ -80,13 +91,14 @@ describe('another account', () => {
     ips: await world.store.ips.many({ account: ACCOUNT }), pools: await world.store.pools.many({ account: ACCOUNT }), placements: await world.store.placements.many({ account: ACCOUNT }),
     senders: await world.store.senderDomains.many({ account: ACCOUNT }), notices: await world.store.notices.many({ account: ACCOUNT }), links: await world.store.verifications.many({ account: ACCOUNT }),
     domains: await world.store.inboundDomains.many({ account: ACCOUNT }), routes: await world.store.inboundRoutes.many({ account: ACCOUNT }),
+    handed: await world.store.messages.many({ account: ACCOUNT }), scheduled: await world.store.scheduled.many({ account: ACCOUNT }), events: await world.store.messageEvents.many({ account: ACCOUNT }),
     keys: await world.store.signingKeys.many({ account: ACCOUNT }), deliveries: world.spool.deliveries.filter((one) => one.account === ACCOUNT),
     counters: await world.store.counters.many({ account: ACCOUNT }), redirects: [...world.spool.redirects], messages: [...world.spool.messages],
   });
 
   it('is tried with every operation that takes a name or an id', () => {
-    const naming = OPERATIONS.filter((operation) => Object.keys(operation.params.shape).some((name) => /^(id|ids|domain|route|address|tag|to|ip|pool|email|subaccount)$/.test(name))).map((operation) => operation.path);
-    expect([...Object.keys(CALLS), ...SHOWS]).to.have.members(naming);
+    const naming = OPERATIONS.filter((operation) => Object.keys(operation.params.shape).some((name) => /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name))).map((operation) => operation.path);
+    expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
   });
 
   for (const [path, [ours, nobodys]] of Object.entries(CALLS)) {

@@ -67,6 +67,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
         verdicts: { spf: { result: 'pass', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } },
       };
     },
+    async compose() { throw new Error('not part of this double'); },
     async discard(body) { discarded.push(body); },
     async stop() {},
   };

@@ -134,6 +134,7 @@ const renderer: Renderer = {
       verdicts: { spf: { result: 'none', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } },
     };
   },
+  async compose() { throw new Error('not part of this double'); },
   async discard() {},
   async stop() {},
 };

@@ -2,9 +2,11 @@ import { expect } from 'chai';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import { createMailer, type MailerSettings } from '../../src/outbound/mailer.ts';
-import type { Mail } from '../../src/outbound/types.ts';
+import { createMailCarrier, type CarrierSettings } from '../../src/outbound/carrier.ts';
+import { createMailer } from '../../src/outbound/mailer.ts';
+import type { Mail, MailCarrier } from '../../src/outbound/types.ts';
 import { createTestClock } from '../support/clock.ts';
+import { createTestLog } from '../support/log.ts';
 import { startMailSink, type MailSink } from '../support/mail-sink.ts';
 import { until } from '../support/until.ts';
 import { zoneResolver, type ZoneRecords } from '../support/zone.ts';
@@ -16,13 +18,20 @@ const LOCAL: ZoneRecords = { 'example.com': { MX: [{ exchange: 'mx.example.com',
 
 describe('the mailer', () => {
   let sink: MailSink;
+  const carriers: MailCarrier[] = [];
   beforeEach(async () => { sink = await startMailSink(); });
-  afterEach(() => sink.stop());
+  afterEach(async () => {
+    for (const carrier of carriers.splice(0)) await carrier.stop();
+    await sink.stop();
+  });
 
-  function mailerFor(zone: ZoneRecords, settings: Partial<MailerSettings> = {}, clock = systemClock) {
-    return createMailer({
-      hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test', relay: '', mxPort: sink.port, allowPrivate: ['127.0.0.0/8'], loopbackOnly: false, ...settings,
-    }, { resolver: zoneResolver(zone), clock, ids: createIds(clock) });
+  function mailerFor(zone: ZoneRecords, settings: Partial<CarrierSettings> = {}, clock = systemClock) {
+    const carrier = createMailCarrier({
+      hostname: 'mx.postern.test', relay: '', relaySetting: 'mail.relay', mxPort: sink.port, timeoutMs: 120_000, hostTimeoutMs: 120_000, tls: 'opportunistic',
+      allowPrivate: ['127.0.0.0/8'], loopbackOnly: false, ...settings,
+    }, { resolver: zoneResolver(zone), clock, ids: createIds(clock), log: createTestLog(), policies: null });
+    carriers.push(carrier);
+    return createMailer({ hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test' }, { carrier });
   }
 
   it('hands a message over to the MX of its recipient, encrypted where that is offered', async () => {

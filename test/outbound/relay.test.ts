@@ -17,11 +17,12 @@ describe('mail.relay', () => {
   });
 
   it('is checked with the settings, and never shown', () => {
-    const { settings, shown } = loadSettings(undefined, { POSTERN_HOSTNAME: 'mx.postern.test', POSTERN_MAIL__RELAY: 'smtp://me:secret@relay.example' });
+    const { settings, shown } = loadSettings(undefined, { POSTERN_HOSTNAME: 'mx.postern.test', POSTERN_MAIL__RELAY: 'smtp://me:secret@relay.example', POSTERN_OUTBOUND__RELAY: 'smtps://me:secret@relay.example' });
+    expect(settings.outbound).to.include({ relay: 'smtps://me:secret@relay.example', tls: 'opportunistic', mta_sts: true });
     expect(settings.mail).to.deep.equal({ relay: 'smtp://me:secret@relay.example', from: 'postmaster@mx.postern.test', mx_port: 25 });
     expect(settings.senders).to.deep.equal({ spf_include: 'spf.mx.postern.test', dkim_selector: 'postern' });
     expect(JSON.stringify(shown)).to.not.contain('secret');
-    for (const wrong of [{ POSTERN_MAIL__RELAY: 'relay.example' }, { POSTERN_MAIL__FROM: 'postmaster' }, { POSTERN_MAIL__FROM: 'a@b.example\r\nBcc: c@d.example' }, { POSTERN_MAIL__MX_PORT: '0' }, { POSTERN_SENDERS__DKIM_SELECTOR: 'a.b' }, { POSTERN_SENDERS__SPF_INCLUDE: 'a b' }]) {
+    for (const wrong of [{ POSTERN_MAIL__RELAY: 'relay.example' }, { POSTERN_MAIL__FROM: 'postmaster' }, { POSTERN_MAIL__FROM: 'a@b.example\r\nBcc: c@d.example' }, { POSTERN_MAIL__MX_PORT: '0' }, { POSTERN_OUTBOUND__RELAY: 'relay.example' }, { POSTERN_OUTBOUND__TLS: 'yes' }, { POSTERN_OUTBOUND__MTA_STS: '1' }, { POSTERN_OUTBOUND__TIMEOUT_S: '0' }, { POSTERN_SENDERS__DKIM_SELECTOR: 'a.b' }, { POSTERN_SENDERS__SPF_INCLUDE: 'a b' }]) {
       expect(() => loadSettings(undefined, wrong), JSON.stringify(wrong)).to.throw(ConfigError);
     }
   });

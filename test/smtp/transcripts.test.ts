@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { startListener, type Client, type Started } from '../support/smtp.ts';
+import { startSubmission, type StartedSubmission } from '../support/submission.ts';
 
 /**
  * Every file in transcripts/ is a dialog in the notation of RFC 5321 appendix D, with an EHLO already behind it:
@@ -49,13 +50,27 @@ describe('an SMTP dialog', () => {
   beforeEach(async () => { started = await startListener(); });
   afterEach(() => started.stop());
 
-  for (const file of readdirSync(folder).filter((name) => name.endsWith('.txt'))) {
+  for (const file of readdirSync(folder).filter((name) => name.endsWith('.txt') && !name.startsWith('submission-'))) {
     const lines = readFileSync(join(folder, file), 'utf8').split('\n');
     const title = lines.find((line) => line.startsWith('# '))?.slice(2) ?? file;
     it(title, async () => {
       for (const line of lines) if (line.startsWith('* ')) TROUBLES[line.slice(2)]?.(started);
       const client = await started.client(lines.some((line) => line.startsWith('* unsaid')) ? '' : 'EHLO client.test');
       await play(client, lines);
+    });
+  }
+});
+
+/** submission-*.txt are dialogs of a developer's machine: everything on loopback, no certificate, so a login needs no TLS. */
+describe('an SMTP dialog in which mail is handed over', () => {
+  let started: StartedSubmission;
+  beforeEach(async () => { started = await startSubmission({ loopbackOnly: true }); });
+  afterEach(() => started.stop());
+
+  for (const file of readdirSync(folder).filter((name) => name.startsWith('submission-'))) {
+    const lines = readFileSync(join(folder, file), 'utf8').split('\n');
+    it(lines.find((line) => line.startsWith('# '))?.slice(2) ?? file, async () => {
+      await play(await started.client(lines.some((line) => line.startsWith('* unsaid')) ? '' : 'EHLO client.test'), lines);
     });
   }
 });

@@ -1,3 +1,4 @@
+import { isMailUrl } from '../../src/mail/sending.ts';
 import type { EventQueue, Wanted } from '../../src/spool/event-types.ts';
 import type { Body, BodyWriter, DeliveryState, NewMessage, QueuedDelivery, Selection, Spool, AttemptRecord, Delivery, AcceptOutcome } from '../../src/spool/types.ts';
 
@@ -27,14 +28,21 @@ const BASE = {
 function fits(delivery: QueuedDelivery, wanted: Selection): boolean {
   return (wanted.ids?.includes(delivery.id) ?? true) && (wanted.account === undefined || wanted.account === delivery.account)
     && (wanted.routeIds?.includes(delivery.routeId) ?? true) && (wanted.states?.includes(delivery.state) ?? true)
-    && (wanted.kind === undefined || (wanted.kind === 'batch') === (delivery.batch !== undefined)) && (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook)
+    && (wanted.kind === undefined || wanted.kind === kindOf(delivery)) && (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook)
     && (wanted.from === undefined || delivery.createdAt >= wanted.from) && (wanted.to === undefined || delivery.createdAt < wanted.to);
 }
+
+const kindOf = (delivery: QueuedDelivery) => isMailUrl(delivery.url) ? 'outgoing' : delivery.batch ? 'batch' : 'mail';
 
 export function createTestSpool(): TestSpool {
   const history = new Map<string, readonly AttemptRecord[]>();
   const unused = () => Promise.reject(new Error('not part of this double'));
   const spoolOf = () => spool;
+  const change = (wanted: Selection, states: readonly DeliveryState[], patch: Partial<QueuedDelivery>): number => {
+    const chosen = spool.deliveries.filter((one) => states.includes(one.state) && fits(one, wanted));
+    for (const one of chosen) spool.deliveries[spool.deliveries.indexOf(one)] = { ...one, ...patch };
+    return chosen.length;
+  };
   const spool: TestSpool = {
     messages: [], deliveries: [], redirects: [], sent: [], tended: [], outcome: 'accepted', room: true, breaks: false, aborted: 0,
     put(delivery, attempts = []) {
@@ -46,7 +54,7 @@ export function createTestSpool(): TestSpool {
     async accept(message: NewMessage, deliveries: readonly Delivery[]) {
       if (spool.outcome !== 'accepted') return spool.outcome;
       spool.messages.push(message);
-      for (const delivery of deliveries) spool.put({ ...delivery, createdAt: message.receivedAt, dueAt: message.receivedAt });
+      for (const delivery of deliveries) spool.put({ ...delivery, createdAt: message.receivedAt, dueAt: Math.max(message.receivedAt, delivery.notBefore ?? 0) });
       return 'accepted';
     },
     hasRoom: () => spool.room,
@@ -59,9 +67,17 @@ export function createTestSpool(): TestSpool {
       return chosen.length;
     },
     async redirect(routeId, url) { return spool.redirects.push({ routeId, url }); },
-    message: unused, delivery: unused, due: unused, endpoints: unused, settle: unused, keepEndpoint: unused,
+    async message(id) {
+      const found = spool.messages.find((one) => one.id === id);
+      return found && { message: { ...found, verdicts: null }, body: found.body };
+    },
+    delivery: async (id) => spool.deliveries.find((one) => one.id === id),
+    async reschedule(wanted, at) { return change(wanted, ['waiting'], { dueAt: at, budgetFrom: at }); },
+    async drop(wanted, now) { return change(wanted, ['waiting', 'dead'], { state: 'dropped', endedAt: now }); },
+    due: unused, endpoints: unused, settle: unused, keepEndpoint: unused,
     events: testEvents(spoolOf),
-    count: unused, retry: unused, drop: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
+    reports: async () => [], reported: async () => {},
+    count: unused, retry: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
   };
   return spool;
 }

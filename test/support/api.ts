@@ -23,6 +23,8 @@ import { seedIps } from './ips.ts';
 import { createTestSenders, seedSenderDomains, TEST_SPF } from './senders.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
+import { createTestMessages } from './messages.ts';
+import { createTestTracking } from './tracking.ts';
 import { zoneResolver, type ZoneRecords } from './zone.ts';
 
 export const HOUR_MS = 3_600_000;
@@ -58,16 +60,18 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   const lists = createLists({ store, outbox, clock, ids, log });
   const resolver = options.deps?.resolver ?? zoneResolver(options.zone ?? ZONE);
   const senders = createTestSenders({ store, resolver, clock, ids, log });
+  const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
+  const feedback = createTestTracking({ store, lists, outbox, clock, log });
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
     listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000,
-    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, version: '0.0.0', ...options.settings,
+    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
-    store, spool, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
+    store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
     lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, urlExists: async (url) => !missingUrls.has(url),
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
-    health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, clock, log, ...options.deps,
+    health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
   });
   await api.start();
   const base = `http://127.0.0.1:${api.address().port}`;
@@ -79,11 +83,12 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    senders, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
+    senders, feedback, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {
       await api.stop();
+      await feedback.queue.stop();
       await routing.stop();
       await senders.notices.stop();
       await real.close();

@@ -13,6 +13,8 @@ export interface TestDaemon {
   readonly daemon: Daemon;
   readonly dir: string;
   readonly smtp: { readonly host: string; readonly port: number };
+  /** Where mail is handed over, when that was asked for. */
+  readonly submission: readonly { readonly host: string; readonly port: number }[];
   readonly base: string;
   readonly key: string;
   readonly log: ReturnType<typeof createTestLog>;
@@ -39,12 +41,12 @@ export async function startDaemon(env: Readonly<Record<string, string>> = {}, op
   const log = createTestLog();
   const clock = options.clock ?? systemClock;
   const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: createIds(clock) });
-  const { smtp, http } = await daemon.start();
+  const { smtp, submission, http } = await daemon.start();
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];
   if (!place) throw new Error('no SMTP listener');
   const { api, ask } = createCaller(base, KEY);
-  return { daemon, dir, log, smtp: place, base, key: KEY, api, ask, stop: () => daemon.stop() };
+  return { daemon, dir, log, smtp: place, submission, base, key: KEY, api, ask, stop: () => daemon.stop() };
 }
 
 /** Calls operations of a Postern at `base` as a client of the API does. */

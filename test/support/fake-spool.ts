@@ -1,16 +1,19 @@
 import type {
-  AttemptRecord, Body, Delivery, DeliveryState, EndpointSummary, Message, QueuedDelivery, Selection, Settlement, Spool,
+  AttemptRecord, Body, Delivery, DeliveryState, EndpointSummary, Message, QueuedDelivery, Report, Selection, Settlement, Spool,
 } from '../../src/spool/types.ts';
+import type { Outgoing } from '../../src/mail/sending.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 
 /** A spool in memory: what it promises, without a disk. */
 export interface FakeSpool extends Spool {
-  /** Accepts a message for these deliveries, as a session would. */
-  put(deliveries: readonly Delivery[], at?: number): void;
+  /** Accepts a message for these deliveries, as a session would, or as an account would send it. */
+  put(deliveries: readonly Delivery[], at?: number, outgoing?: Outgoing): void;
   readonly rows: Map<string, QueuedDelivery>;
   readonly history: Map<string, AttemptRecord[]>;
   readonly memories: Map<string, string>;
   readonly verdicts: Map<string, Verdicts>;
+  /** What was not told yet, the oldest first. */
+  readonly untold: Map<string, Report>;
   /** Calls of `due`, with their limits. */
   readonly reads: { readonly url: string; readonly limit: number }[];
   /** Makes the next calls of `settle` fail, as a full disk would. */
@@ -27,6 +30,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
   const history = new Map<string, AttemptRecord[]>();
   const memories = new Map<string, string>();
   const verdicts = new Map<string, Verdicts>();
+  const untold = new Map<string, Report>();
   const reads: { url: string; limit: number }[] = [];
   let listener: (fresh: readonly Delivery[]) => void = () => {};
   let failing = 0;
@@ -42,15 +46,16 @@ export function createFakeSpool(now: () => number): FakeSpool {
   const unused = (): never => { throw new Error('not part of this double'); };
 
   return {
-    rows, history, memories, verdicts, reads,
-    put(deliveries, at = now()) {
+    rows, history, memories, verdicts, untold, reads,
+    put(deliveries, at = now(), outgoing = undefined) {
       for (const delivery of deliveries) {
         messages.set(delivery.messageId, {
           id: delivery.messageId, receivedAt: at, trace: '', verdicts: null,
-          envelope: { mailFrom: 'a@example.org', client: { address: '192.0.2.1', helo: 'there', tls: null } },
+          envelope: { mailFrom: 'a@example.org', client: { address: '192.0.2.1', helo: 'there', tls: null }, outgoing },
         });
         rows.set(delivery.id, {
-          ...delivery, state: 'waiting', createdAt: at, dueAt: at, attempts: 0, endedAt: null, budgetFrom: at, parked: false,
+          ...delivery, state: 'waiting', createdAt: at, dueAt: Math.max(at, delivery.notBefore ?? 0), attempts: 0, endedAt: null,
+          budgetFrom: Math.max(at, delivery.notBefore ?? 0), parked: false,
           lastStatus: null, lastError: null,
         });
       }
@@ -95,7 +100,8 @@ export function createFakeSpool(now: () => number): FakeSpool {
         failing--;
         throw new Error('disk full');
       }
-      const { attempt } = settlement;
+      const { attempt, report } = settlement;
+      if (report && !untold.has(report.id)) untold.set(report.id, report);
       if (attempt) history.set(settlement.deliveryId, [...(history.get(settlement.deliveryId) ?? []), attempt]);
       const row = rows.get(settlement.deliveryId);
       if (fresh && row) verdicts.set(row.messageId, fresh);
@@ -120,12 +126,15 @@ export function createFakeSpool(now: () => number): FakeSpool {
       return counts;
     },
     async retry(selection, at) { return change(selection, ['waiting'], { dueAt: at }); },
+    async reschedule(selection, at) { return change(selection, ['waiting'], { dueAt: at, budgetFrom: at }); },
     async drop(selection, at) { return change(selection, ['waiting', 'dead'], { state: 'dropped', endedAt: at }); },
     async replay(selection, at) {
       return change(selection, ['dead', 'delivered', 'dropped'], { state: 'waiting', dueAt: at, budgetFrom: at, attempts: 0, parked: false, endedAt: null });
     },
     async redirect(routeId, url) { return change({ routeIds: [routeId] }, ['waiting', 'dead'], { url }); },
     async purge() { return 0; },
+    async reports(limit) { return [...untold.values()].slice(0, limit); },
+    async reported(ids) { for (const id of ids) untold.delete(id); },
     onChange(heard) { listener = heard; },
     async close() {},
   };

@@ -3,18 +3,25 @@
  */
 import { parentPort } from 'node:worker_threads';
 import '../../src/delivery/render/thread.ts';
+import type { Body } from '../../src/spool/types.ts';
 import type { ThreadJob } from '../../src/delivery/render/protocol.ts';
 
 interface Kept { readonly before: Kept | undefined; readonly text: string }
 
 parentPort?.on('message', (jobs: readonly ThreadJob[]) => {
-  for (const { source, parseError } of jobs) {
-    const text = 'bytes' in source ? Buffer.from(source.bytes).toString('latin1') : '';
+  for (const job of jobs) {
+    const bytes = job.kind === 'mail' ? inlineOf(job.compose.body) : 'bytes' in job.source ? job.source.bytes : undefined;
+    const parseError = job.kind === 'mail' ? null : job.parseError;
+    const text = bytes ? Buffer.from(bytes).toString('latin1') : '';
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];
     if (order === 'die' || (order === 'throw' && parseError === null)) throw new Error('broken by a test');
     if (order === 'memory' && parseError === null) useMemory();
   }
 });
+
+function inlineOf(body: Body): Uint8Array | undefined {
+  return body.kind === 'inline' ? body.bytes : undefined;
+}
 
 /** In small bites: one large one past the limit would end the process and not the thread. */
 function useMemory(): void {

@@ -2,6 +2,7 @@ import { createIds } from '../../src/base/ids.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { createSweep } from '../../src/events/sweep.ts';
+import { createScheduling } from '../../src/outbound/scheduling.ts';
 import { createTasks } from '../../src/tasks/index.ts';
 import type { ApiWorld } from './api.ts';
 import { zoneResolver } from './zone.ts';
@@ -18,7 +19,7 @@ export async function runTasks({ store, clock, log, lists, spool, senders, expor
     exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [] },
   }, {
     store, clock, log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
-    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, domainTests: senders.domainTests,
+    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock }), domainTests: senders.domainTests,
   });
   for (const task of tasks) await task.run().catch((error: unknown) => {
     if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;

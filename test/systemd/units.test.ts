@@ -6,7 +6,7 @@ import { tempDir } from '../support/temp.ts';
 
 const UNITS = new URL('../../systemd/', import.meta.url).pathname;
 const CHECK = new URL('../../scripts/check-units.sh', import.meta.url).pathname;
-const NAMES = ['postern.service', 'postern-smtp.socket'];
+const NAMES = ['postern.service', 'postern-smtp.socket', 'postern-submission.socket', 'postern-submissions.socket'];
 
 /** Copies the units into a folder of their own, with one of them changed, and checks them there. */
 async function checkWith(change: (text: string, name: string) => string) {
@@ -75,5 +75,9 @@ describe('the service unit', () => {
   it('takes the socket by the name that the daemon looks for', () => {
     expect(readFileSync(join(UNITS, 'postern-smtp.socket'), 'utf8')).to.match(/^FileDescriptorName=smtp$/m);
     expect(settings.get('Sockets')).to.equal('postern-smtp.socket');
+    // Off by default: named in Sockets= they would be opened with the service.
+    for (const name of ['submission', 'submissions']) {
+      expect(readFileSync(join(UNITS, `postern-${name}.socket`), 'utf8')).to.match(new RegExp(`^FileDescriptorName=${name}$`, 'm')).and.match(/^Service=postern\.service$/m);
+    }
   });
 });

@@ -2,6 +2,11 @@ import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
 import { inbound } from './inbound.ts';
+import { messagesInfo } from './messages-info.ts';
+import { messagesRaw } from './messages-raw.ts';
+import { messagesScheduled } from './messages-scheduled.ts';
+import { messagesSearch } from './messages-search.ts';
+import { messagesSend } from './messages-send.ts';
 import { rejects } from './rejects.ts';
 import { routeTools } from './route-tools.ts';
 import { sendRaw } from './send-raw.ts';
@@ -19,4 +24,4 @@ import { webhooks } from './webhooks.ts';
 import { whitelists } from './whitelists.ts';
 
 /** Every operation, in the order the reference shows them. */
-export const OPERATIONS: readonly Operation[] = [...users, ...exportJobs, ...templates, ...senders, ...senderDomainOperations, ...tags, ...whitelists, ...rejects, ...subaccounts, ...ips, ...pools, ...customDns, ...inbound, sendRaw, ...routeTools, ...webhooks, ...webhookTools, ...deliveries];
+export const OPERATIONS: readonly Operation[] = [...users, ...messagesSend, ...messagesRaw, ...messagesSearch, ...messagesInfo, ...messagesScheduled, ...exportJobs, ...templates, ...senders, ...senderDomainOperations, ...tags, ...whitelists, ...rejects, ...subaccounts, ...ips, ...pools, ...customDns, ...inbound, sendRaw, ...routeTools, ...webhooks, ...webhookTools, ...deliveries];

@@ -125,9 +125,18 @@ function replied(pool: Pool, thread: Thread, reply: TaskReply): void {
     thread.alone = false;
     thread.handle?.watch(false);
   }
-  if (reply.kind === 'failed') task.reject(new Error(`rendering failed: ${reply.message}`));
-  else task.resolve({ body: reply.body, headers: reply.headers, verdicts: reply.verdicts, parseError: reply.parseError });
+  answer(task, reply);
   schedule(pool);
+}
+
+function answer({ work, reject }: RenderTask, reply: TaskReply): void {
+  if (reply.kind === 'failed') return reject(new Error(`rendering failed: ${reply.message}`));
+  if (work.kind === 'post' && reply.kind === 'rendered') {
+    return work.resolve({ body: reply.body, headers: reply.headers, verdicts: reply.verdicts, parseError: reply.parseError });
+  }
+  if (work.kind === 'mail' && reply.kind === 'composed') return work.resolve({ kind: 'composed', composed: reply.composed });
+  if (work.kind === 'mail' && reply.kind === 'refused') return work.resolve({ kind: 'refused', reason: reply.reason, final: reply.final });
+  reject(new Error('rendering failed: a thread answered something else'));
 }
 
 /** The task that was being parsed is suspect, and when none was, all are: they are tried again alone. */
@@ -150,19 +159,25 @@ function ended(pool: Pool, thread: Thread, { reason, started, parsing, error }: 
 
 /** It broke a thread that it had for itself. */
 function condemn(pool: Pool, task: RenderTask, reason: string): void {
+  if (task.work.kind === 'mail') return task.work.resolve({ kind: 'refused', reason, final: true });
   if (task.parseError !== null) return task.reject(new Error(`rendering failed: ${reason}`));
-  pool.deps.log.warn('message.parse_failed', { message: task.job.message.id, reason });
+  pool.deps.log.warn('message.parse_failed', { message: task.work.job.message.id, reason });
   pool.queue.raw(task, reason);
 }
 
-function toThreadJob({ number, job, parseError }: RenderTask, tmpDir: string): { job: ThreadJob; owned: ArrayBuffer | undefined } {
-  const { message, body, delivery, keys, at } = job;
+function toThreadJob(task: RenderTask, tmpDir: string): { job: ThreadJob; owned: ArrayBuffer | undefined } {
+  const { number, work, parseError } = task;
+  const { body } = work.job;
   // A copy of its own can be handed over; the original stays for another try.
   const bytes = body.kind === 'inline' ? new Uint8Array(body.bytes) : undefined;
+  if (work.kind === 'mail') {
+    return { job: { kind: 'mail', number, compose: bytes ? { ...work.job, body: { kind: 'inline', bytes } } : work.job }, owned: bytes?.buffer };
+  }
+  const { message, delivery, keys, at } = work.job;
   const source = body.kind === 'inline' ? { bytes: bytes ?? body.bytes } : { path: body.path };
   const { id, recipient, url } = delivery;
   return {
-    job: { number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, isBatch: delivery.batch !== undefined, keys, at, parseError },
+    job: { kind: 'post', number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, isBatch: delivery.batch !== undefined, keys, at, parseError },
     owned: bytes?.buffer,
   };
 }

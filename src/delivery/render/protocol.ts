@@ -1,6 +1,7 @@
 import type { EventName, Fields } from '../../base/log.ts';
 import type { DnsSettings } from '../../dns/types.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import type { ComposeJob, Composed } from '../../outbound/types.ts';
 import type { Message } from '../../spool/types.ts';
 import type { PostBody } from '../types.ts';
 
@@ -18,7 +19,18 @@ export interface ThreadData {
 export const CELL = Object.freeze({ parsing: 0, beat: 1 });
 
 /** One job on its way to a thread. */
-export interface ThreadJob {
+export type ThreadJob = PostJob | MailJob;
+
+/** Mail going out, to be composed. */
+export interface MailJob {
+  readonly kind: 'mail';
+  readonly number: number;
+  readonly compose: ComposeJob;
+}
+
+/** A message that came in, or a batch of events, to be made into a POST. */
+export interface PostJob {
+  readonly kind: 'post';
   readonly number: number;
   readonly message: Message;
   readonly source: { readonly bytes: Uint8Array } | { readonly path: string };
@@ -40,6 +52,9 @@ export type ThreadReply =
       readonly kind: 'rendered'; readonly number: number; readonly body: PostBody;
       readonly headers: Readonly<Record<string, string>>; readonly verdicts: Verdicts; readonly parseError: string | null;
     }
+  | { readonly kind: 'composed'; readonly number: number; readonly composed: Composed }
+  /** It cannot be composed; `final`: however often it is tried. */
+  | { readonly kind: 'refused'; readonly number: number; readonly reason: string; readonly final: boolean }
   /** The disk failed us. */
   | { readonly kind: 'failed'; readonly number: number; readonly message: string }
   | { readonly kind: 'log'; readonly level: 'info' | 'warn' | 'error' | 'debug'; readonly event: EventName; readonly fields: Fields };

@@ -1,15 +1,20 @@
-import type { Rendered, RenderJob } from '../types.ts';
+import type { ComposeJob } from '../../outbound/types.ts';
+import type { ComposeReply, Rendered, RenderJob } from '../types.ts';
 
-/** A message that waits to be rendered, or is being. */
+/** What is to be done with a message, and who waits for it. */
+export type RenderWork =
+  | { readonly kind: 'post'; readonly job: RenderJob; resolve(rendered: Rendered): void }
+  | { readonly kind: 'mail'; readonly job: ComposeJob; resolve(reply: ComposeReply): void };
+
+/** A message that waits to be rendered or composed, or is being. */
 export interface RenderTask {
   /** Also names its form file. */
   readonly number: number;
-  readonly job: RenderJob;
+  readonly work: RenderWork;
   /** Set: deliver raw, for this reason. */
   parseError: string | null;
   /** Threads that ended while it was inside. */
   breaches: number;
-  resolve(rendered: Rendered): void;
   reject(error: Error): void;
 }
 

@@ -4,14 +4,14 @@ import type { Authenticator } from '../../inbound/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
+import { createLane, type RunMarked } from './lane.ts';
 import { toEventPieces, type Inbound } from './payload.ts';
-import type { ThreadJob, ThreadReply } from './protocol.ts';
+import type { PostJob, ThreadReply } from './protocol.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
   readonly log: Log;
-  /** Told the number of a job while its message is scanned and parsed, and 0 after. */
-  readonly parsing: (number: number) => void;
+  readonly marked: RunMarked;
 }
 
 type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
@@ -27,28 +27,20 @@ const NO_VERDICTS: Verdicts = {
  * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
  * Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
  */
-export function createRender({ authenticator, log, parsing }: Deps): (job: ThreadJob) => Promise<Rendering> {
-  const parseLane = createLane();
+export function createRender({ authenticator, log, marked }: Deps): (job: PostJob) => Promise<Rendering> {
   const fileLane = createLane();
   const encoder = createFormEncoder();
 
-  async function scan(job: ThreadJob): Promise<Scanned> {
-    const scanned = await marked(job, async () => scanMessage(await load(job)));
+  async function scan(job: PostJob): Promise<Scanned> {
+    const scanned = await marked(job.number, async () => scanMessage(await load(job)));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
     return scanned;
   }
 
-  async function marked<T>(job: ThreadJob, work: () => Promise<T>): Promise<T> {
-    return parseLane(async () => {
-      parsing(job.number);
-      try { return await work(); } finally { parsing(0); }
-    });
-  }
-
-  async function parse(job: ThreadJob, raw: Buffer, scanned: Scanned): Promise<Content> {
+  async function parse(job: PostJob, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await marked(job, () => parseMessage(raw, scanned.root)) };
+      return { parsed: await marked(job.number, () => parseMessage(raw, scanned.root)) };
     } catch (error) {
       const reason = 'the parser failed';
       log.warn('message.parse_failed', { message: job.message.id, reason, error });
@@ -57,7 +49,7 @@ export function createRender({ authenticator, log, parsing }: Deps): (job: Threa
   }
 
   /** A message that no parser should see has nothing that could be signed, but SPF needs only the envelope. */
-  async function verdictsOf(job: ThreadJob, readable: boolean): Promise<Verdicts> {
+  async function verdictsOf(job: PostJob, readable: boolean): Promise<Verdicts> {
     const { verdicts, envelope } = job.message;
     return verdicts ?? await authenticator.authenticate(readable ? job.source : NOTHING, envelope);
   }
@@ -77,12 +69,12 @@ export function createRender({ authenticator, log, parsing }: Deps): (job: Threa
   };
 }
 
-async function load({ source }: ThreadJob): Promise<Buffer> {
+async function load({ source }: PostJob): Promise<Buffer> {
   if ('path' in source) return readFile(source.path);
   return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
 }
 
-async function encode(encoder: FormEncoder, job: ThreadJob, pieces: Iterable<string>): Promise<Pick<Rendering, 'body' | 'headers'>> {
+async function encode(encoder: FormEncoder, job: PostJob, pieces: Iterable<string>): Promise<Pick<Rendering, 'body' | 'headers'>> {
   const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
   if ('bytes' in job.source) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
@@ -90,14 +82,4 @@ async function encode(encoder: FormEncoder, job: ThreadJob, pieces: Iterable<str
   }
   const { size, headers } = await encoder.toFile(pieces, signing, job.formPath);
   return { body: { kind: 'file', path: job.formPath, size }, headers };
-}
-
-/** Runs one thing after another. */
-function createLane(): <T>(work: () => Promise<T>) => Promise<T> {
-  let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const mine = last.then(work);
-    last = mine.catch(() => undefined);
-    return mine;
-  };
 }

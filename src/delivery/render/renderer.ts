@@ -1,8 +1,9 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createRenderQueue } from './queue.ts';
+import type { ComposeJob } from '../../outbound/types.ts';
+import { createRenderQueue, type RenderWork } from './queue.ts';
 import { createPool, schedule, stopPool, type RendererDeps, type RendererSettings } from './pool.ts';
-import type { PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
+import type { ComposeReply, PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
 
 export type { RendererDeps, RendererSettings } from './pool.ts';
 
@@ -21,15 +22,19 @@ export function createRenderer(settings: RendererSettings, deps: RendererDeps): 
   let ready = false;
   swept.then(() => { ready = true; }, () => undefined); // whoever renders first hears of a failure
   let number = 0;
+  const add = (work: RenderWork, reject: (error: Error) => void) => {
+    if (pool.stopped) return reject(stopped());
+    number = (number % HIGHEST_NUMBER) + 1;
+    queue.add({ number, work, parseError: null, breaches: 0, reject });
+    schedule(pool);
+  };
   return Object.freeze({
     async render(job: RenderJob): Promise<Rendered> {
       if (!ready) await swept;
-      if (pool.stopped) throw stopped();
-      return new Promise<Rendered>((resolve, reject) => {
-        number = (number % HIGHEST_NUMBER) + 1;
-        queue.add({ number, job, parseError: null, breaches: 0, resolve, reject });
-        schedule(pool);
-      });
+      return new Promise<Rendered>((resolve, reject) => add({ kind: 'post', job, resolve }, reject));
+    },
+    async compose(job: ComposeJob): Promise<ComposeReply> {
+      return new Promise<ComposeReply>((resolve, reject) => add({ kind: 'mail', job, resolve }, reject));
     },
     discard: (body: PostBody) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
     async stop(): Promise<void> {

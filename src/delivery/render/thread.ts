@@ -4,6 +4,9 @@ import { createIds } from '../../base/ids.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
 import { createResolver } from '../../dns/resolver.ts';
 import { createAuthenticator } from '../../inbound/authenticate.ts';
+import { createComposer } from '../../outbound/compose.ts';
+import { createComposing } from './composing.ts';
+import { createMarked } from './lane.ts';
 import { createRender } from './render.ts';
 import { CELL, type ThreadData, type ThreadJob, type ThreadReply } from './protocol.ts';
 
@@ -20,11 +23,14 @@ function runThread(port: NonNullable<typeof parentPort>, data: ThreadData): void
     resolver, clock: systemClock,
     settings: { questionsPerMessage: data.dns.questionsPerMessage, budgetMs: data.dns.budgetMs, hostname: data.hostname },
   });
-  const render = createRender({ authenticator, log, parsing: (number) => { Atomics.store(cells, CELL.parsing, number); } });
+  const marked = createMarked((number) => { Atomics.store(cells, CELL.parsing, number); });
+  const render = createRender({ authenticator, log, marked });
+  const compose = createComposing({ marked, compose: createComposer() });
   setInterval(() => { Atomics.add(cells, CELL.beat, 1); }, data.beatMs).unref();
   const take = (jobs: readonly ThreadJob[]): void => {
     for (const job of jobs) {
-      render(job).then(outbox.push, (error: unknown) => {
+      const reply: Promise<ThreadReply> = job.kind === 'mail' ? compose(job) : render(job);
+      reply.then(outbox.push, (error: unknown) => {
         outbox.push({ kind: 'failed', number: job.number, message: error instanceof Error ? error.message : String(error) });
       });
     }
@@ -42,7 +48,7 @@ function createOutbox(port: NonNullable<typeof parentPort>) {
     const batch = replies;
     replies = [];
     if (batch.length === 0) return;
-    port.postMessage(batch, batch.flatMap((reply) => reply.kind === 'rendered' && reply.body.kind === 'bytes' ? [toBuffer(reply.body.bytes)] : []));
+    port.postMessage(batch, batch.flatMap((reply) => bytesOf(reply).map(toBuffer)));
   };
   return {
     push(reply: ThreadReply): void {
@@ -53,6 +59,12 @@ function createOutbox(port: NonNullable<typeof parentPort>) {
       setImmediate(() => { waiting = false; flush(); });
     },
   };
+}
+
+/** What is handed over and not copied. */
+function bytesOf(reply: ThreadReply): Uint8Array[] {
+  if (reply.kind === 'composed') return [reply.composed.bytes];
+  return reply.kind === 'rendered' && reply.body.kind === 'bytes' ? [reply.body.bytes] : [];
 }
 
 function toBuffer(bytes: Uint8Array): ArrayBuffer {

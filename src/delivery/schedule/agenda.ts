@@ -7,6 +7,9 @@ export interface Sleeper {
   wakeAt: number;
 }
 
+/** A timer cannot run for a month (a time that does not fit its 31 bits is over at once): a later time is looked at once a day. */
+const LONGEST = 24 * 3_600_000;
+
 /** Wakes many sleepers with one timer. */
 export interface Agenda<S extends Sleeper> {
   /** Wakes it at this time and not at the one that was said before. */
@@ -25,7 +28,7 @@ export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S)
     if (at === armedFor) return;
     cancel();
     armedFor = at;
-    cancel = at === Number.POSITIVE_INFINITY ? () => {} : clock.after(Math.max(0, Math.ceil(at - clock.monotonic())), fire);
+    cancel = at === Number.POSITIVE_INFINITY ? () => {} : clock.after(Math.min(LONGEST, Math.max(0, Math.ceil(at - clock.monotonic()))), fire);
   }
 
   function fire(): void {

@@ -1,6 +1,6 @@
 import { createFifo } from './fifo.ts';
 import { createHeap } from './heap.ts';
-import type { Waiting } from './waiting.ts';
+import { mayBeEarly, type Waiting } from './waiting.ts';
 
 /** Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on the spool. */
 export const HELD = 256;
@@ -15,7 +15,7 @@ const LOAD_AGAIN = 5000;
  * overtake for ever what came before it. Times are milliseconds that only grow.
  */
 export interface EndpointQueue {
-  /** Takes a fresh delivery, or leaves it outside. */
+  /** Takes a fresh delivery, whenever it is due, or leaves it outside. */
   addFresh(waiting: Waiting, now: number): void;
   /** Takes back one that was taken, to be tried again at its due time. */
   defer(waiting: Waiting): void;
@@ -25,7 +25,7 @@ export interface EndpointQueue {
   done(id: string): void;
   /** The first that is due. */
   take(now: number): Waiting | undefined;
-  /** For a probe: the first, due or not, unless nothing but parked ones wait for their time. */
+  /** For a probe: the first, due or not, unless the first that waits for its time is parked or timed. */
   takeProbe(now: number): Waiting | undefined;
   /** When `take` will find one in memory; Infinity for never. */
   nextDue(): number;
@@ -41,7 +41,7 @@ export interface EndpointQueue {
   endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number): void;
   /** Forgets all that is not in flight, because something outside changed; there is something to read from `at` on. */
   forget(at: number): void;
-  /** The endpoint is back: those that waited for it are due now; parked ones keep their time. Whether there are more outside. */
+  /** The endpoint is back: those that waited for it are due now; parked and timed ones keep their time. Whether there are more outside. */
   pull(now: number): boolean;
   /** Takes out due ones that `isOver` says are over; they count as taken. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];
@@ -68,9 +68,20 @@ export function createEndpointQueue(): EndpointQueue {
     return due.take();
   }
 
+  /** Outside there is room for all that is due one day. */
+  function addLater(waiting: Waiting): void {
+    if (loading || later.size() >= HELD) {
+      outside = Math.min(outside, waiting.due);
+      return;
+    }
+    held.add(waiting.delivery.id);
+    later.add(waiting);
+  }
+
   return Object.freeze({
     addFresh(waiting: Waiting, now: number) {
       if (held.has(waiting.delivery.id)) return;
+      if (waiting.due > now) return addLater(waiting);
       if (loading || outside <= now || due.size() >= HELD) {
         outside = Math.min(outside, now);
         return;
@@ -88,12 +99,14 @@ export function createEndpointQueue(): EndpointQueue {
     take,
     takeProbe(now: number) {
       const first = take(now);
-      return first ?? (later.peek()?.parked === false ? later.take() : undefined);
+      if (first) return first;
+      const next = later.peek();
+      return next && mayBeEarly(next) ? later.take() : undefined;
     },
     nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : later.peek()?.due ?? Number.POSITIVE_INFINITY),
     nextProbe() {
       const first = later.peek();
-      if (due.size() > 0 || first?.parked === false) return Number.NEGATIVE_INFINITY;
+      if (due.size() > 0 || (first && mayBeEarly(first))) return Number.NEGATIVE_INFINITY;
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
@@ -126,7 +139,7 @@ export function createEndpointQueue(): EndpointQueue {
       stale = loading;
     },
     pull(now: number) {
-      for (const waiting of later.drain()) later.add(waiting.parked ? waiting : { ...waiting, due: Math.min(waiting.due, now) });
+      for (const waiting of later.drain()) later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;

@@ -3,7 +3,7 @@ import type { Log } from '../../base/log.ts';
 import type { QueuedDelivery, Spool } from '../../spool/types.ts';
 import { HELD } from './endpoint-queue.ts';
 import type { Lane } from './lane.ts';
-import { toWaiting, type Waiting } from './waiting.ts';
+import { mayBeEarly, toWaiting, type Waiting } from './waiting.ts';
 
 // The end of time: what is due later is read too, and waits in memory by a clock that nobody sets.
 const EVER = 8.64e15;
@@ -56,7 +56,7 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
 
   function toHeld(lane: Lane, queued: QueuedDelivery, now: number): Waiting {
     const waiting = toWaiting(queued, { wall: clock.now(), steady: now });
-    return lane.pulling && !waiting.parked ? { ...waiting, due: now } : waiting;
+    return lane.pulling && mayBeEarly(waiting) ? { ...waiting, due: now } : waiting;
   }
 
   function serveNext(): void {

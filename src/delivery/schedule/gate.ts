@@ -5,14 +5,12 @@ import { type Change, learn } from '../endpoint.ts';
 import { hasPlace, type Lane } from './lane.ts';
 import { isInDoubt, type Rounds } from './rounds.ts';
 import type { Settled } from '../settle.ts';
-import type { AttemptResult } from '../types.ts';
+import type { Told } from '../types.ts';
 import type { Waiting } from './waiting.ts';
 
 export interface GateDeps {
   readonly clock: Clock;
   readonly ids: Ids;
-  /** Posts at one time to one endpoint. */
-  readonly most: number;
   /** The posts of all endpoints. */
   readonly posts: Rounds;
   readonly stopping: () => boolean;
@@ -20,7 +18,7 @@ export interface GateDeps {
 
 /** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
 export function createGate(
-  lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: AttemptResult) => void,
+  lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: Told) => void,
 ): Gate & { close(): void } {
   const { posts } = deps;
   const probe = lane.state.phase !== 'closed';
@@ -56,7 +54,7 @@ export function createGate(
 
   function absorb(settled: Settled): Change | null {
     const now = deps.clock.monotonic();
-    const { state, change } = learn(lane.state, settled.lesson, { now, jitter: deps.ids.jitter(), probe, most: deps.most });
+    const { state, change } = learn(lane.state, settled.lesson, { now, jitter: deps.ids.jitter(), probe, most: lane.most });
     lane.state = state;
     if (change === 'closed' || change === 'resumed') lane.pulling = lane.queue.pull(now);
     return change;

@@ -14,6 +14,8 @@ export interface Lane {
   /** For the log: never the URL, which may hold secrets. */
   readonly host: string;
   readonly queue: EndpointQueue;
+  /** Deliveries on their way to it at one time. */
+  readonly most: number;
   state: EndpointState;
   /** What was last kept on the spool. */
   kept: string | null;
@@ -32,9 +34,9 @@ export interface Lane {
   usedAt: number;
 }
 
-export function createLane(account: string, url: string, state: EndpointState, kept: string | null, now: number): Lane {
+export function createLane({ account, url, most }: Pick<Lane, 'account' | 'url' | 'most'>, state: EndpointState, kept: string | null, now: number): Lane {
   return {
-    account, url, host: URL.parse(url)?.host ?? '', queue: createEndpointQueue(), state, kept,
+    account, url, most, host: URL.parse(url)?.host ?? '', queue: createEndpointQueue(), state, kept,
     preparing: 0, turns: [], posting: 0, probing: false, pulling: false, lookAt: now, wakeAt: Number.POSITIVE_INFINITY, usedAt: now,
   };
 }
@@ -49,28 +51,28 @@ export function hasPlace({ state, posting }: Lane): boolean {
  * costs the endpoint nothing, so more are made ready than are posted; many more once the endpoint has shown that it takes
  * all it may have, for then it should never wait for us.
  */
-function hasRoom(lane: Lane, now: number, most: number): boolean {
+function hasRoom(lane: Lane, now: number): boolean {
   const { phase, limit } = lane.state;
   if (phase !== 'closed') return mayProbe(lane.state, now, lane.probing);
-  const proven = limit >= most;
+  const proven = limit >= lane.most;
   return lane.preparing < (proven ? PREPARED : 2 * limit) && lane.turns.length + lane.posting < (proven ? 2 * limit : limit);
 }
 
 /** What may start now, taken from the queue. */
-export function takeNext(lane: Lane, now: number, most: number): Waiting | undefined {
-  if (!hasRoom(lane, now, most)) return undefined;
+export function takeNext(lane: Lane, now: number): Waiting | undefined {
+  if (!hasRoom(lane, now)) return undefined;
   return lane.state.phase === 'closed' ? lane.queue.take(now) : lane.queue.takeProbe(now);
 }
 
 /** When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else happens. */
-export function nextStart(lane: Lane, now: number, most: number): number {
-  if (lane.state.phase === 'closed') return hasRoom(lane, now, most) ? lane.queue.nextDue() : Number.POSITIVE_INFINITY;
+export function nextStart(lane: Lane, now: number): number {
+  if (lane.state.phase === 'closed') return hasRoom(lane, now) ? lane.queue.nextDue() : Number.POSITIVE_INFINITY;
   return lane.probing ? Number.POSITIVE_INFINITY : Math.max(lane.state.probeAt, lane.queue.nextProbe());
 }
 
 /** When to look at the lane again: something may start, something is due outside, or an endpoint that is away is to be looked through. */
-export function nextWake(lane: Lane, now: number, most: number): number {
-  const start = nextStart(lane, now, most);
+export function nextWake(lane: Lane, now: number): number {
+  const start = nextStart(lane, now);
   const outside = lane.queue.outsideAt();
   const away = lane.state.phase !== 'closed' && lane.queue.nextDue() < Number.POSITIVE_INFINITY;
   return Math.min(start, outside <= now ? Number.POSITIVE_INFINITY : outside, away ? lane.lookAt : Number.POSITIVE_INFINITY);

@@ -14,8 +14,8 @@ export interface Lanes {
   count(): number;
 }
 
-/** `most`: posts at one time to one endpoint. */
-export function createLanes(clock: Clock, most: number): Lanes {
+/** `mostFor`: deliveries on their way to one endpoint at one time. */
+export function createLanes(clock: Clock, mostFor: (url: string) => number): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
@@ -31,7 +31,8 @@ export function createLanes(clock: Clock, most: number): Lanes {
       if (known) return known;
       const now = clock.monotonic();
       if (lanes.size >= sweepAt) sweep(now);
-      const lane = createLane(account, url, fromMemory(memory, clock.now() - now, now, most), memory, now);
+      const most = mostFor(url);
+      const lane = createLane({ account, url, most }, fromMemory(memory, clock.now() - now, now, most), memory, now);
       lanes.set(keyOf(account, url), lane);
       return lane;
     },

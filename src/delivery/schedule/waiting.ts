@@ -1,4 +1,5 @@
 import type { Delivery, QueuedDelivery } from '../../spool/types.ts';
+import { isMailUrl } from '../../mail/sending.ts';
 import { longestWait } from '../settle.ts';
 
 /** A waiting delivery as the dispatcher holds it. */
@@ -17,13 +18,28 @@ export interface Waiting {
 
 /** A delivery that was accepted a moment ago. */
 export function toFresh(delivery: Delivery, now: { readonly wall: number; readonly steady: number }): Waiting {
-  return { delivery, attempts: 0, budgetFrom: now.wall, parked: false, due: now.steady, failedAt: Number.POSITIVE_INFINITY };
+  const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
+  return { delivery, attempts: 0, budgetFrom: now.wall + early, parked: false, due: now.steady + early, failedAt: Number.POSITIVE_INFINITY };
+}
+
+/**
+ * Its time is somebody's wish and no backoff of ours: mail that an account wants to have sent later, or that waits because a
+ * subaccount is paused. No probe takes it before that, and it may be as far off as they like.
+ */
+export function isTimed({ delivery, attempts }: Pick<Waiting, 'delivery' | 'attempts'>): boolean {
+  return attempts === 0 && isMailUrl(delivery.url);
+}
+
+/** Whether it may be tried before its time, because its endpoint is back or to see whether it is. */
+export function mayBeEarly(waiting: Waiting): boolean {
+  return !waiting.parked && !isTimed(waiting);
 }
 
 /** A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a wrong clock. */
 export function toWaiting(queued: QueuedDelivery, now: { readonly wall: number; readonly steady: number }): Waiting {
   const wait = queued.dueAt - now.wall;
-  const due = now.steady + (wait <= 0 || wait > longestWait(queued) ? 0 : wait);
   const { attempts, budgetFrom, parked } = queued;
+  const wrong = !isTimed({ delivery: queued, attempts }) && wait > longestWait(queued);
+  const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
   return { delivery: queued, attempts, budgetFrom, parked, due, failedAt: Number.POSITIVE_INFINITY };
 }

@@ -5,6 +5,7 @@ import type { Endpoints } from './endpoints.ts';
 import { createEnding, type Ending } from './ending.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
 import { createHookChanges, type HookChanges } from './hooks.ts';
+import { createReporting, type Reporting } from './reporting.ts';
 import { number, whole, type SqlRow } from './rows.ts';
 import { stateCode } from './schema.ts';
 import { createTallying } from './tallying.ts';
@@ -24,7 +25,7 @@ export interface MessageRow {
 }
 
 /** What the writer thread does to the file; each runs inside the common transaction. */
-export interface Changes extends Ending, Forgetting, Batching, HookChanges {
+export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
   /** False when a message of this id is there already; then nothing was written. */
   accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
   /** Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook afterwards. */
@@ -40,9 +41,11 @@ const KEPT_ATTEMPTS = 50;
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
   const ending = createEnding(db, endpoints);
+  const reporting = createReporting(db);
   return Object.freeze({
     accept: createAccepting(db, endpoints, nextKey),
-    settle: createSettling(db, endpoints),
+    settle: createSettling(db, endpoints, reporting),
+    reported: reporting.reported,
     keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
     check: (at: number) => { check.run(whole(at)); },
     ...ending,
@@ -66,14 +69,15 @@ function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
       const endpoint = endpoints.keyOf(one.account, one.url);
-      const written = delivery.run(key + i, one.id, key, endpoint, one.routeId, one.pattern, one.recipient, share, at, at, at, at);
+      const from = Math.max(at, whole(one.notBefore ?? 0));
+      const written = delivery.run(key + i, one.id, key, endpoint, one.routeId, one.pattern, one.recipient, share, at, from, from, from);
       if (written.changes !== 0) endpoints.shift(endpoint, 1);
     });
     return true;
   };
 }
 
-function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle'] {
+function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: Reporting): Changes['settle'] {
   const find = db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
     LEFT JOIN batches b ON b.message = key WHERE id = ?`);
   const update = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?');
@@ -83,7 +87,9 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints): Changes['settle
     ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
-    const { deliveryId, attempt: made, state, dueAt, parked, at } = settlement;
+    const { deliveryId, attempt: made, state, dueAt, parked, at, report } = settlement;
+    // What was attempted has happened, whatever became of the delivery meanwhile.
+    if (report) keepReport(report);
     const row = find.get(deliveryId);
     if (!row) return null;
     if (verdicts !== null) keep.run(verdicts, number(row, 'message'));

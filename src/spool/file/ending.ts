@@ -5,6 +5,8 @@ import { number, whole } from './rows.ts';
 /** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
 export interface Ending {
   retry(keys: readonly number[], now: number): number;
+  /** Moves what waits and was never attempted to another time. */
+  reschedule(keys: readonly number[], at: number): number;
   drop(keys: readonly number[], now: number): number;
   replay(keys: readonly number[], now: number): number;
   redirect(keys: readonly number[], url: string): number;
@@ -14,7 +16,10 @@ export interface Ending {
 
 /** Every statement looks at the state again: it may have changed since the numbers were looked up. */
 export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
-  const retry = db.prepare('UPDATE deliveries SET due_at = ? WHERE key = ? AND state = 0');
+  // What is not to go before a time has its budget from then on, and keeps to that time whoever is impatient.
+  const retry = db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
+    WHERE key = ? AND state = 0`);
+  const reschedule = db.prepare('UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0');
   const drop = db.prepare('UPDATE deliveries SET state = 3, ended_at = ? WHERE key = ? AND state = ?');
   const replay = db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
     WHERE key = ?2 AND state > 0`);
@@ -43,6 +48,7 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
 
   return {
     retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
+    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0),
     drop: (keys, now) => each(keys, (key, endpoint, state) =>
       (state === 0 || state === 2) && shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0)),
     replay: (keys, now) => each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),

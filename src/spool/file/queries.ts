@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import type { Hook, HookTally, Pending } from '../event-types.ts';
 import { PENDING, toPending } from './batching.ts';
 import { blobFault } from './blob-check.ts';
+import { createReportQueries, type ReportQueries } from './reporting.ts';
 import { DELIVERY, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
 import { STATES } from './schema.ts';
 import { toCondition } from './selection.ts';
@@ -16,7 +17,7 @@ export type Found =
   | { readonly kind: 'damaged'; readonly reason: string };
 
 /** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
-export interface Queries {
+export interface Queries extends ReportQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): QueuedDelivery[];
   /** The number of each endpoint that has something waiting, with the time the first of it is due. */
   firstDue(): [key: number, dueAt: number][];
@@ -40,7 +41,7 @@ export interface Queries {
 
 /** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db) });
+  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
 }
 
 function createScheduling(db: DatabaseSync) {

@@ -62,8 +62,13 @@ CREATE INDEX batches_hook ON batches (hook);
 CREATE INDEX batches_left ON batches (hook, open) WHERE open > 0;
 `;
 
+/** What attempts at mail going out have brought about, until the store was told. The number says what came first. */
+const REPORTS = `
+CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
+`;
+
 /** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
-const VERSIONS = [TABLES, EVENTS];
+const VERSIONS = [TABLES, EVENTS, REPORTS];
 
 /** Grows with the tables; an older file is brought up to it, a newer one refused. */
 export const VERSION = VERSIONS.length;
@@ -71,7 +76,7 @@ export const VERSION = VERSIONS.length;
 /** Tables whose rows matter, each with the whole number its rows are found by. */
 export const TABLE_KEYS = [
   ['endpoints', 'key'], ['messages', 'key'], ['verdicts', 'message'], ['deliveries', 'key'], ['attempts', 'delivery'],
-  ['hooks', 'key'], ['events', 'key'], ['batches', 'message'],
+  ['hooks', 'key'], ['events', 'key'], ['batches', 'message'], ['reports', 'key'],
 ] as const;
 
 /** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */

@@ -1,4 +1,6 @@
 import type { SQLInputValue } from 'node:sqlite';
+import { RETURN_URL } from '../../mail/returns/address.ts';
+import { MAIL_SCHEME } from '../../mail/sending.ts';
 import { stateCode } from './schema.ts';
 import type { Selection } from '../types.ts';
 
@@ -7,6 +9,14 @@ export interface Condition {
   readonly sql: string;
   readonly values: readonly SQLInputValue[];
 }
+
+// What goes out is known by its endpoint.
+const SENDS = `d.endpoint IN (SELECT key FROM endpoints WHERE substr(url, 1, ${MAIL_SCHEME.length}) = '${MAIL_SCHEME}')`;
+const KINDS = {
+  mail: `d.message NOT IN (SELECT message FROM batches) AND NOT ${SENDS} AND d.endpoint NOT IN (SELECT key FROM endpoints WHERE url = '${RETURN_URL}')`,
+  batch: 'd.message IN (SELECT message FROM batches)',
+  outgoing: SENDS,
+} as const;
 
 /** A selection as SQL; everything from outside is a bound value. */
 export function toCondition(selection: Selection): Condition {
@@ -25,7 +35,7 @@ export function toCondition(selection: Selection): Condition {
   inList('d.state', selection.states?.map(stateCode));
   if (selection.account !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
   if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
-  if (selection.kind !== undefined) add(`d.message ${selection.kind === 'mail' ? 'NOT IN' : 'IN'} (SELECT message FROM batches)`);
+  if (selection.kind !== undefined) add(KINDS[selection.kind]);
   if (selection.webhook !== undefined) add('d.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)', selection.webhook);
   if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
   if (selection.from !== undefined) add('d.created_at >= ?', selection.from);

@@ -15,6 +15,7 @@ export const TABLE: readonly Group[] = [templates, exportJobs, whitelists, rejec
 /** Groups of operations that the documented interface does not have, each with the reason. */
 export const BEYOND: Readonly<Record<string, string>> = {
   users: 'official clients ping with it before anything else',
+  messages: 'what official clients send with',
   allowlists: 'the later name of the whitelists in official clients',
 };
 

@@ -1,0 +1,126 @@
+import { z } from 'zod';
+import { PLEASE_ENTER, optional } from '../../base/schema.ts';
+import { parseAddress } from '../../mail/address.ts';
+import { breachOfBlock } from '../../mail/caps.ts';
+import { parseHeaders } from '../../mail/headers.ts';
+import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
+import { parseMessage, scanMessage } from '../../mail/message.ts';
+import type { Mailbox } from '../../mail/parsed.ts';
+import type { Outgoing } from '../../mail/sending.ts';
+import { headerRecipients } from '../header-recipients.ts';
+import { operation, type Call } from '../operation.ts';
+import { MAX_RECIPIENTS, sendingParams, sentRecord } from './messages-fields.ts';
+import { parsedRecord, toParsedRecord } from './messages-parsed.ts';
+import { submitted, toSentRecord } from './messages-send.ts';
+import { emailAddress } from './rules.ts';
+
+const RAW = 'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
+
+/** Parsing shares the process with SMTP: what is larger would hold it up. */
+const MAX_PARSED_BYTES = 4 * 1024 * 1024;
+/** Characters of a From field that are looked at; no name comes near. */
+const LONGEST_FROM = 4096;
+
+const rawMessage = z.string().min(1, PLEASE_ENTER).meta({ description: 'the full MIME document' });
+
+/** What the header of a document says of its sender, and asks for itself. */
+interface Head {
+  readonly from: Mailbox | undefined;
+  readonly subject: string;
+  readonly options: McOptions;
+}
+
+async function readHead(document: string, call: Call<never>): Promise<Head> {
+  const end = document.startsWith('\r\n') ? 0 : document.indexOf('\r\n\r\n');
+  const block = Buffer.from(end < 0 ? `${document}\r\n` : document.slice(0, end + 2));
+  const breach = breachOfBlock(block);
+  if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
+  const fields = parseHeaders(block);
+  const scan = scanMessage(Buffer.from(fields.filter(({ name, value }) => /^(?:from|subject)$/i.test(name) && value.length <= LONGEST_FROM)
+    .map(({ name, value }) => `${name}: ${value}\r\n`).join('') + '\r\n'));
+  const parsed = scan.breach === undefined ? await parseMessage(Buffer.alloc(0), scan.root) : undefined;
+  return { from: parsed?.from, subject: parsed?.subject ?? '', options: parseMcHeaders(fields) };
+}
+
+interface Asked {
+  readonly fromEmail: string | undefined;
+  readonly fromName: string | undefined;
+  readonly pool: string | undefined;
+}
+
+function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, pool }: Asked, call: Call<never>): Outgoing {
+  const sender = fromEmail ?? from?.address ?? '';
+  const address = parseAddress(sender);
+  if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter a From header, or from_email');
+  if (options.template) throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
+  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain } = options;
+  const { opens, clicks } = call.settings.tracking;
+  return {
+    sender: sender.toLowerCase(), fromName: fromName ?? from?.name ?? null, subject, tags, template: null, subaccount, metadata, rcptMetadata, apiKey: call.apiKey,
+    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, preserveRecipients, autoText: autoText ?? false, signingDomain,
+    pool: pool === undefined || pool === '' ? options.pool : pool, form: 'mime',
+  };
+}
+
+/** Line ends of every kind become CRLF. */
+function normalised(document: string): string {
+  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
+}
+
+const sendRaw = operation({
+  path: '/messages/send-raw',
+  summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
+  notes: 'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
+  large: true,
+  params: {
+    raw_message: rawMessage,
+    from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
+    from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
+    to: optional(z.array(z.string().max(1000)).max(MAX_RECIPIENTS)).meta({ description: 'recipients; those of the To, Cc and Bcc headers when left out or empty' }),
+    ...sendingParams,
+    return_path_domain: optional(z.string().max(255)).meta({ description: 'accepted and ignored' }),
+  },
+  returns: z.array(sentRecord),
+  errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
+  example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
+    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
+  ] },
+  async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt }, call) {
+    const document = normalised(raw_message);
+    const bytes = Buffer.from(document);
+    if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    const head = await readHead(document, call);
+    const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool }, call);
+    const named = to.length > 0 ? to.map((address) => address.trim()) : headerRecipients(document, MAX_RECIPIENTS);
+    if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
+    const copy = head.options.bcc === null ? [] : [head.options.bcc];
+    const sent = await submitted({ outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null }, call);
+    const shown = new Set(named);
+    return sent.filter(({ email }) => shown.has(email)).map(toSentRecord);
+  },
+});
+
+const parse = operation({
+  path: '/messages/parse',
+  summary: 'Parses a raw MIME document into its pieces.',
+  notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
+  large: true,
+  params: { raw_message: rawMessage },
+  returns: parsedRecord,
+  errors: [],
+  example: { params: { raw_message: RAW }, answer: {
+    subject: 'example subject', from_email: 'news@example.com', from_name: 'Example Sender', to: [{ email: 'recipient.email@example.com', name: null }],
+    headers: { From: 'Example Sender <news@example.com>', To: 'recipient.email@example.com', Subject: 'example subject' },
+    text: 'Example text content', html: null, attachments: [], images: [],
+  } },
+  async handle({ raw_message }, call) {
+    const bytes = Buffer.from(normalised(raw_message));
+    if (bytes.length > MAX_PARSED_BYTES) throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
+    const scan = scanMessage(bytes);
+    if (scan.breach !== undefined) throw call.invalid('raw_message', `The message cannot be parsed: ${scan.breach}`);
+    return toParsedRecord(await parseMessage(bytes, scan.root));
+  },
+});
+
+/** Sending and reading whole MIME documents. */
+export const messagesRaw = [sendRaw, parse];

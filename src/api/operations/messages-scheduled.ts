@@ -1,0 +1,69 @@
+import { z } from 'zod';
+import { optional, text, timestamp } from '../../base/schema.ts';
+import type { ScheduledRow } from '../../store/scheduled.ts';
+import { operation, type Call } from '../operation.ts';
+import { keyOf } from './messages-draft.ts';
+import { scheduledRecord, toScheduledRecord } from './messages-records.ts';
+import { MAX_LIST } from './stats-records.ts';
+
+const messageId = text(255).meta({ description: 'id of the message, as the answer of sending or /messages/list-scheduled had it' });
+
+const EXAMPLE = {
+  _id: '5c1e0d0000000000000000000000000b', created_at: '2026-01-05 11:00:00', send_at: '2026-01-06 09:00:00', from_email: 'news@example.com',
+  to: 'later@example.com', subject: 'example subject',
+};
+
+/** A message whose time has not come; what is sent already is none. */
+async function findScheduled(id: string, { store, refuse, now }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
+  const row = await store.scheduled.one({ id });
+  if (!row || row.sendAt <= now() || row.wish === 'cancel') throw refuse('Unknown_Message', id);
+  return row;
+}
+
+const list = operation({
+  path: '/messages/list-scheduled',
+  summary: 'Lists the messages that are to be sent later, the next ones first.',
+  notes: `Up to ${MAX_LIST}.`,
+  params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
+  returns: z.array(scheduledRecord),
+  errors: [],
+  example: { params: { to: 'later@example.com' }, answer: [EXAMPLE] },
+  async handle({ to }, { store, now }) {
+    const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
+    const rows = await store.scheduled.many({ ...only, sendAt: { range: { gt: now() } } }, { sort: 'sendAt', limit: MAX_LIST });
+    return rows.filter(({ wish }) => wish !== 'cancel').map(toScheduledRecord);
+  },
+});
+
+const cancel = operation({
+  path: '/messages/cancel-scheduled',
+  summary: 'Cancels a message that is to be sent later, and answers it as it was.',
+  notes: 'It is never sent and found no more.',
+  params: { id: messageId },
+  returns: scheduledRecord,
+  errors: ['Unknown_Message'],
+  example: { params: { id: EXAMPLE._id }, answer: EXAMPLE },
+  async handle({ id }, call) {
+    const row = await findScheduled(id, call);
+    if (await call.messages.cancel(row) === 'gone') throw call.refuse('Unknown_Message', id);
+    return toScheduledRecord(row);
+  },
+});
+
+const reschedule = operation({
+  path: '/messages/reschedule',
+  summary: 'Sends a scheduled message at another time.',
+  notes: 'With a time that has passed it is sent at once.',
+  params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
+  returns: scheduledRecord,
+  errors: ['Unknown_Message'],
+  example: { params: { id: EXAMPLE._id, send_at: '2026-01-07 09:00:00' }, answer: { ...EXAMPLE, send_at: '2026-01-07 09:00:00' } },
+  async handle({ id, send_at: sendAt }, call) {
+    const row = await findScheduled(id, call);
+    if (await call.messages.move(row, sendAt) === 'gone') throw call.refuse('Unknown_Message', id);
+    return toScheduledRecord({ ...row, sendAt });
+  },
+});
+
+/** Messages that wait for their time. */
+export const messagesScheduled = [list, cancel, reschedule];

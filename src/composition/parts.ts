@@ -1,0 +1,115 @@
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { VERSION } from '../base/version.ts';
+import type { Settings } from '../config.ts';
+import type { DeliveryDeps } from '../delivery/carry.ts';
+import { createDispatcher } from '../delivery/dispatcher.ts';
+import { createPoster } from '../delivery/post/attempt.ts';
+import { createGuard } from '../delivery/post/guard.ts';
+import { createUrlCheck } from '../delivery/post/webhook-exists.ts';
+import { createRenderer } from '../delivery/render/renderer.ts';
+import { createSample } from '../delivery/render/sample.ts';
+import { createResolver } from '../dns/resolver.ts';
+import type { Resolver } from '../dns/types.ts';
+import { createBatching } from '../events/batching.ts';
+import { createFeedback } from '../events/feedback.ts';
+import { createLists } from '../events/lists.ts';
+import { createNumbers } from '../events/numbers.ts';
+import { createOutbox } from '../events/outbox.ts';
+import { createRecorder } from '../events/record.ts';
+import type { Returns } from '../events/returns.ts';
+import { createSweep } from '../events/sweep.ts';
+import { createTallies } from '../events/tallies.ts';
+import { createAcceptance } from '../inbound/accept.ts';
+import { createReturnAddresses } from '../inbound/return-addresses.ts';
+import { createRouting } from '../inbound/routing.ts';
+import { createSigningKeys } from '../inbound/signing.ts';
+import type { SigningKeys } from '../inbound/types.ts';
+import { createMailCarriers } from '../outbound/carriers.ts';
+import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
+import { createDomainTests } from '../outbound/domain-tests.ts';
+import { createMailer } from '../outbound/mailer.ts';
+import { createNotices } from '../outbound/notices.ts';
+import { createSenderDomains } from '../outbound/sender-domains.ts';
+import { createSources } from '../outbound/sources.ts';
+import type { Spool } from '../spool/types.ts';
+import type { Store } from '../store/store.ts';
+import { type DaemonDeps, dnsSettings, spoolDir } from './slices.ts';
+import type { Storage } from './storage.ts';
+
+// What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
+
+/** How events come into the numbers, the lists and onto webhooks. */
+export function createEvents({ webhooks }: Settings, { log, clock, ids }: DaemonDeps, { store, spool, tokenSecret }: Storage) {
+  const outbox = createOutbox({ store, spool, clock });
+  const limits = { events: webhooks.batch_events, bytes: webhooks.batch_bytes };
+  const batching = createBatching({ limits, waitMs: webhooks.batch_wait_ms }, { spool, clock, ids, log });
+  const tallies = createTallies({ spool, store, clock, log });
+  const sweep = createSweep({ store, outbox, clock });
+  const lists = createLists({ store, outbox, clock, ids, log });
+  const recorder = createRecorder({ store, lists, outbox, clock, log });
+  return { outbox, batching, tallies, sweep, lists, numbers: createNumbers({ store, clock }), recorder, ...createFeedback({ store, tokenSecret, recorder, lists, clock, log }) };
+}
+
+/** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
+export function createInbound(settings: Settings, { log, clock, ids }: DaemonDeps, { spool, store, tokenSecret }: Storage) {
+  return {
+    resolver: createResolver(dnsSettings(settings), { clock, log, ids }),
+    routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
+    returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
+    signingKeys: createSigningKeys({ store, clock, ids }),
+    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids }),
+  };
+}
+
+/** Mail of our own going out, and the domains that mail is sent from. */
+export function createOutbound(settings: Settings, { log, clock, ids }: DaemonDeps, { store, fresh, cached, loopbackOnly }: { store: Store; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
+  const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
+  const carriers = createMailCarriers({
+    hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
+    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: settings.webhooks.allow_private, loopbackOnly,
+  }, { resolver: cached, clock, ids, log });
+  const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
+  const notices = createNotices({ store, mailer, clock, ids, log });
+  const keys = createDomainKeys({ store, clock, newKeyPair });
+  const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
+  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
+  return { notices, mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+}
+
+interface DeliveryParts {
+  readonly spool: Spool;
+  readonly resolver: Resolver;
+  readonly signingKeys: SigningKeys;
+  readonly returns: Returns;
+  readonly mail: DeliveryDeps['mail'];
+  readonly loopbackOnly: boolean;
+}
+
+/** How what is on the queue goes out. */
+export function createDelivery(settings: Settings, deps: DaemonDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly }: DeliveryParts) {
+  const { log, clock, ids } = deps;
+  const { hostname } = settings;
+  const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
+  const poster = createPoster({
+    timeoutMs: settings.webhooks.timeout_ms,
+    userAgent: `Postern/${VERSION}`,
+    connections: settings.delivery.concurrency_per_endpoint,
+  }, { guard, clock });
+  const renderer = createRenderer({
+    workers: settings.parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
+    timeoutMs: settings.parse.timeout_ms,
+    memoryMb: settings.parse.memory_mb,
+    tmpDir: join(spoolDir(settings), 'tmp'),
+    dns: dnsSettings(settings),
+    hostname,
+  }, { clock, log });
+  const dispatcher = createDispatcher({
+    concurrency: settings.delivery.concurrency,
+    concurrencyPerEndpoint: settings.delivery.concurrency_per_endpoint,
+    retryHours: settings.delivery.retry_hours,
+    mailConcurrency: settings.outbound.concurrency,
+    concurrencyPerDestination: settings.outbound.relay === '' ? settings.outbound.concurrency_per_destination : settings.outbound.concurrency_to_relay,
+  }, { spool, renderer, poster, signingKeys, returns, mail, clock, ids, log });
+  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
+}

@@ -1,0 +1,128 @@
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { VERSION } from '../base/version.ts';
+import type { Settings } from '../config.ts';
+
+// What each part is told of the settings: its slice, in its own words.
+
+/** A socket that was opened before us (systemd), by its name. */
+export interface HandedSocket { readonly name: string; readonly fd: number }
+
+/** What the composition does not build itself. */
+export interface DaemonDeps {
+  readonly log: Log;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly sockets?: readonly HandedSocket[];
+}
+
+/** Every listener is on loopback: a machine of a developer, not of the internet. */
+export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
+  const hosts = [...settings.smtp.listen, ...settings.submission.listen, ...settings.submission.tls_listen, settings.http.listen].map(({ host }) => host);
+  return (deps.sockets ?? []).length === 0 && hosts.every((host) => host === '::1' || host.startsWith('127.'));
+}
+
+const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
+
+function exportSettings(settings: Settings, holder: string) {
+  const { hostname, public_url: publicUrl, exports } = settings;
+  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, metadataFields: exports.metadata_fields };
+}
+
+export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
+
+export function dnsSettings({ dns }: Settings) {
+  return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
+}
+
+export function sendingSettings({ hostname, public_url: publicUrl, senders, outbound }: Settings) {
+  const { return_domain: returnDomain, max_age_hours: maxAgeHours, signing_domain: ownDomain } = outbound;
+  return { hostname, publicUrl, returnDomain, maxAgeHours, ownDomain, dkimSelector: senders.dkim_selector };
+}
+
+/** `holder`: what this life of this process calls itself in the store. */
+export function taskSettings(settings: Settings, holder: string) {
+  const { hostname, delivery, inbound, ips, events } = settings;
+  return {
+    purge: { keepDeadDays: delivery.keep_dead_days, keepDeliveredHours: delivery.keep_delivered_hours, keepDeliveredBytes: delivery.keep_delivered_bytes },
+    batches: { retryHours: delivery.retry_hours },
+    inbound: { mxHosts: [hostname, ...inbound.mx_hosts] },
+    ips: { hostname, quarantineDays: ips.quarantine_days },
+    exports: exportSettings(settings, holder),
+    rows: { keepDays: events.keep_days },
+  };
+}
+
+export function apiSettings(settings: Settings, deps: DaemonDeps) {
+  const { http, smtp, inbound, outbound, ips, exports, hostname, public_url: publicUrl } = settings;
+  return {
+    listen: handedOver('http', deps)[0] ?? http.listen,
+    publicUrl,
+    trustedProxies: http.trusted_proxies,
+    maxBodyBytes: http.max_body_bytes,
+    maxMessageBytes: smtp.max_message_bytes,
+    maxBadKeysPerMinute: http.max_bad_keys_per_minute,
+    hostname,
+    exportsDir: exportsDir(settings),
+    exports: { perDay: exports.max_per_day },
+    mxHosts: inbound.mx_hosts,
+    ips: { provisioning: ips.provisioning, minReputation: ips.min_reputation },
+    tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
+    version: VERSION,
+  };
+}
+
+/** Sockets of that name that systemd opened for us; they win over the settings. */
+function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
+  return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
+}
+
+export function listenerSettings(settings: Settings, deps: DaemonDeps) {
+  const { smtp } = settings;
+  const handed = handedOver('smtp', deps);
+  return {
+    hostname: settings.hostname,
+    listen: handed.length > 0 ? handed : smtp.listen,
+    maxMessageBytes: smtp.max_message_bytes,
+    maxRecipients: smtp.max_recipients,
+    maxSessions: smtp.max_sessions,
+    maxSessionsPerAddress: smtp.max_sessions_per_address,
+    maxMessagesPerSession: smtp.max_messages_per_session,
+    sessionTimeoutMs: smtp.session_timeout_s * 1000,
+    commandTimeoutMs: smtp.command_timeout_s * 1000,
+    idleTimeoutMs: smtp.idle_timeout_s * 1000,
+    minDataRate: smtp.min_data_rate,
+    slowAfterRefusals: smtp.slow_after_refusals,
+    endAfterRefusals: smtp.end_after_refusals,
+    maxReceived: smtp.max_received,
+    maxBacklogPerAccount: smtp.max_backlog_per_account,
+    maxLoopLagMs: smtp.max_loop_lag_ms,
+    proxyProtocol: smtp.proxy_protocol,
+    tls: readTls(smtp.tls),
+  };
+}
+
+/** The settings of mail that is handed over: its own, and for sessions those of `smtp`. */
+export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbackOnly: boolean) {
+  const { submission, outbound } = settings;
+  const [plain, tls] = [handedOver('submission', deps), handedOver('submissions', deps)];
+  return {
+    ...listenerSettings(settings, deps),
+    listen: plain.length > 0 ? plain : submission.listen,
+    tlsListen: tls.length > 0 ? tls : submission.tls_listen,
+    loopbackOnly,
+    requireTls: submission.require_tls,
+    tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
+    maxRecipients: submission.max_recipients,
+    maxBytesInData: submission.max_bytes_in_data,
+    maxBadKeysPerMinute: submission.max_bad_keys_per_minute,
+  };
+}
+
+function readTls({ cert, key, min_version: minVersion }: Settings['smtp']['tls']) {
+  if (cert === '') return undefined;
+  return { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8'), minVersion };
+}

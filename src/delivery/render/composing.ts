@@ -1,0 +1,35 @@
+import { TooLarge } from '../../outbound/compose/too-large.ts';
+import type { ComposeJob, Composed } from '../../outbound/types.ts';
+import type { RunMarked } from './lane.ts';
+import type { MailJob, ThreadReply } from './protocol.ts';
+
+interface Deps {
+  readonly marked: RunMarked;
+  /** Throws TooLarge for what no server would take. */
+  readonly compose: (job: ComposeJob) => Promise<Composed>;
+}
+
+type Composing = Extract<ThreadReply, { kind: 'composed' | 'refused' }>;
+
+/** Composes mail going out. Throws when the disk fails. */
+export function createComposing({ marked, compose }: Deps): (job: MailJob) => Promise<Composing> {
+  return async ({ number, compose: job }) => {
+    try {
+      const { bytes, mailFrom } = await marked(number, () => compose(job));
+      return { kind: 'composed', number, composed: { bytes: toOwned(bytes), mailFrom } };
+    } catch (error) {
+      if (isOfTheSystem(error)) throw error;
+      return { kind: 'refused', number, reason: error instanceof Error ? error.message : String(error), final: error instanceof TooLarge };
+    }
+  };
+}
+
+/** What is handed over to another thread must not share its memory with anything else. */
+function toOwned(bytes: Uint8Array): Uint8Array {
+  return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
+}
+
+/** Files that cannot be read are no fault of the message. */
+function isOfTheSystem(error: unknown): boolean {
+  return error instanceof Error && 'syscall' in error;
+}

@@ -1,0 +1,189 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { Log } from '../../base/log.ts';
+import type { Outgoing } from '../../mail/sending.ts';
+import { sentId } from '../../mail/send-tokens.ts';
+import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from '../../outbound/types.ts';
+import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
+import { StoreAway } from '../../store/collection.ts';
+import type { Carried, Gate } from '../carry.ts';
+import type { RunningTime } from '../schedule/running-time.ts';
+import type { Waiting } from '../schedule/waiting.ts';
+import { settleUnattempted } from '../settle.ts';
+import type { Renderer, Told } from '../types.ts';
+import { type Happening, toReport } from './report.ts';
+import { settleMail, type SettledMail, tellsDeferral, toExpiry } from './settle-mail.ts';
+
+/** Who may sign a message. Null: it goes out unsigned. */
+export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
+
+/** The parts that only mail going out needs. */
+export interface MailParts {
+  readonly leaving: Leaving;
+  readonly sources: Sources;
+  readonly mailCarrier: MailCarrier;
+  readonly signerOf: SignerOf;
+  /** The number of an account; undefined when there is none of that id. */
+  numberOf(account: string): Promise<number | undefined>;
+  /** Throws StoreAway as long as the secret for tokens could not be read. */
+  composing(): Promise<Omit<ComposeSettings, 'trace'>>;
+  /** There is something to be told: reports were written. */
+  reported(): void;
+}
+
+export interface RoadDeps extends MailParts {
+  readonly spool: Pick<Spool, 'message' | 'attempts'>;
+  readonly renderer: Pick<Renderer, 'compose'>;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly time: RunningTime;
+  /** After how many milliseconds mail is given up. */
+  readonly limit: number;
+  readonly abandoned: () => boolean;
+  /** Writes a settlement, however long the spool takes to be able to. */
+  note(settlement: Settlement): Promise<void>;
+}
+
+/** The road of mail going out, from the spool to the servers of its recipient. */
+export interface Road {
+  attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
+  /** Its time is over while its destination is away. */
+  expire(waiting: Waiting): Promise<void>;
+}
+
+interface Loaded {
+  readonly message: Message;
+  readonly body: Body;
+  readonly outgoing: Outgoing;
+}
+
+const INVALID: Happening = { kind: 'reject', detail: { reason: 'invalid' } };
+const LOST: Happening = { kind: 'reject', detail: { reason: 'the message was lost on our disk' } };
+
+export function createRoad(deps: RoadDeps): Road {
+  const { spool, leaving, clock, log, time, limit } = deps;
+
+  async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
+    try {
+      const found = await load(waiting);
+      if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
+      const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
+      if (leave.kind === 'never') return await end(waiting, found.message, 'dead', { kind: 'reject', detail: { reason: leave.reason } }, leave.reason);
+      if (leave.kind === 'now') return await send(waiting, found, gate);
+      if (isOver(waiting)) return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
+      return await putOff(waiting, leave.at);
+    } catch (error) {
+      // That the store is away is logged once, and not for every mail.
+      if (error instanceof StoreAway) return { kind: 'put off' };
+      throw error;
+    }
+  }
+
+  async function load({ delivery }: Waiting): Promise<Loaded | undefined> {
+    const found = await spool.message(delivery.messageId);
+    const outgoing = found?.message.envelope.outgoing;
+    return found && outgoing && { ...found, outgoing };
+  }
+
+  const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
+
+  /** Written down, so that a restart keeps to it; no attempt is counted. */
+  async function putOff({ delivery }: Waiting, at: number): Promise<Carried> {
+    await deps.note({ ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
+    return { kind: 'put off', at };
+  }
+
+  async function send(waiting: Waiting, found: Loaded, gate: Gate): Promise<Carried> {
+    const { delivery } = waiting;
+    const { account, recipient } = delivery;
+    const job = await toJob(waiting, found);
+    if (!job) return await end(waiting, found.message, 'dropped', { kind: 'reject', detail: { reason: 'its account is gone' } }, null);
+    const [composed, sourceAddresses] = await Promise.all([
+      deps.renderer.compose(job), deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
+    ]);
+    if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
+    if (!(await gate.enter())) return { kind: 'turned back' };
+    return await settle(waiting, found, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
+  }
+
+  /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
+  async function refuse(waiting: Waiting, message: Message, { reason, final }: { readonly reason: string; readonly final: boolean }): Promise<Carried> {
+    const error = `cannot be composed: ${reason}`;
+    if (final) return await end(waiting, message, 'dead', INVALID, error);
+    log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
+    const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
+    const settled = settleNow(waiting, attempt);
+    await note(waiting, message, settled.settlement, settled.outcome === 'failed' ? INVALID : undefined);
+    return { kind: 'settled', settled, result: toTold(attempt) };
+  }
+
+  /** The same job at every attempt, so that the same mail goes out. */
+  async function toJob({ delivery, budgetFrom }: Waiting, { message, body, outgoing }: Loaded): Promise<ComposeJob | undefined> {
+    const [accountNumber, settings, dkim] = await Promise.all([
+      deps.numberOf(delivery.account), deps.composing(), deps.signerOf(delivery.account, outgoing),
+    ]);
+    if (accountNumber === undefined) return undefined;
+    return {
+      outgoing, body, recipient: delivery.recipient, id: sentId(delivery.id), accountNumber, at: budgetFrom, dkim,
+      settings: { ...settings, trace: message.trace },
+    };
+  }
+
+  async function settle(waiting: Waiting, { message }: Loaded, attempt: MailAttempt, gate: Gate): Promise<Carried> {
+    // Those that are cut at the end of the process say nothing of their destination.
+    if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
+    const settled = settleNow(waiting, attempt);
+    const result = toTold(attempt);
+    gate.leave(result, settled);
+    const tells = settled.outcome !== 'deferred' || await isNews(waiting);
+    await note(waiting, message, settled.settlement, tells ? settled.happening : undefined);
+    return { kind: 'settled', settled, result };
+  }
+
+  function settleNow({ delivery: { id }, attempts, budgetFrom }: Waiting, attempt: MailAttempt): SettledMail {
+    return settleMail({
+      delivery: { id, attempts }, attempt, now: clock.now(), jitter: deps.ids.jitter(),
+      budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
+    });
+  }
+
+  /** Whether a deferral is worth telling. When the history cannot be read it is not. */
+  async function isNews({ delivery, attempts, budgetFrom }: Waiting): Promise<boolean> {
+    if (attempts === 0) return true;
+    const before = await spool.attempts(delivery.id).catch(() => []);
+    const age = time.age(budgetFrom);
+    const since = clock.now() - (before.at(-1)?.at ?? clock.now());
+    return tellsDeferral(attempts, Math.max(0, age - since), age);
+  }
+
+  /** Ends it without a server having been asked. */
+  async function end(waiting: Waiting, message: Message | undefined, state: 'dead' | 'dropped', happening: Happening, error: string | null): Promise<Carried> {
+    const now = clock.now();
+    const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
+    await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
+    const { id, messageId, account } = waiting.delivery;
+    log.warn('delivery.failed', { delivery: id, message: messageId, account, attempt: waiting.attempts, error: error ?? happening.detail['reason'] ?? happening.detail['diag'] });
+    return { kind: 'gone' };
+  }
+
+  async function note({ delivery, attempts }: Waiting, message: Message | undefined, settlement: Settlement, happening: Happening | undefined): Promise<void> {
+    const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
+    await deps.note({ ...settlement, report });
+    if (report) deps.reported();
+  }
+
+  return Object.freeze({
+    attempt,
+    async expire(waiting: Waiting) {
+      const found = await load(waiting);
+      await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
+    },
+  });
+}
+
+function toTold(attempt: MailAttempt): Told {
+  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
+  return { kind: 'answered', status: attempt.code, durationMs: attempt.durationMs };
+}
+

@@ -1,0 +1,127 @@
+import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+
+/** Elements whose text nobody reads. */
+const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
+const PARAGRAPHS = new Set(['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'dl', 'table', 'blockquote', 'pre', 'hr', 'figure', 'article', 'section']);
+const LINES = new Set(['div', 'br', 'li', 'tr', 'dt', 'dd', 'header', 'footer', 'main', 'nav', 'aside', 'form', 'center', 'address', 'figcaption', 'caption', 'option', 'body']);
+const CELLS = new Set(['td', 'th']);
+const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
+
+/** The text of an HTML page as a plain part says it: paragraphs, list items, links with where they lead to. Linear. */
+export function toPlainText(html: string): string {
+  const lines = createLines();
+  const tokenizer = new Tokenizer({ decodeEntities: true }, createReader(html, lines));
+  tokenizer.write(html);
+  tokenizer.end();
+  return lines.finish();
+}
+
+function createReader(html: string, lines: Lines): TokenizerCallbacks {
+  let name = '';
+  let attribute = '';
+  let value: string[] = [];
+  let attributes = new Map<string, string>();
+  let hidden: string | undefined;
+  let link: { readonly href: string; readonly from: number } | undefined;
+
+  const endLink = () => {
+    if (link && lines.length() > link.from && lines.since(link.from) !== link.href) lines.text(` <${link.href}>`);
+    link = undefined;
+  };
+  const opened = () => {
+    if (hidden !== undefined) return;
+    if (HIDDEN.has(name)) hidden = name;
+    else if (name === 'a') {
+      endLink();
+      const href = (attributes.get('href') ?? '').trim();
+      if (LINKED.test(href)) link = { href, from: lines.length() };
+    } else lines.begin(name, attributes.get('alt') ?? '');
+  };
+  const interesting = () => attribute === 'href' && name === 'a' || attribute === 'alt' && name === 'img';
+  return {
+    onopentagname(start, end) {
+      name = html.slice(start, Math.min(end, start + 20)).toLowerCase();
+      attributes = new Map();
+    },
+    onattribname(start, end) {
+      attribute = html.slice(start, Math.min(end, start + 20)).toLowerCase();
+      value = [];
+    },
+    onattribdata(start, end) { if (interesting()) value.push(html.slice(start, end)); },
+    onattribentity(point) { if (interesting()) value.push(String.fromCodePoint(point)); },
+    onattribend() { if (interesting() && !attributes.has(attribute)) attributes.set(attribute, value.join('')); },
+    onopentagend: opened,
+    onselfclosingtag() { if (!HIDDEN.has(name)) opened(); },
+    onclosetag(start, end) {
+      const closed = html.slice(start, Math.min(end, start + 20)).toLowerCase();
+      if (hidden === closed) hidden = undefined;
+      else if (hidden === undefined && closed === 'a') endLink();
+      else if (hidden === undefined) lines.end(closed);
+    },
+    ontext(start, end) { if (hidden === undefined) lines.text(html.slice(start, end)); },
+    ontextentity(point) { if (hidden === undefined) lines.text(String.fromCodePoint(point)); },
+    onend: endLink,
+    oncdata: ignore, oncomment: ignore, ondeclaration: ignore, onprocessinginstruction: ignore,
+  } satisfies TokenizerCallbacks;
+}
+
+function ignore(): void {
+  // Nobody reads these.
+}
+
+/** Text with its white space made one, and line breaks where elements begin and end. */
+interface Lines {
+  text(text: string): void;
+  begin(name: string, alt: string): void;
+  end(name: string): void;
+  /** Pieces so far. */
+  length(): number;
+  since(piece: number): string;
+  finish(): string;
+}
+
+function createLines(): Lines {
+  const pieces: string[] = [];
+  let breaks = 0;
+  let space = false;
+
+  const text = (raw: string) => {
+    const words = raw.replace(/[\s\u00a0]+/g, ' ');
+    const bare = words.trim();
+    if (bare === '') {
+      space ||= words !== '';
+      return;
+    }
+    if (breaks > 0 && pieces.length > 0) pieces.push('\n'.repeat(breaks));
+    else if (pieces.length > 0 && (space || words.startsWith(' ') || touches(pieces.at(-1) ?? '', bare))) pieces.push(' ');
+    pieces.push(bare);
+    breaks = 0;
+    space = words.endsWith(' ');
+  };
+  const boundary = (name: string) => {
+    if (PARAGRAPHS.has(name)) breaks = 2;
+    else if (LINES.has(name)) breaks = Math.max(breaks, 1);
+    else space ||= CELLS.has(name);
+  };
+  return {
+    text,
+    begin(name, alt) {
+      boundary(name);
+      if (name === 'li') {
+        text('* ');
+      } else if (name === 'hr') {
+        text('----');
+        breaks = 2;
+      } else if (name === 'img') text(alt);
+    },
+    end: boundary,
+    length: () => pieces.length,
+    since: (piece) => pieces.slice(piece).join('').trim(),
+    finish: () => (pieces.length === 0 ? '' : `${pieces.join('')}\n`),
+  };
+}
+
+/** A word right behind a link would become part of it. */
+function touches(before: string, after: string): boolean {
+  return before.endsWith('>') && /^[\p{L}\p{N}]/u.test(after);
+}

@@ -1,0 +1,130 @@
+import { QuoteType, Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { createOutput, type Output } from './compose/output.ts';
+
+/** What stands in place of a link; undefined: it stays as it is. */
+export type Relink = (url: string) => string | undefined;
+
+export interface HtmlChanges {
+  /** Asked for each http link of an `a` or `area`, entities decoded. */
+  readonly relink?: Relink | undefined;
+  /** Markup that goes to the end of the body. */
+  readonly atEnd?: string | undefined;
+}
+
+const LINKED = new Set(['a', 'area']);
+/** An attribute of the link by which its author keeps it as it is. */
+const DISABLED = 'mc:disable-tracking';
+const HTTP = /^https?:\/\/[^/?#]/i;
+const SPACE = /[ \t\n\f\r]/;
+const SINGLE = "'";
+
+/** Changes links of an HTML text and adds to its end; every other character stays as it is. Linear. Throws `TooLong`. */
+export function changeHtml(html: string, changes: HtmlChanges, maxLength: number): string {
+  const output = createOutput(html, maxLength);
+  const end = { body: -1, html: -1 };
+  if (changes.relink || changes.atEnd) {
+    // The tokenizer alone, as in regions.ts: the parser of the same package looks through all open elements for every closing tag.
+    const tokenizer = new Tokenizer({ decodeEntities: true }, createReader(html, changes.relink ?? (() => undefined), output, end));
+    tokenizer.write(html);
+    tokenizer.end();
+  }
+  return output.finish(changes.atEnd ?? '', end.body >= 0 ? end.body : end.html >= 0 ? end.html : html.length);
+}
+
+interface Link { href: { readonly start: number; readonly end: number; readonly url: string } | undefined; disabled: boolean }
+
+function createReader(html: string, relink: Relink, output: Output, end: { body: number; html: number }): TokenizerCallbacks {
+  let link: Link | undefined;
+  let attribute = '';
+  let nameEnd = 0;
+  let value: string[] = [];
+
+  const finishTag = () => {
+    const href = link?.href;
+    if (!href || link?.disabled) return;
+    const changed = HTTP.test(href.url) ? relink(href.url) : undefined;
+    if (changed !== undefined) output.replace(href.start, href.end, quoted(changed, html.charAt(href.start)));
+  };
+  return {
+    onopentagname(start, stop) {
+      link = stop - start <= 4 && LINKED.has(html.slice(start, stop).toLowerCase()) ? { href: undefined, disabled: false } : undefined;
+    },
+    onattribname(start, stop) {
+      attribute = link ? html.slice(start, stop).toLowerCase() : '';
+      nameEnd = stop;
+      value = [];
+      if (link && attribute === DISABLED) link.disabled = true;
+    },
+    onattribdata(start, stop) { if (attribute === 'href') value.push(html.slice(start, stop)); },
+    onattribentity(point) { if (attribute === 'href') value.push(String.fromCodePoint(point)); },
+    onattribend(quote, stop) {
+      // Of two attributes with one name the first counts.
+      if (!link || attribute !== 'href' || link.href || quote === QuoteType.NoValue) return;
+      link.href = { start: valueStart(html, nameEnd), end: stop, url: toUrl(value.join('')) };
+    },
+    onopentagend: finishTag,
+    onselfclosingtag: finishTag,
+    onclosetag(start, stop) {
+      const name = stop - start === 4 ? html.slice(start, stop).toLowerCase() : '';
+      if (name === 'body' || name === 'html') end[name] = start - '</'.length;
+    },
+    oncdata: ignore, oncomment: ignore, ondeclaration: ignore, onend: ignore,
+    onprocessinginstruction: ignore, ontext: ignore, ontextentity: ignore,
+  } satisfies TokenizerCallbacks;
+}
+
+function ignore(): void {
+  // Of no interest: only tags have links.
+}
+
+/** Where a value begins, with its quote: behind the name, the `=` and the white space around it. */
+function valueStart(html: string, nameEnd: number): number {
+  let at = nameEnd;
+  while (SPACE.test(html.charAt(at))) at++;
+  at++;
+  while (SPACE.test(html.charAt(at))) at++;
+  return at;
+}
+
+/** As browsers read it (URL Standard, 4.4): without white space around it, and without line breaks and tabs inside. */
+function toUrl(value: string): string {
+  return value.trim().replace(/[\t\n\r]+/g, '');
+}
+
+/** In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a value. */
+function quoted(url: string, quote: string): string {
+  const escaped = url.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
+  return quote === SINGLE ? `'${escaped.replaceAll("'", '&#39;')}'` : `"${escaped.replaceAll('"', '&quot;')}"`;
+}
+
+// Brackets of Chinese and Japanese stand against a link without a space.
+const IN_TEXT = /https?:\/\/[^\s<>"\u3000-\u303f\uff00-\uff65“”«»]+/gi;
+const WORD_BEFORE = /[\p{L}\p{N}_]/u;
+const CLOSING = new Map([[')', '('], [']', '['], ['}', '{']]);
+const PUNCTUATION = new Set(['.', ',', ';', ':', '!', '?', "'", '*', '_', '~', '’', '…', '|']);
+
+/** Changes the links of a plain text; every other character stays as it is. Linear. Throws `TooLong`. */
+export function changeText(text: string, relink: Relink, maxLength: number): string {
+  const output = createOutput(text, maxLength);
+  for (const { 0: found, index } of text.matchAll(IN_TEXT)) {
+    if (index > 0 && WORD_BEFORE.test(text.charAt(index - 1))) continue;
+    const url = withoutTail(found);
+    const changed = HTTP.test(url) ? relink(url) : undefined;
+    if (changed !== undefined) output.replace(index, index + url.length, changed);
+  }
+  return output.finish('', text.length);
+}
+
+/** Punctuation at the end belongs to the sentence, and a bracket that was not opened inside of the link to what is around it. */
+function withoutTail(found: string): string {
+  const open = new Map<string, number>();
+  for (const char of found) if (/[()[\]{}]/.test(char)) open.set(char, (open.get(char) ?? 0) + 1);
+  let end = found.length;
+  for (; end > 0; end--) {
+    const last = found.charAt(end - 1);
+    const opening = CLOSING.get(last);
+    if (opening !== undefined && (open.get(last) ?? 0) > (open.get(opening) ?? 0)) open.set(last, (open.get(last) ?? 0) - 1);
+    else if (!PUNCTUATION.has(last)) break;
+  }
+  return found.slice(0, end);
+}

@@ -1,0 +1,195 @@
+import { parseAddress, toAsciiDomain } from './address.ts';
+import type { HeaderField } from './headers.ts';
+import { isName } from './merge/condition.ts';
+import type { ClickTracking, MergeVar } from './sending.ts';
+import { decodeWords } from './words.ts';
+
+// The X-MC-* fields: what a program that hands mail over by SMTP asks of it. They are ours to read, and go no further.
+
+/** What the fields ask; null and empty: nothing was asked. */
+export interface McOptions {
+  readonly tags: readonly string[];
+  /** Null: as it is without the field. */
+  readonly track: { readonly opens: boolean; readonly clicks: ClickTracking } | null;
+  /** Null: as it is without the field. */
+  readonly autoText: boolean | null;
+  readonly template: { readonly name: string; readonly block: string } | null;
+  /** Null: nobody asked for merging. */
+  readonly globalVars: readonly MergeVar[] | null;
+  /** By recipient, in lower case with the domain's A-labels. */
+  readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
+  readonly metadata: Readonly<Record<string, string>>;
+  readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly preserveRecipients: boolean;
+  readonly important: boolean;
+  readonly signingDomain: string | null;
+  readonly subaccount: string | null;
+  readonly bcc: string | null;
+  readonly pool: string | null;
+  readonly sendAt: Date | null;
+  /** Names of fields with a value that was ignored, all of it or in part, each once. */
+  readonly ignored: readonly string[];
+}
+
+/** Names of fields that are read here, or are known and mean nothing to us; all are taken off a message. */
+export const MC_FIELD = /^x-mc-/i;
+/** Characters of a tag. */
+const LONGEST_TAG = 50;
+const MAX_TAGS = 100;
+/** Bytes of the JSON of one field. */
+const MAX_METADATA = 200;
+const TRUE = /^(?:true|on|yes|y|1)$/i;
+const FALSE = /^(?:false|off|no|n|0)$/i;
+const RCPT = '_rcpt';
+const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([['clicks', 'all'], ['clicks_all', 'all'], ['clicks_htmlonly', 'html'], ['clicks_textonly', 'text']]);
+
+/** Reads all X-MC-* fields of a message. What is malformed is ignored, and named in `ignored`. */
+export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
+  const ignored = new Set<string>();
+  const given = new Map<string, string[]>();
+  for (const { name, value } of fields) {
+    if (!MC_FIELD.test(name)) continue;
+    const key = name.slice('x-mc-'.length).toLowerCase();
+    given.set(key, [...given.get(key) ?? [], (decodeWords(value) ?? value).trim()]);
+  }
+  const reading: Reading = { all: (name) => given.get(name) ?? [], ignore: (name) => { ignored.add(`X-MC-${name}`); } };
+  const vars = readObjects(reading, 'MergeVars', isName);
+  const metadata = readObjects(reading, 'Metadata', (name) => name !== '', MAX_METADATA);
+  const options = {
+    tags: readTags(reading),
+    track: readTrack(reading),
+    autoText: readBoolean(reading, 'Autotext'),
+    template: readTemplate(reading),
+    globalVars: given.has('mergevars') ? toVars(vars.all) : null,
+    rcptVars: Object.fromEntries([...vars.byRecipient].map(([recipient, values]) => [recipient, toVars(values)])),
+    metadata: Object.fromEntries(metadata.all),
+    rcptMetadata: Object.fromEntries([...metadata.byRecipient].map(([recipient, values]) => [recipient, Object.fromEntries(values)])),
+    preserveRecipients: readBoolean(reading, 'PreserveRecipients') ?? false,
+    important: readBoolean(reading, 'Important') ?? false,
+    signingDomain: readOne(reading, 'SigningDomain', (text) => toAsciiDomain(text)),
+    subaccount: readOne(reading, 'Subaccount', (text) => text),
+    bcc: readOne(reading, 'BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
+    pool: readOne(reading, 'IpPool', (text) => text),
+    sendAt: readOne(reading, 'SendAt', parseUtc),
+  };
+  return { ...options, ignored: [...ignored] };
+}
+
+interface Reading {
+  /** Values of a field, in their order; the name in lower case. */
+  all(name: string): readonly string[];
+  ignore(name: string): void;
+}
+
+/** The last value of a field; null when there is none, or none that can be read. */
+function readOne<T>({ all, ignore }: Reading, name: string, parse: (text: string) => T | undefined): T | null {
+  const text = all(name.toLowerCase()).at(-1) ?? '';
+  if (text === '') return null;
+  const value = parse(text);
+  if (value === undefined) ignore(name);
+  return value ?? null;
+}
+
+function readBoolean(reading: Reading, name: string): boolean | null {
+  return readOne(reading, name, (text) => TRUE.test(text) ? true : FALSE.test(text) ? false : undefined);
+}
+
+/** Tags that begin with an underscore are kept for the system, as they are in the API. */
+function readTags({ all, ignore }: Reading): string[] {
+  const tags = new Set<string>();
+  for (const tag of all('tags').flatMap((text) => text.split(',')).map((text) => text.trim())) {
+    if (tag === '') continue;
+    if (tag.length > LONGEST_TAG || tag.startsWith('_') || tags.size >= MAX_TAGS || /\p{Cc}/u.test(tag)) ignore('Tags');
+    else tags.add(tag);
+  }
+  return [...tags];
+}
+
+/** The field says all of it: what it does not name is off. */
+function readTrack({ all, ignore }: Reading): McOptions['track'] {
+  let track: McOptions['track'] = null;
+  for (const word of all('track').flatMap((text) => text.toLowerCase().split(',')).map((text) => text.trim())) {
+    const before: NonNullable<McOptions['track']> = track ?? { opens: false, clicks: 'none' };
+    const clicks = CLICKS.get(word);
+    if (word === 'opens') track = { ...before, opens: true };
+    else if (clicks) track = { ...before, clicks };
+    else if (word === 'none') track = before;
+    else if (word !== '') ignore('Track');
+  }
+  return track;
+}
+
+function readTemplate(reading: Reading): McOptions['template'] {
+  return readOne(reading, 'Template', (text) => {
+    const [name = '', block = ''] = text.split('|').map((part) => part.trim());
+    return name === '' ? undefined : { name, block: block === '' ? 'main' : block };
+  });
+}
+
+interface Objects {
+  readonly all: Map<string, string>;
+  readonly byRecipient: Map<string, Map<string, string>>;
+}
+
+/** Reads a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
+function readObjects({ all, ignore }: Reading, name: string, isKey: (name: string) => boolean, maxBytes = Infinity): Objects {
+  const found: Objects = { all: new Map(), byRecipient: new Map() };
+  for (const text of all(name.toLowerCase())) {
+    const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);
+    const into = object && placeOf(object, found);
+    if (!object || !into) {
+      ignore(name);
+      continue;
+    }
+    for (const [key, value] of Object.entries(object)) {
+      if (key === RCPT) continue;
+      const content = toText(value);
+      if (content === undefined || !isKey(key)) ignore(name);
+      else into.set(key, content);
+    }
+  }
+  return found;
+}
+
+function placeOf(object: object, { all, byRecipient }: Objects): Map<string, string> | undefined {
+  if (!Object.hasOwn(object, RCPT)) return all;
+  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? recipientKey(object[RCPT]) : undefined;
+  if (recipient === undefined) return undefined;
+  const values = byRecipient.get(recipient) ?? new Map<string, string>();
+  byRecipient.set(recipient, values);
+  return values;
+}
+
+function parseObject(text: string): object | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+function toText(value: unknown): string | undefined {
+  if (value === null) return '';
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
+}
+
+function toVars(values: ReadonlyMap<string, string>): MergeVar[] {
+  return [...values].map(([name, content]) => ({ name, content }));
+}
+
+/** What a recipient's own values are kept under. */
+function recipientKey(text: string): string | undefined {
+  const address = parseAddress(text.trim());
+  if (!address || address.domain.startsWith('[')) return undefined;
+  return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();
+}
+
+/** `YYYY-MM-DD HH:MM:SS` in UTC. */
+function parseUtc(text: string): Date | undefined {
+  if (!/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d$/.test(text)) return undefined;
+  const iso = `${text.replace(' ', 'T')}.000Z`;
+  const date = new Date(iso);
+  // A 31st of February would become a day in March.
+  return Number.isNaN(date.getTime()) || date.toISOString() !== iso ? undefined : date;
+}

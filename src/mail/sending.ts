@@ -1,0 +1,72 @@
+// What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share it.
+
+/** What tracks clicks: links of the HTML part, of the text part, both, or none. */
+export type ClickTracking = 'none' | 'html' | 'text' | 'all';
+
+/** A merge variable; names count in any case. */
+export interface MergeVar {
+  readonly name: string;
+  readonly content: string;
+}
+
+/** What an account asked of a message, the same for all its recipients. Stands as JSON beside the body on the spool. */
+export interface Outgoing {
+  /** Of the From header, lower case. */
+  readonly sender: string;
+  readonly fromName: string | null;
+  /** As the account gave it, before merging. */
+  readonly subject: string;
+  readonly tags: readonly string[];
+  /** Slug. */
+  readonly template: string | null;
+  readonly subaccount: string | null;
+  readonly metadata: Readonly<Record<string, string>>;
+  /** `id` of the API key that it was handed over with. */
+  readonly apiKey: string | null;
+  readonly trackOpens: boolean;
+  readonly trackClicks: ClickTracking;
+  /** Whether merge tags are replaced, and with what for everybody. Null: nothing is replaced. */
+  readonly globalVars: readonly MergeVar[] | null;
+  /** By recipient in lower case. */
+  readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
+  readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  /** Every recipient is shown to all of them in To and Cc. */
+  readonly preserveRecipients: boolean;
+  readonly autoText: boolean;
+  /** Domain that signs instead of the sender's; null: the sender's, else ours. */
+  readonly signingDomain: string | null;
+  readonly pool: string | null;
+  /** What the body is: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
+  readonly form: 'mime' | 'draft';
+}
+
+/** A message in parts, as messages/send describes it; the body of an outgoing message of the form `draft`. */
+export interface Draft {
+  readonly html: string | null;
+  readonly text: string | null;
+  readonly to: readonly { readonly email: string; readonly name: string | null; readonly type: 'to' | 'cc' | 'bcc' }[];
+  /** Names and values without line ends. */
+  readonly headers: readonly (readonly [name: string, value: string])[];
+  readonly attachments: readonly DraftFile[];
+  /** Files that the HTML shows by `cid:<name>`. */
+  readonly images: readonly DraftFile[];
+}
+
+export interface DraftFile {
+  readonly name: string;
+  readonly type: string;
+  /** base64 */
+  readonly content: string;
+}
+
+/** Deliveries over SMTP have URLs of this scheme, so that everything that keeps endpoints apart keeps destinations apart. */
+export const MAIL_SCHEME = 'smtp:';
+
+/** The endpoint of a recipient's domain (A-label, lower case). */
+export function mailUrl(domain: string): string {
+  return `${MAIL_SCHEME}//${domain}`;
+}
+
+export function isMailUrl(url: string): boolean {
+  return url.startsWith(MAIL_SCHEME);
+}

@@ -1,0 +1,60 @@
+import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { bounceAddress } from '../mail/returns/address.ts';
+import { TooLong } from '../mail/too-long.ts';
+import { composeDocument } from './compose/document.ts';
+import { composeDraft, parseDraft } from './compose/draft.ts';
+import { sign } from './compose/mime.ts';
+import { createPersonal } from './compose/personal.ts';
+import { mostOctets, TooLarge } from './compose/too-large.ts';
+import type { Composed, ComposeJob } from './types.ts';
+
+/** Keys that are kept at once, of some kilobytes each. */
+const MOST_KEYS = 500;
+
+/**
+ * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
+ * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried; anything else that is
+ * thrown is a fault of ours.
+ */
+export function composeMail(job: ComposeJob): Promise<Composed> {
+  return createComposer()(job);
+}
+
+/** `composeMail` that keeps the keys it has read: a signature with one that was used before takes half the time. */
+export function createComposer(): (job: ComposeJob) => Promise<Composed> {
+  const keys = new Map<string, KeyObject>();
+  const keyOf = (pem: string) => {
+    const key = keys.get(pem) ?? createPrivateKey(pem);
+    if (keys.size >= MOST_KEYS) keys.clear();
+    keys.set(pem, key);
+    return key;
+  };
+  return async (job) => {
+    const { settings, accountNumber, id, dkim } = job;
+    const body = await load(job);
+    const message = await written(body, job);
+    const signed = dkim ? await sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
+    const trace = Buffer.from(settings.trace);
+    if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
+    // Memory of its own, which a thread may hand over: small buffers of Node's share theirs.
+    const bytes = new Uint8Array(trace.length + signed.length);
+    bytes.set(trace);
+    bytes.set(signed, trace.length);
+    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain) };
+  };
+}
+
+async function written(body: Buffer, job: ComposeJob): Promise<Buffer> {
+  try {
+    const personal = createPersonal(job);
+    return job.outgoing.form === 'draft' ? await composeDraft(parseDraft(body), job, personal) : composeDocument(body, job, personal);
+  } catch (error) {
+    throw error instanceof TooLong ? new TooLarge() : error;
+  }
+}
+
+async function load({ body }: ComposeJob): Promise<Buffer> {
+  if (body.kind === 'blob') return readFile(body.path);
+  return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
+}

@@ -1,0 +1,103 @@
+import { applyChanges, findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
+import { toCrlf } from '../../mail/compose/octets.ts';
+import { parseAddress } from '../../mail/address.ts';
+import { parseHeaders } from '../../mail/headers.ts';
+import { parseMailboxes } from '../../mail/mailboxes.ts';
+import { scanStructure, type Part } from '../../mail/structure.ts';
+import { toMailDate } from '../../mail/trace.ts';
+import { decodeWords } from '../../mail/words.ts';
+import type { ComposeJob } from '../types.ts';
+import { toField } from './mime.ts';
+import type { Personal } from './personal.ts';
+import { changeTextPart, type Rewrite } from './text-part.ts';
+
+const NOTHING = Buffer.alloc(0);
+/** What was said to us alone, and what only the last server may write (RFC 5321 section 4.4). */
+const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
+/** Not a byte inside of these may change: the signature is over them. */
+const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
+const MBOX_LINE = /^From [^:]/;
+
+/** Makes a whole MIME document the message of one recipient; what need not change stays byte for byte. Throws `TooLong`. */
+export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
+  const whole = toCrlf(raw);
+  // A line of an mbox file in front is no field, and would end the header that we begin.
+  const start = MBOX_LINE.test(whole.toString('latin1', 0, 10)) ? whole.indexOf('\n') + 1 : 0;
+  const bytes = whole.subarray(start);
+  const { fields, end } = findFields(bytes, 0);
+  const added = Buffer.from(addedFields(bytes, fields, job, personal).join(''));
+  if (fields[0]?.name === '') return Buffer.concat([added, Buffer.from('\r\n'), bytes]); // no header at all
+  const scan = scanStructure(bytes);
+  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, personal) : [])];
+  const pieces = [added, ...applyChanges(bytes, changes)];
+  if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
+  return Buffer.concat(pieces);
+}
+
+function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): string[] {
+  const has = (name: string) => fields.some((field) => field.name === name);
+  const { sender, fromName } = job.outgoing;
+  return [
+    ...(has('list-unsubscribe') ? [] : personal.listUnsubscribe.map(([name, value]) => toField(name, value))),
+    ...(has('from') && !isOtherSender(bytes, fields, sender) ? [] : [toField('From', { name: personal.fillLine(fromName ?? ''), address: sender })]),
+    ...(has('date') ? [] : [toField('Date', toMailDate(job.at))]),
+    ...(has('message-id') ? [] : [toField('Message-ID', personal.messageId)]),
+  ];
+}
+
+/** Whether the one mailbox in From is certainly not the sender: the account gave another beside the document. */
+function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: string): boolean {
+  const [from, ...others] = fields.filter(({ name }) => name === 'from');
+  const mailboxes = from && others.length === 0 ? parseMailboxes(valueOf(bytes, from)) : undefined;
+  const [given, wanted] = [parseAddress(mailboxes?.length === 1 ? mailboxes[0]?.address ?? '' : ''), parseAddress(sender)];
+  if (!given || !wanted) return false;
+  return given.domain !== wanted.domain || given.mailbox.toLowerCase() !== wanted.mailbox.toLowerCase();
+}
+
+function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): Change[] {
+  const foreign = isOtherSender(bytes, fields, job.outgoing.sender);
+  const listed = fields.some(({ name }) => name === 'list-unsubscribe');
+  const fill: Readonly<Record<string, typeof filledSubject>> = personal.merges ? { subject: filledSubject, from: filledFrom } : {};
+  return fields.flatMap((field) => {
+    const { name, start, end } = field;
+    const removed = REMOVED.test(name) || (foreign && name === 'from') || (!listed && name === 'list-unsubscribe-post');
+    if (removed) return [{ start, end, bytes: NOTHING }];
+    const changed = Object.hasOwn(fill, name) ? fill[name]?.(bytes, field, personal) : undefined;
+    return changed === undefined ? [] : [{ start, end, bytes: Buffer.from(changed) }];
+  });
+}
+
+function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
+  const subject = decodeWords(valueOf(bytes, field));
+  const filled = subject?.includes('*|') ? personal.fillLine(subject) : subject;
+  return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
+}
+
+function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
+  const [mailbox, ...others] = parseMailboxes(valueOf(bytes, field)) ?? [];
+  if (!mailbox?.name?.includes('*|') || others.length > 0) return undefined;
+  const name = personal.fillLine(mailbox.name);
+  return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
+}
+
+/** In one line, folds taken out. */
+function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
+  return parseHeaders(bytes.subarray(start, end))[0]?.value ?? '';
+}
+
+/** The changes in all text parts. The pixel stands in the first HTML part. */
+function partChanges(bytes: Buffer, root: Part, personal: Personal): Change[] {
+  const changes: Change[] = [];
+  let pixels = 0;
+  const rewrite: Rewrite = (text, type) => {
+    const filled = personal.fill(text);
+    return type === 'text/html' ? personal.trackHtml(filled, pixels++ === 0) : personal.trackText(filled);
+  };
+  const open = [root];
+  for (let part = open.pop(); part; part = open.pop()) {
+    if (SEALED.has(part.type.value)) continue;
+    open.push(...part.children.toReversed());
+    if (part.children.length === 0 && !part.type.value.startsWith('multipart/')) changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
+  }
+  return changes;
+}

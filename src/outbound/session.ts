@@ -1,0 +1,165 @@
+import { isAscii, isUtf8 } from 'node:buffer';
+import type { Socket } from 'node:net';
+import { Readable } from 'node:stream';
+import SMTPConnection from 'nodemailer/lib/smtp-connection';
+import { tookTooLong } from './connection.ts';
+import type { Hop } from './hops.ts';
+import { isTooLarge, parseReply, reasonOf, refusalIn, type Reply } from './smtp-faults.ts';
+
+/** One message for one recipient, as the commands and DATA will say it. */
+export interface Letter {
+  readonly mailFrom: string;
+  readonly recipient: string;
+  readonly bytes: Uint8Array;
+}
+
+/**
+ * What became of a letter. `replied`: the reply that decided, the server's or one of ours. `lost`: the session ended before
+ * anything was decided. `given`: the message was on its way, so that a server may have it even if no reply came.
+ */
+export type Handover =
+  | ({ readonly kind: 'replied'; readonly given: boolean } & Reply)
+  | { readonly kind: 'lost'; readonly reason: string; readonly given: boolean };
+
+/** A session with a server that takes mail, ready for MAIL FROM. */
+export interface Session {
+  /** Encrypted. */
+  readonly tls: boolean;
+  /** The address of ours that it leaves from. */
+  readonly source: string | null;
+  /** How many messages it was asked to take. */
+  sent(): number;
+  alive(): boolean;
+  send(letter: Letter): Promise<Handover>;
+  /** Clears what the last transaction left; false when the session is of no more use. */
+  reset(): Promise<boolean>;
+  /** QUIT. */
+  end(): void;
+  destroy(): void;
+}
+
+/** nodemailer's own deadlines, which the machine's clock drives. Ours come long before. */
+const NEVER_MS = 24 * 3_600_000;
+/** RFC 5321 section 4.5.3.1.5 says 512 octets a line; EHLO has some dozens. */
+const LONGEST_REPLY = 64 * 1024;
+/** For the server to answer QUIT and to close. */
+const CLOSE_MS = 2000;
+
+/** Brings a connection as far as MAIL FROM: greeting, EHLO, STARTTLS, AUTH. Throws what nodemailer throws; the socket is gone then. */
+export async function openSession(socket: Socket, hop: Hop, name: string, signal: AbortSignal): Promise<Session> {
+  const source = socket.localAddress ?? null;
+  const connection = new SMTPConnection({
+    host: hop.host, port: hop.port, connection: socket, name, secure: hop.secure, ignoreTLS: hop.tls === 'none',
+    requireTLS: !hop.secure && (hop.tls === 'verified' || hop.tls === 'encrypted'), tls: { rejectUnauthorized: hop.tls === 'verified' },
+    connectionTimeout: NEVER_MS, greetingTimeout: NEVER_MS, socketTimeout: NEVER_MS, socketCloseTimeout: CLOSE_MS,
+    maxResponseSize: LONGEST_REPLY, logger: false,
+  });
+  connection.on('error', () => {}); // what nobody waits for; `alive` tells
+  const cut = () => socket.destroy(tookTooLong());
+  signal.addEventListener('abort', cut, { once: true });
+  try {
+    if (signal.aborted) throw tookTooLong();
+    await step(connection, (done) => connection.connect(done));
+    const greeting = String(connection.lastServerResponse); // to EHLO: nodemailer keeps what it read out of it to itself
+    const { auth } = hop;
+    if (auth) await step(connection, (done) => connection.login({ ...auth }, done));
+    return sessionOf(connection, socket, source, /^\d{3}[ -]SMTPUTF8\b/im.test(greeting));
+  } catch (error) {
+    connection.close();
+    socket.destroy();
+    // A connection that ends at STARTTLS or in the handshake is trouble of the socket to nodemailer.
+    const upgrading = connection.upgrading === true || (!connection.secure && /^\d{3}[ -]STARTTLS\b/im.test(String(connection.lastServerResponse)));
+    throw upgrading && hop.tls !== 'none' && error instanceof Error ? Object.assign(error, { code: 'ETLS' }) : error;
+  } finally {
+    signal.removeEventListener('abort', cut);
+  }
+}
+
+function sessionOf(connection: SMTPConnection, socket: Socket, source: string | null, takesUtf8: boolean): Session {
+  let sent = 0;
+  let utf8 = false;
+  askForUtf8(connection, () => utf8);
+
+  function destroy() {
+    connection.close();
+    socket.destroy();
+  }
+
+  async function send({ mailFrom, recipient, bytes }: Letter): Promise<Handover> {
+    sent++;
+    let given = false;
+    const needs = utf8Needs(mailFrom + recipient, bytes);
+    if (needs !== 'nothing' && !takesUtf8) return { kind: 'replied', given, code: 550, diag: '5.6.7 The server does not take internationalized mail (SMTPUTF8)' };
+    utf8 = needs === 'header';
+    const content = new Readable({ read() { given = true; this.push(bytes); this.push(null); } });
+    const envelope = { from: mailFrom, to: [recipient], size: bytes.length, use8BitMime: !isAscii(bytes) };
+    try {
+      const { response } = await step<{ response: string }>(connection, (done) => connection.send(envelope, content, done));
+      await new Promise(setImmediate); // a second reply that nobody asked for ends the session now, not the next message
+      return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
+    } catch (error) {
+      return handoverOf(error, given, bytes.length, destroy);
+    }
+  }
+
+  return Object.freeze({
+    tls: connection.secure, source, send, destroy,
+    sent: () => sent,
+    alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
+    reset: () => step<boolean | undefined>(connection, (done) => connection.reset(done)).then(() => true, () => {
+      destroy();
+      return false;
+    }),
+    end() {
+      if (connection.destroyed) return destroy();
+      connection.quit();
+      // The server may answer or not: we have nothing more to say, and half a connection keeps no process alive.
+      const { _socket: secured } = connection;
+      for (const one of [socket, secured]) if (one) one.setTimeout(CLOSE_MS, () => one.destroy()).unref();
+    },
+  });
+}
+
+function handoverOf(error: unknown, given: boolean, size: number, destroy: () => void): Handover {
+  const refusal = refusalIn(error);
+  if (refusal) {
+    // A refusal may come before the message has gone out to its end, and the rest of it must not meet the next commands.
+    if (given || refusal.code === 421) destroy();
+    return { kind: 'replied', given, ...refusal };
+  }
+  if (isTooLarge(error)) return { kind: 'replied', given, code: 552, diag: `5.3.4 The message is larger than the server takes (${size} bytes)` };
+  destroy();
+  return { kind: 'lost', reason: reasonOf(error), given };
+}
+
+/** What asks for SMTPUTF8 (RFC 6531 section 3.4): an address, or a header that is written in UTF-8. */
+function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' | 'nothing' {
+  if (!isAscii(Buffer.from(addresses))) return 'address';
+  const end = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length).indexOf('\r\n\r\n');
+  const header = bytes.subarray(0, end < 0 ? bytes.length : end);
+  return !isAscii(header) && isUtf8(header) ? 'header' : 'nothing';
+}
+
+/** nodemailer asks for SMTPUTF8 when an address needs it, and has no way to ask because of a header: the line is amended on its way out. */
+function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
+  const command: unknown = Reflect.get(connection, '_sendCommand');
+  if (typeof command !== 'function') throw new Error('nodemailer has no _sendCommand any more');
+  const amended = (line: string) => needed() && line.startsWith('MAIL FROM:') ? `${line} SMTPUTF8` : line;
+  Reflect.set(connection, '_sendCommand', (line: string, shown?: string) => { Reflect.apply(command, connection, [amended(line), shown]); });
+}
+
+/** One step of a session. nodemailer tells of a broken connection by its events, and does not always call back then. */
+function step<T>(connection: SMTPConnection, run: (done: (error?: Error | null, result?: T) => void) => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const settle = (error?: Error | null, result?: T) => {
+      connection.off('error', settle).off('end', ended);
+      if (error) reject(error);
+      // The callback has a result wherever T is more than undefined: nodemailer's types say so of each method.
+      else resolve(result as T);
+    };
+    // Later: of a 421 the connection is closed first, and then the callback hears of the reply.
+    const ended = () => setImmediate(() => settle(new Error('the connection was closed')));
+    connection.on('error', settle).on('end', ended);
+    run(settle);
+  });
+}

@@ -1,0 +1,162 @@
+import type { Clock } from '../base/clock.ts';
+import { deliveryId, type Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Lists, Recorder } from '../events/types.ts';
+import type { Envelope } from '../mail/envelope.ts';
+import { mailUrl } from '../mail/sending.ts';
+import { sentId } from '../mail/send-tokens.ts';
+import { traceLine } from '../mail/trace.ts';
+import type { AcceptOutcome, Delivery, Spool } from '../spool/types.ts';
+import { StoreAway } from '../store/collection.ts';
+import type { Store } from '../store/store.ts';
+import { subaccountId } from '../store/subaccounts.ts';
+import { atOnce } from './at-once.ts';
+import { readRecipient, type Recipient } from './recipients.ts';
+import { toSentMessage } from './sent-message.ts';
+import type { Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
+
+export interface SubmitSettings {
+  /** Stands in our Received line. */
+  readonly hostname: string;
+  /** Where bounces come back to: nobody's mailbox. */
+  readonly returnDomain: string;
+}
+
+export interface SubmitDeps {
+  readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
+  readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
+  readonly lists: Pick<Lists, 'suppression'>;
+  readonly recorder: Recorder;
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+}
+
+/** Chunks that a body is written in; no part of the spool holds more than it has to. */
+const CHUNK_BYTES = 65_536;
+
+/** A submission with its recipients sorted: who gets it, who must not, who cannot. */
+interface Sorted {
+  readonly submission: Submission;
+  readonly messageId: string;
+  readonly receivedAt: number;
+  readonly deliveries: readonly Delivery[];
+  readonly suppressed: readonly { readonly delivery: Delivery; readonly reason: string }[];
+  readonly answers: readonly Submitted[];
+}
+
+/**
+ * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be mailed. Its
+ * rows come after the sync; when the store goes away just then, they are made when the deliveries are reported.
+ */
+export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
+  const { store, log } = deps;
+  return Object.freeze({
+    async submit(submission: Submission): Promise<SubmitOutcome> {
+      const { account, outgoing: { subaccount } } = submission;
+      try {
+        if (subaccount !== null && !await store.subaccounts.one({ id: subaccountId(account, subaccount) })) return { outcome: 'unknown-subaccount' };
+        const sorted = await sort(submission, settings, deps);
+        const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
+        if (outcome !== 'accepted') return { outcome };
+        await recordAll(sorted, deps);
+        log.info('message.submitted', { account, message: sorted.messageId, deliveries: sorted.deliveries.length, rejected: sorted.suppressed.length });
+        return { outcome, recipients: sorted.answers };
+      } catch (error) {
+        if (!(error instanceof StoreAway)) log.error('message.fault', { account, error }); // that it is away is logged once
+        return { outcome: 'fault' };
+      }
+    },
+  });
+}
+
+async function sort(submission: Submission, { returnDomain }: SubmitSettings, { lists, clock, ids }: SubmitDeps): Promise<Sorted> {
+  const { account, recipients, sendAt, outgoing: { subaccount } } = submission;
+  const messageId = ids.message();
+  const receivedAt = clock.now();
+  const notBefore = sendAt && sendAt.getTime() > receivedAt ? { notBefore: sendAt.getTime() } : {};
+  const answers: Submitted[] = [];
+  const deliveries: Delivery[] = [];
+  const suppressed: { delivery: Delivery; reason: string }[] = [];
+  const wanted = distinct(recipients);
+  const found = await atOnce(wanted, async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)));
+  for (const [at, { text, read }] of wanted.entries()) {
+    const id = deliveryId(messageId, 'out', read?.recipient ?? text);
+    const answer = { id: sentId(id), email: read?.email ?? text, rejectReason: null };
+    const listed = found[at];
+    if (!read || read.domain === returnDomain) {
+      answers.push({ ...answer, status: 'invalid', rejectReason: 'invalid' });
+      continue;
+    }
+    const delivery = { id, messageId, account, url: mailUrl(read.domain), routeId: '', pattern: '', recipient: read.recipient, ...notBefore };
+    if (listed) suppressed.push({ delivery, reason: listed.reason });
+    else deliveries.push(delivery);
+    answers.push({ ...answer, ...(listed ? { status: 'rejected', rejectReason: listed.reason } : { status: 'notBefore' in notBefore ? 'scheduled' : 'queued' }) });
+  }
+  return { submission, messageId, receivedAt, deliveries, suppressed, answers };
+}
+
+/** Each recipient once; what cannot be read is told apart by its text. */
+function distinct(recipients: readonly string[]): { readonly text: string; readonly read: Recipient | undefined }[] {
+  const once = new Map<string, { readonly text: string; readonly read: Recipient | undefined }>();
+  for (const text of recipients) {
+    const read = readRecipient(text);
+    const key = read ? read.key : ` ${text}`;
+    if (!once.has(key)) once.set(key, { text, read });
+  }
+  return [...once.values()];
+}
+
+async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
+  const { spool, log } = deps;
+  const { submission: { bytes, client, outgoing, account }, messageId, receivedAt, deliveries } = sorted;
+  if (!spool.hasRoom()) return 'full';
+  const envelope: Envelope = { mailFrom: '', client: client ?? { address: null, helo: null, tls: null }, outgoing };
+  const writer = spool.body(messageId);
+  try {
+    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
+    const body = await writer.finish();
+    await schedule(sorted, deps);
+    const outcome = await spool.accept({ id: messageId, receivedAt, envelope, trace: traceOf(sorted, envelope, settings), body }, deliveries);
+    if (outcome !== 'accepted') await unschedule(sorted, deps);
+    return outcome;
+  } catch (error) {
+    await Promise.allSettled([writer.abort(), unschedule(sorted, deps)]);
+    if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
+    return 'fault';
+  }
+}
+
+/** What the API takes has come over no transport, and begins with us. */
+function traceOf({ submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted, envelope: Envelope, { hostname }: SubmitSettings): string {
+  if (client === null) return '';
+  // RFC 3848: authenticated, with and without TLS.
+  const protocol = client.tls === null ? 'ESMTPA' : 'ESMTPSA';
+  const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
+  return traceLine({ envelope: { ...envelope, mailFrom: outgoing.sender }, protocol, hostname, messageId, receivedAt, recipient: only });
+}
+
+/** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
+async function schedule({ submission: { account, outgoing: { sender, subject } }, receivedAt, deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+  await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id, recipient, notBefore = receivedAt }) => store.scheduled.insert({
+    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject, email: recipient.toLowerCase(), delivery: id, wish: null,
+  }));
+}
+
+async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+  await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id }) => store.scheduled.remove({ id: sentId(id) }));
+}
+
+/** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
+async function recordAll({ submission: { account, outgoing }, messageId, receivedAt, deliveries, suppressed }: Sorted, { recorder, log }: SubmitDeps): Promise<void> {
+  try {
+    await atOnce(deliveries, (delivery) => recorder.begin(toSentMessage(outgoing, delivery, receivedAt)));
+    await atOnce(suppressed, async ({ delivery, reason }) => {
+      const row = toSentMessage(outgoing, delivery, receivedAt);
+      await recorder.begin(row);
+      await recorder.record({ id: `${row.id}-reject`, account, message: row.id, kind: 'reject', at: row.createdAt, detail: { reason } });
+    });
+  } catch (error) {
+    log.warn('message.unrecorded', { account, message: messageId, error });
+  }
+}

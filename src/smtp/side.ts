@@ -1,0 +1,23 @@
+import type { Policy } from './policy.ts';
+import type { Reception } from './reception.ts';
+import type { Answer, Said } from './verbs.ts';
+
+/**
+ * What a listener is there for. Everything about sessions is the same for all; a side says who may speak, what is taken, and
+ * where a message goes.
+ */
+export interface Side {
+  readonly policy: Policy;
+  /** Opens the place that the bytes of the present transaction go to. */
+  receive(said: Said, address: string): Reception;
+  /** One for each session; undefined: nobody has to say who they are. */
+  gate?(said: Said, connection: { readonly address: string; readonly offersTls: boolean }): Gate;
+}
+
+/** Hears a session before the verbs do, and lets through whom it knows. */
+export interface Gate {
+  /** Words for the answer to EHLO. */
+  offers(): readonly string[];
+  /** Answers a line, or leaves it to the verbs (undefined). */
+  hear(line: string): Answer | undefined | Promise<Answer | undefined>;
+}

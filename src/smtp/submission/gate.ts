@@ -1,0 +1,129 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Spool } from '../../spool/types.ts';
+import { splitCommand } from '../command.ts';
+import { MAX_IDLE_COMMANDS } from '../limits.ts';
+import { REFUSALS, REPLIES, type Reply } from '../refusal.ts';
+import type { Gate } from '../side.ts';
+import type { Answer, Said } from '../verbs.ts';
+import type { Logins } from './logins.ts';
+import { isPlainText, parsePlain, parseResponse } from './sasl.ts';
+import type { SubmissionSettings } from './settings.ts';
+
+/** How long a wrong key waits for its answer, so that guessing is slow. */
+export const WRONG_KEY_MS = 1500;
+/** Wrong keys in one session. */
+const MAX_FAILED_LOGINS = 5;
+/** How long a session is believed before its key is looked up again: so much later a revocation holds at the latest. */
+const FRESH_MS = 2000;
+
+/** What the client is asked for; each takes its next line. */
+type Asked = (response: string) => Answer | Promise<Answer>;
+
+interface GateParts {
+  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount'>;
+  readonly logins: Logins;
+  readonly spool: Pick<Spool, 'backlog'>;
+  readonly clock: Clock;
+}
+
+/** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
+export function createGate(parts: GateParts, said: Said, connection: { readonly address: string; readonly offersTls: boolean }): Gate {
+  const { settings, logins, spool, clock } = parts;
+  const { address, offersTls } = connection;
+  const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
+  let asked: Asked | undefined;
+  let failed = 0;
+  let checkedAt = 0;
+
+  const mayLogIn = () => said.tls !== null || !settings.requireTls || developer;
+
+  function refusedLogin(rest: string): Reply | undefined {
+    if (++said.idleCommands > MAX_IDLE_COMMANDS) return REFUSALS.tooManyCommands;
+    if (said.helo === null) return REFUSALS.noHelo;
+    if (said.who) return REFUSALS.loggedInAlready;
+    if (said.transaction) return REFUSALS.loginTooLate;
+    if (!mayLogIn()) return REFUSALS.needsTls;
+    if (logins.tooMany(address)) return REFUSALS.tooManyFailedLogins;
+    return /^\S+(?: +\S+)?$/.test(rest) ? undefined : REFUSALS.badArgument;
+  }
+
+  function auth(rest: string): Answer | Promise<Answer> {
+    const refused = refusedLogin(rest);
+    if (refused) return { reply: refused };
+    const [mechanism = '', initial] = rest.split(/ +/);
+    if (mechanism.toUpperCase() === 'PLAIN') return initial === undefined ? ask(REPLIES.askPlain, plain) : plain(initial);
+    if (mechanism.toUpperCase() === 'LOGIN') return initial === undefined ? ask(REPLIES.askUser, user) : user(initial);
+    return { reply: REFUSALS.unknownMechanism };
+  }
+
+  function ask(reply: Reply, next: Asked): Answer {
+    asked = next;
+    return { reply };
+  }
+
+  function plain(response: string): Answer | Promise<Answer> {
+    const credentials = parsePlain(parseResponse(response) ?? '');
+    return credentials ? logIn(credentials.key) : { reply: REFUSALS.badResponse };
+  }
+
+  function user(response: string): Answer {
+    const name = parseResponse(response);
+    return name === undefined || !isPlainText(name) ? { reply: REFUSALS.badResponse } : ask(REPLIES.askPassword, password);
+  }
+
+  function password(response: string): Answer | Promise<Answer> {
+    const key = parseResponse(response);
+    return key === undefined || !isPlainText(key) ? { reply: REFUSALS.badResponse } : logIn(key);
+  }
+
+  async function logIn(key: string): Promise<Answer> {
+    const login = await logins.logIn(key, address);
+    if (login.who) {
+      said.who = login.who;
+      checkedAt = clock.monotonic();
+      return { reply: REPLIES.loggedIn };
+    }
+    if (login.why === 'away') return { reply: REFUSALS.cannotLogIn };
+    return { reply: ++failed >= MAX_FAILED_LOGINS ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
+  }
+
+  /** The verbs count a MAIL that reaches them; this one does not. */
+  function refuse(reply: Reply): Answer {
+    return { reply: ++said.idleCommands > MAX_IDLE_COMMANDS ? REFUSALS.tooManyCommands : reply };
+  }
+
+  /** MAIL is where a session begins to cost something. */
+  function mail(): Answer | undefined | Promise<Answer | undefined> {
+    if (said.helo === null) return undefined;
+    if (!said.who) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
+    if (spool.backlog(said.who.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
+    return clock.monotonic() - checkedAt < FRESH_MS ? undefined : checkAgain(said.who);
+  }
+
+  async function checkAgain(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
+    const login = await logins.check(who);
+    if (login.who) {
+      checkedAt = clock.monotonic();
+      return undefined;
+    }
+    if (login.why === 'away') return refuse(REFUSALS.cannotLogIn);
+    said.who = undefined;
+    return refuse(REFUSALS.loginFirst);
+  }
+
+  return Object.freeze({
+    offers: () => mayLogIn() ? ['AUTH PLAIN LOGIN'] : [],
+    hear(line: string) {
+      const next = asked;
+      asked = undefined;
+      if (next) return line === '*' ? { reply: REFUSALS.loginCancelled } : next(line);
+      const { verb, rest } = splitCommand(line);
+      if (verb === 'AUTH') return auth(rest);
+      return verb === 'MAIL' ? mail() : undefined;
+    },
+  });
+}
+
+function isLoopback(address: string): boolean {
+  return address === '::1' || address.startsWith('127.');
+}

@@ -1,0 +1,210 @@
+import { expect } from 'chai';
+import type { Draft, Outgoing } from '../../src/mail/sending.ts';
+import { keyHash } from '../../src/store/keys.ts';
+import { ACCOUNT, KEY, startApi, type ApiWorld } from '../support/api.ts';
+
+const TO = [{ email: 'ann@example.com', name: 'Ann' }];
+const MESSAGE = { html: '<p>Hi *|NAME|*</p>', subject: 'Hello', from_email: 'News@Example.com', from_name: 'The News', to: TO };
+
+describe('messages/send', () => {
+  let world: ApiWorld;
+  beforeEach(async () => { world = await startApi(); });
+  afterEach(() => world.stop());
+
+  const send = (message: object, params: object = {}) => world.call('/messages/send', { message: { ...MESSAGE, ...message }, ...params });
+  /** What stands on the spool of the last message. */
+  function taken(): { outgoing: Outgoing; draft: Draft; recipients: string[] } {
+    const message = world.spool.messages.at(-1);
+    if (!message?.envelope.outgoing) throw new Error('nothing was taken');
+    return { outgoing: message.envelope.outgoing, draft: JSON.parse(world.spool.text(message)), recipients: world.spool.deliveries.filter(({ messageId }) => messageId === message.id).map(({ recipient }) => recipient) };
+  }
+  /** What the refusal says of `message`. */
+  async function fault(message: object): Promise<string> {
+    const { status, body } = await send(message);
+    expect({ status, code: body.code, name: body.name }).to.deep.equal({ status: 422, code: -2, name: 'ValidationError' });
+    return JSON.parse(body.message.slice('Validation error: '.length)).message;
+  }
+
+  it('hands over everything that it supports', async () => {
+    const { status, body } = await send({
+      text: 'Hi', headers: { 'Reply-To': 'r@example.com', 'X-Many': ['a', 'b'], 'X-Number': 7, 'X-Folded': 'a\r\n Bcc: evil@example.com' }, important: true,
+      track_opens: true, track_clicks: true, auto_text: false, preserve_recipients: true, signing_domain: 'Example.NET', merge: true, tags: ['welcome', 'welcome', ''],
+      subaccount: 'cust-123', metadata: { user: 7, vip: true, plan: 'a' }, global_merge_vars: [{ name: 'NAME', content: 'you' }, { name: 'n', content: 3 }, { name: 'none', content: null }],
+      merge_vars: [{ rcpt: 'Ann@EXAMPLE.com', vars: [{ name: 'name', content: 'Ann' }] }], recipient_metadata: [{ rcpt: 'ann@example.com', values: { user: 8 } }],
+      attachments: [{ type: 'text/plain', name: 'a.txt', content: 'aGk=\n' }], images: [{ type: 'image/gif', name: 'pixel', content: 'R0lG' }],
+    }, { ip_pool: 'Transactional', async: true });
+    expect(status, JSON.stringify(body)).to.equal(200);
+    const { outgoing, draft, recipients } = taken();
+    expect(recipients).to.deep.equal(['ann@example.com']);
+    expect(outgoing).to.deep.equal({
+      sender: 'news@example.com', fromName: 'The News', subject: 'Hello', tags: ['welcome'], template: null, subaccount: 'cust-123', metadata: { user: '7', vip: 'true', plan: 'a' },
+      apiKey: keyHash(KEY), trackOpens: true, trackClicks: 'all', globalVars: [{ name: 'NAME', content: 'you' }, { name: 'n', content: '3' }, { name: 'none', content: '' }],
+      rcptVars: { 'ann@example.com': [{ name: 'name', content: 'Ann' }] }, rcptMetadata: { 'ann@example.com': { user: '8' } }, preserveRecipients: true, autoText: false,
+      signingDomain: 'example.net', pool: 'Transactional', form: 'draft',
+    });
+    expect(draft).to.deep.equal({
+      html: '<p>Hi *|NAME|*</p>', text: 'Hi', to: [{ email: 'ann@example.com', name: 'Ann', type: 'to' }],
+      headers: [['Reply-To', 'r@example.com'], ['X-Many', 'a'], ['X-Many', 'b'], ['X-Number', '7'], ['X-Folded', 'a Bcc: evil@example.com'], ['X-Priority', '1 (Highest)'], ['X-MSMail-Priority', 'High'], ['Importance', 'High']],
+      attachments: [{ name: 'a.txt', type: 'text/plain', content: 'aGk=' }], images: [{ name: 'pixel', type: 'image/gif', content: 'R0lG' }],
+    });
+    expect(await world.store.messages.many({ account: ACCOUNT, id: body[0]._id })).to.have.length(1);
+  });
+
+  it('asks for nothing that was not asked for', async () => {
+    await send({});
+    expect(taken().outgoing).to.include({ trackOpens: false, trackClicks: 'none', globalVars: null, preserveRecipients: false, autoText: true, signingDomain: null, pool: null, subaccount: null });
+    await send({ track_opens: null, merge_vars: [], global_merge_vars: null, subaccount: '', signing_domain: '', metadata: [], headers: [], tags: null }, { ip_pool: '', send_at: null });
+    expect(taken().outgoing).to.include({ trackOpens: false, globalVars: null, subaccount: null, signingDomain: null, pool: null });
+  });
+
+  it('tracks what the operator says for those who do not', async () => {
+    const tracking = await startApi({ settings: { tracking: { opens: true, clicks: 'html' } } });
+    await tracking.call('/messages/send', { message: MESSAGE });
+    await tracking.call('/messages/send', { message: { ...MESSAGE, track_opens: false, track_clicks: false } });
+    const asked = tracking.spool.messages.map(({ envelope }) => [envelope.outgoing?.trackOpens, envelope.outgoing?.trackClicks]);
+    await tracking.stop();
+    expect(asked).to.deep.equal([[true, 'html'], [false, 'none']]);
+  });
+
+  it('answers each recipient as it was given, in order, with what becomes of it', async () => {
+    const { body } = await send({ to: [{ email: ' Ann@Example.com ' }, { email: 'gone@example.com', type: 'cc' }, { email: 'no address', type: 'bcc' }, { email: 'ann@example.com' }] });
+    expect(body.map(({ email, status, reject_reason: reason, queued_reason: queued }: Record<string, unknown>) => ({ email, status, reason, queued }))).to.deep.equal([
+      { email: 'Ann@Example.com', status: 'queued', reason: null, queued: null },
+      { email: 'gone@example.com', status: 'rejected', reason: 'hard-bounce', queued: null },
+      { email: 'no address', status: 'invalid', reason: 'invalid', queued: null },
+    ]);
+    for (const { _id: id } of body) expect(id).to.match(/^[0-9a-f]{32}$/);
+  });
+
+  it('gives bcc_address a copy with the variables of the one recipient, and tells nobody', async () => {
+    const { body } = await send({ bcc_address: 'boss@example.com', merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'name', content: 'Ann' }] }] });
+    expect(body.map(({ email }: { email: string }) => email)).to.deep.equal(['ann@example.com']);
+    expect(taken().recipients).to.deep.equal(['ann@example.com', 'boss@example.com']);
+    expect(taken().draft.to[1]).to.deep.equal({ email: 'boss@example.com', name: null, type: 'bcc' });
+    expect(taken().outgoing.rcptVars['boss@example.com']).to.deep.equal([{ name: 'name', content: 'Ann' }]);
+  });
+
+  it('schedules with a time to come, and sends at once with one that has passed', async () => {
+    expect((await send({}, { send_at: '2026-01-06 08:00:00' })).body[0].status).to.equal('scheduled');
+    expect((await send({}, { send_at: '2020-01-01 00:00:00' })).body[0].status).to.equal('queued');
+  });
+
+  it('takes and ignores what changes nothing that is sent', async () => {
+    const { status } = await send({ inline_css: true, auto_html: true, url_strip_qs: true, view_content_link: false, tracking_domain: 'track.example.com', return_path_domain: null, google_analytics_domains: ['example.com'], google_analytics_campaign: ['a'], unheard_of: [{}] });
+    expect(status).to.equal(200);
+  });
+
+  it('refuses handlebars where it would be sent unreplaced', async () => {
+    expect(await fault({ merge_language: 'handlebars', global_merge_vars: [{ name: 'a', content: 'b' }] })).to.include('handlebars');
+    expect(await fault({ merge_language: 'handlebars', merge: true })).to.include('handlebars');
+    expect((await send({ merge_language: 'handlebars' })).status).to.equal(200);
+    expect((await send({ merge_language: 'mailchimp', merge: true })).status).to.equal(200);
+  });
+
+  it('names what breaks a rule', async () => {
+    expect(await fault({ to: [] })).to.equal('.to: Please enter at least 1 items');
+    expect(await fault({ to: undefined })).to.equal('.to: Please enter a value');
+    expect(await fault({ to: Array.from({ length: 1001 }, (_, n) => ({ email: `a${n}@example.com` })) })).to.equal('.to: Please enter at most 1000 items');
+    expect(await fault({ from_email: undefined })).to.equal('.from_email: Please enter a value');
+    expect(await fault({ from_email: 'nobody' })).to.equal('.from_email: Not a valid email address');
+    expect(await fault({ tags: ['a'.repeat(51)] })).to.equal('.tags[0]: Please enter at most 50 characters');
+    expect(await fault({ tags: ['_reserved'] })).to.include('underscore');
+    expect(await fault({ metadata: { deep: { a: 1 } } })).to.include('.metadata');
+    expect(await fault({ global_merge_vars: [{ name: '_name', content: 'a' }] })).to.include('may not start with _');
+    expect(await fault({ headers: { 'X-A: b\r\nBcc': 'c' } })).to.include('header fields');
+    expect(await fault({ attachments: [{ type: 'text/plain', name: 'a', content: 'not base64!' }] })).to.include('base64');
+    expect(await fault({ images: [{ type: 'text/html', name: 'a', content: 'aGk=' }] })).to.include('image/');
+    expect(await fault({ signing_domain: 'a b' })).to.include('.signing_domain');
+    expect(await fault({ html: 'x'.repeat(2_100_000) })).to.include('larger than 2000000 bytes');
+    expect(world.spool.messages).to.deep.equal([]);
+  });
+
+  it('leaves nothing out of a subject with line ends but the line ends', async () => {
+    await send({ subject: 'a\r\nBcc: evil@example.com' });
+    expect(taken().outgoing.subject).to.equal('a Bcc: evil@example.com');
+  });
+
+  it('answers ServiceUnavailable when the spool cannot take it', async () => {
+    world.spool.room = false;
+    expect((await send({})).body).to.include({ name: 'ServiceUnavailable', code: -2 });
+    world.spool.room = true;
+    for (const outcome of ['full', 'fault'] as const) {
+      world.spool.outcome = outcome;
+      expect((await send({})).status).to.equal(503);
+    }
+    expect(await world.store.messages.many({})).to.deep.equal([]);
+  });
+
+  it('takes a body as large as a message may be', async () => {
+    const { status } = await send({ attachments: [{ type: 'text/plain', name: 'a', content: 'A'.repeat(1_400_000) }] });
+    expect(status).to.equal(200);
+  });
+
+  describe('messages/send-template', () => {
+    const sendTemplate = (params: object = {}, message: object = {}) => world.call('/messages/send-template', {
+      template_name: 'Example Template', template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }], message: { to: TO, ...message }, ...params,
+    });
+
+    it('fills the regions of the published template and leaves merge tags for each recipient', async () => {
+      await world.call('/templates/update', { name: 'example-template', code: '<p>a draft</p>', subject: 'draft', publish: false });
+      const { status, body } = await sendTemplate({}, { global_merge_vars: [{ name: 'name', content: 'you' }] });
+      expect(status, JSON.stringify(body)).to.equal(200);
+      const { draft, outgoing } = taken();
+      expect(draft).to.include({ html: '<p>Hello *|NAME|*</p>', text: 'Example text' });
+      expect(outgoing).to.include({ template: 'example-template', subject: 'example subject', sender: 'news@example.com', fromName: 'Example Name' });
+      expect(outgoing.globalVars).to.deep.equal([{ name: 'name', content: 'you' }]);
+      expect((await world.store.messages.one({ id: body[0]._id }))?.template).to.equal('example-template');
+    });
+
+    it('lets fields of the message win, but for the HTML', async () => {
+      await sendTemplate({ template_name: 'example-template', template_content: [] }, { subject: 'Mine', from_email: 'me@example.net', from_name: 'Me', text: 'my text', html: '<b>mine</b>' });
+      expect(taken().outgoing).to.include({ subject: 'Mine', sender: 'me@example.net', fromName: 'Me' });
+      expect(taken().draft).to.include({ text: 'my text', html: '<p mc:edit="editable">editable content</p>' });
+    });
+
+    it('says what is not there or was never published', async () => {
+      expect((await sendTemplate({ template_name: 'nowhere' })).body).to.include({ name: 'Unknown_Template', code: 5 });
+      await world.call('/templates/add', { name: 'Draft', code: 'x', publish: false });
+      expect((await sendTemplate({ template_name: 'Draft' })).body).to.include({ name: 'Invalid_Template', code: 6 });
+      await world.call('/templates/add', { name: 'Bare', code: 'x' });
+      expect((await sendTemplate({ template_name: 'Bare' })).body.message, 'nobody says who sends it').to.include('.from_email');
+    });
+  });
+
+  describe('messages/send-raw', () => {
+    const RAW = 'From: "The News" <News@Example.com>\nTo: Ann <ann@example.com>, no address\nCc: bob@example.com\nBcc: eve@example.com\nSubject: =?utf-8?B?SGVsbMO2?=\nX-MC-Tags: welcome, new\nX-MC-Metadata: {"user":"7"}\n\nText';
+    const sendRaw = (params: object = {}) => world.call('/messages/send-raw', { raw_message: RAW, ...params });
+    const last = () => world.spool.messages.at(-1);
+
+    it('takes sender, subject and recipients from the headers, and obeys those that are for us', async () => {
+      const { status, body } = await sendRaw();
+      expect(status, JSON.stringify(body)).to.equal(200);
+      expect(body.map(({ email, status }: { email: string; status: string }) => [email, status])).to.deep.equal([
+        ['ann@example.com', 'queued'], ['no address', 'invalid'], ['bob@example.com', 'queued'], ['eve@example.com', 'queued'],
+      ]);
+      expect(last()?.envelope.outgoing).to.deep.include({ sender: 'news@example.com', fromName: 'The News', subject: 'Hellö', tags: ['welcome', 'new'], metadata: { user: '7' }, form: 'mime', apiKey: keyHash(KEY) });
+      expect(world.spool.text(last())).to.equal(RAW.replaceAll('\n', '\r\n'));
+    });
+
+    it('lets parameters win over headers', async () => {
+      const { body } = await sendRaw({ from_email: 'me@example.net', from_name: 'Me', to: ['carl@example.com'], ip_pool: 'Transactional', send_at: '2026-01-07 00:00:00', async: false, return_path_domain: null });
+      expect(body.map(({ email, status }: { email: string; status: string }) => [email, status])).to.deep.equal([['carl@example.com', 'scheduled']]);
+      expect(last()?.envelope.outgoing).to.include({ sender: 'me@example.net', fromName: 'Me', pool: 'Transactional' });
+    });
+
+    it('refuses what has no sender, no recipient or a template, and a header that is a breach', async () => {
+      const fault = async (params: object, field: string) => {
+        const { status, body } = await sendRaw(params);
+        expect(status, JSON.stringify(body)).to.equal(422);
+        return JSON.parse(body.message.slice('Validation error: '.length))[field];
+      };
+      expect(await fault({ raw_message: 'To: a@example.com\n\nx' }, 'raw_message')).to.include('no sender');
+      expect(await fault({ raw_message: 'From: nobody\nTo: a@example.com\n\nx' }, 'raw_message')).to.include('no sender');
+      expect(await fault({ raw_message: 'From: a@example.com\n\nx' }, 'to')).to.include('no recipient');
+      expect(await fault({ raw_message: `X-MC-Template: welcome\n${RAW}` }, 'raw_message')).to.include('X-MC-Template');
+      expect(await fault({ raw_message: `${'X-A: b\n'.repeat(2000)}${RAW}` }, 'raw_message')).to.include('header');
+      expect(await fault({ raw_message: RAW + 'x'.repeat(2_100_000) }, 'raw_message')).to.include('larger');
+      expect((await sendRaw({ raw_message: 'x', from_email: 'a@example.com', to: ['b@example.com'] })).status, 'a body alone is a message').to.equal(200);
+    });
+  });
+});

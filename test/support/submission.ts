@@ -1,0 +1,157 @@
+import { readFileSync } from 'node:fs';
+import { connect } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { join } from 'node:path';
+import type { Clock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
+import type { Submission, SubmitOutcome, Submitted } from '../../src/outbound/types.ts';
+import { WRONG_KEY_MS } from '../../src/smtp/submission/gate.ts';
+import { createSubmission } from '../../src/smtp/submission/listener.ts';
+import type { SubmissionSettings } from '../../src/smtp/submission/settings.ts';
+import { StoreAway } from '../../src/store/collection.ts';
+import { createKey } from '../../src/store/credentials.ts';
+import { openEmbedded } from '../../src/store/embedded.ts';
+import { keyHash } from '../../src/store/keys.ts';
+import { openStore, type Store } from '../../src/store/store.ts';
+import { createTestClock, type TestClock } from './clock.ts';
+import { createTestLog } from './log.ts';
+import { createClient, type Client } from './smtp.ts';
+import { tempDir } from './temp.ts';
+
+const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
+
+/** Self-signed, for tests alone. */
+export const CERTIFICATE = { cert: pem('first.cert'), key: pem('first.key'), minVersion: 'TLSv1.2' } as const;
+export const SUBMISSION_KEY = 'a-key-of-the-account-22';
+export const ACCOUNT = 'account-of-the-tests';
+
+const SETTINGS: SubmissionSettings = {
+  hostname: 'mx.ours.test',
+  listen: [{ host: '127.0.0.1', port: 0 }],
+  tlsListen: [],
+  requireTls: true,
+  loopbackOnly: false,
+  tracking: { opens: false, clicks: 'none' },
+  maxBytesInData: 10_000_000,
+  maxBadKeysPerMinute: 20,
+  maxMessageBytes: 1_000_000,
+  maxRecipients: 100,
+  maxSessions: 1000,
+  maxSessionsPerAddress: 1000,
+  maxMessagesPerSession: 1000,
+  sessionTimeoutMs: 3_600_000,
+  commandTimeoutMs: 60_000,
+  idleTimeoutMs: 300_000,
+  minDataRate: 500,
+  slowAfterRefusals: 5,
+  endAfterRefusals: 20,
+  maxReceived: 50,
+  maxBacklogPerAccount: 1000,
+  maxLoopLagMs: 500,
+  proxyProtocol: [],
+};
+
+/** What stands behind AUTH PLAIN. */
+export const plain = (key: string, user = 'anybody', authorization = ''): string => base64(`${authorization}\0${user}\0${key}`);
+export const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+/** A clock that lets the answer to a wrong key wait no time, and counts how often it would have. */
+function createHastyClock(clock: TestClock): { readonly clock: Clock; waits(): number } {
+  let waits = 0;
+  const after: Clock['after'] = (ms, fn) => {
+    if (ms !== WRONG_KEY_MS) return clock.after(ms, fn);
+    waits++;
+    const timer = setImmediate(fn);
+    return () => clearImmediate(timer);
+  };
+  return { clock: { ...clock, after }, waits: () => waits };
+}
+
+/** A store whose keys can be away. */
+async function openKeyedStore(clock: Clock) {
+  const store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+  await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date(clock.now()) });
+  await createKey(store, ACCOUNT, 'first', { clock, ids: createIds(clock) }, SUBMISSION_KEY);
+  const state = { away: false };
+  const keys: Store['keys'] = { ...store.keys, one: async (filter) => {
+    if (state.away) throw new StoreAway('away');
+    return store.keys.one(filter);
+  } };
+  return { store, state, part: { keys, accounts: store.accounts, templates: store.templates } };
+}
+
+/** A submission listener with a real store, and a double of what takes responsibility for the mail. */
+export async function startSubmission(settings: Partial<SubmissionSettings> = {}) {
+  const testClock = createTestClock();
+  const { clock, waits } = createHastyClock(testClock);
+  const log = createTestLog();
+  const { store, state, part } = await openKeyedStore(clock);
+  const below = {
+    submitted: [] as Submission[],
+    room: true,
+    backlog: 0,
+    answer: async ({ recipients }: Submission): Promise<SubmitOutcome> => ({ outcome: 'accepted', recipients: recipients.map(toSubmitted) }),
+  };
+  const submitting = {
+    async submit(submission: Submission): Promise<SubmitOutcome> {
+      const outcome = await below.answer(submission);
+      if (outcome.outcome === 'accepted') below.submitted.push({ ...submission, bytes: Buffer.from(submission.bytes) });
+      return outcome;
+    },
+  };
+  const spool = { hasRoom: () => below.room, backlog: () => below.backlog };
+  const listener = createSubmission({ ...SETTINGS, ...settings }, { store: part, spool, submitting, clock, ids: createIds(clock), log });
+  await listener.start().catch(async (error: unknown) => {
+    await store.close();
+    throw error;
+  });
+  const [first, second] = listener.addresses().map(({ port }) => port);
+  const clients: Client[] = [];
+  const keep = (client: Client) => { clients.push(client); return client; };
+  return {
+    listener, below, log, store, clock: testClock, waits, port: first ?? 0, tlsPort: second ?? 0, storeState: state,
+    revoke: () => store.keys.change({ id: keyHash(SUBMISSION_KEY) }, { revokedAt: new Date(clock.now()) }),
+    /** A connection that was not greeted yet. */
+    raw: () => keep(createClient(connect({ host: '127.0.0.1', port: first ?? 0, allowHalfOpen: true }))),
+    /** A connection that was greeted and, unless it is told something else, has said EHLO. */
+    async client(helo = 'EHLO client.test'): Promise<Client> {
+      const client = this.raw();
+      await client.reply();
+      if (helo !== '') await client.say(helo);
+      return client;
+    },
+    /** The same over STARTTLS. */
+    async secured(helo = 'EHLO client.test'): Promise<Client> {
+      const client = await this.client();
+      await client.say('STARTTLS');
+      await client.secure();
+      if (helo !== '') await client.say(helo);
+      return client;
+    },
+    /** The same where TLS comes first. */
+    async implicit(helo = 'EHLO client.test'): Promise<Client> {
+      const client = keep(createClient(connectTls({ host: '127.0.0.1', port: second ?? first ?? 0, rejectUnauthorized: false })));
+      await client.reply();
+      if (helo !== '') await client.say(helo);
+      return client;
+    },
+    /** Over STARTTLS and logged in. */
+    async loggedIn(): Promise<Client> {
+      const client = await this.secured();
+      const reply = await client.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`);
+      if (!reply.startsWith('235')) throw new Error(`AUTH was answered: ${reply}`);
+      return client;
+    },
+    async stop() {
+      for (const client of clients) client.destroy();
+      await listener.stop(0);
+      await store.close();
+    },
+  };
+}
+
+export type StartedSubmission = Awaited<ReturnType<typeof startSubmission>>;
+
+function toSubmitted(email: string, index: number): Submitted {
+  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null };
+}

@@ -1,0 +1,28 @@
+import { createAccountOf } from '../../src/events/account-numbers.ts';
+import { createRecorder } from '../../src/events/record.ts';
+import type { Lists, Outbox } from '../../src/events/types.ts';
+import { createUnsubscribe, createUnsubscribeLinks } from '../../src/events/unsubscribe.ts';
+import { createVisitQueue } from '../../src/events/visit-queue.ts';
+import { createVisits } from '../../src/events/visits.ts';
+import { StoreAway } from '../../src/store/collection.ts';
+import type { Store } from '../../src/store/store.ts';
+import type { TestClock } from './clock.ts';
+import type { createTestLog } from './log.ts';
+
+/** What tokens of the tests are signed with. */
+export const TOKEN_SECRET = 'a secret for the tokens of tests';
+
+/** The real parts behind the links in messages; `secretAway` is a store that was never reached. */
+export function createTestTracking(deps: { store: Store; lists: Lists; outbox: Outbox; clock: TestClock; log: ReturnType<typeof createTestLog> }) {
+  const { store, lists, clock, log } = deps;
+  const state = { secretAway: false };
+  const secret = async () => {
+    if (state.secretAway) throw new StoreAway('away');
+    return TOKEN_SECRET;
+  };
+  const accountOf = createAccountOf(store);
+  const recorder = createRecorder(deps);
+  const queue = createVisitQueue({ accountOf, recorder, clock, log });
+  const unsubscribeLinks = createUnsubscribeLinks({ store, accountOf, secret, unsubscribe: createUnsubscribe({ recorder, lists }), clock });
+  return { state, recorder, queue, tracking: { visits: createVisits({ queue, secret, clock }), unsubscribeLinks } };
+}
