@@ -57,7 +57,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     pausing = reason;
     cancel = clock.after(ms, () => {
       pausing = undefined;
-      working = work().finally(() => { working = undefined; });
+      working = work();
     });
   }
 
@@ -67,6 +67,8 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
       if (!(error instanceof StoreAway) && phase === 'running') log.error('event.fault', { error });
       return 'failed' as const;
     });
+    // In the same step as the look at `fresh` below: whoever pokes in between would be heard by nobody.
+    working = undefined;
     if (phase !== 'running') return;
     if (outcome === 'failed') {
       pause('store', wait);

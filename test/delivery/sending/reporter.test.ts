@@ -1,7 +1,12 @@
 import { expect } from 'chai';
 import { toReport } from '../../../src/delivery/sending/report.ts';
+import { createReporter } from '../../../src/delivery/sending/reporter.ts';
+import type { Recorder } from '../../../src/events/types.ts';
 import { sentId } from '../../../src/mail/send-tokens.ts';
+import type { Report } from '../../../src/spool/types.ts';
 import { StoreAway } from '../../../src/store/collection.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
 import { aDelivery } from '../support.ts';
 import { settleDown } from '../bench.ts';
 import { createWorld, OUTGOING, type SendingWorld } from './world.ts';
@@ -119,4 +124,34 @@ describe('reports on their way to the store', () => {
     expect(idOf(0, 'send')).to.equal(idOf(0, 'send')).and.to.match(/^[0-9a-f]{32}$/);
     expect(new Set([idOf(0, 'send'), idOf(1, 'send'), idOf(0, 'deferral')]).size).to.equal(3);
   });
+
+  // A wake-up between the last look and the end of the work was heard by nobody, and the report stayed until the next one came.
+  for (let steps = 0; steps < 12; steps++) {
+    it(`are told when they come ${steps} steps of the event loop's queue after it looked`, async () => {
+      const clock = createTestClock();
+      const waiting = new Map<string, Report>();
+      const told: string[] = [];
+      const recorder: Recorder = { begin: async () => 'recorded', record: async ({ id }) => { told.push(id); return 'recorded'; } };
+      let looked = false;
+      const spool = {
+        async reports() {
+          if (!looked) late();
+          looked = true;
+          return [...waiting.values()];
+        },
+        async reported(ids: readonly string[]) { for (const id of ids) waiting.delete(id); },
+      };
+      const reporter = createReporter({ spool, recorder, clock, log: createTestLog() });
+      const late = async () => {
+        for (let i = 0; i < steps; i++) await undefined;
+        const report = toReport({ delivery: aDelivery(), attempts: 0, at: 0, message: undefined }, { kind: 'send', detail: {} });
+        waiting.set(report.id, report);
+        reporter.poke();
+      };
+      await reporter.start();
+      await clock.advance(10_000);
+      expect(told).to.have.length(1);
+      await reporter.stop();
+    });
+  }
 });
