@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { writeFile } from 'node:fs/promises';
-import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createPoster } from '../../src/delivery/post/attempt.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { createTestClock } from '../support/clock.ts';
+import { freePort } from '../support/free-port.ts';
 import { type How, type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
@@ -228,11 +228,3 @@ describe('an attempt', () => {
 });
 
 const sha = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => server.once('listening', resolve));
-  const address = server.address();
-  await new Promise((resolve) => server.close(resolve));
-  return typeof address === 'object' && address ? address.port : 0;
-}
