@@ -6,6 +6,8 @@ import { KEY } from './daemon.ts';
 export interface ChildDaemon {
   readonly pid: number;
   readonly smtp: { readonly host: string; readonly port: number };
+  /** Where mail is handed over, when that was asked for. */
+  readonly submission: readonly { readonly host: string; readonly port: number }[];
   readonly base: string;
   /** Every line of the log so far. */
   readonly lines: { readonly event?: string; readonly [name: string]: unknown }[];
@@ -38,13 +40,13 @@ export async function spawnDaemon(dir: string, env: Readonly<Record<string, stri
   const ready = await untilReady(child, lines).catch((error: Error) => { throw new Error(`${error.message}\n${said}`); });
   return {
     pid: child.pid ?? 0, lines, said: () => said,
-    smtp: place(ready.smtp[0] ?? ''), base: `http://${ready.http}`,
+    smtp: place(ready.smtp[0] ?? ''), submission: ready.submission.map(place), base: `http://${ready.http}`,
     signal: (name) => { child.kill(name); },
     end: (name = 'SIGTERM') => end(child, name),
   };
 }
 
-function untilReady(child: ChildProcess, lines: ChildDaemon['lines']): Promise<{ smtp: string[]; http: string }> {
+function untilReady(child: ChildProcess, lines: ChildDaemon['lines']): Promise<{ smtp: string[]; submission: string[]; http: string }> {
   return new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`the daemon ended with ${code} before it was ready`)));
     if (!child.stdout) return reject(new Error('no output'));

@@ -1,0 +1,51 @@
+import { expect } from 'chai';
+import { spawnDaemon } from '../support/child.ts';
+import { postern as command } from '../support/command.ts';
+import { createCaller, KEY } from '../support/daemon.ts';
+import { KILLS, loadThroughKills, MESSAGES } from '../support/kill-load.ts';
+import { startMailSink, type MailSink, type Sunk } from '../support/mail-sink.ts';
+import { plain } from '../support/submission.ts';
+import { tempDir } from '../support/temp.ts';
+import { until } from '../support/until.ts';
+
+/** Mails on their way at one time; as many may go out again after a kill. */
+const CONCURRENCY = 10;
+
+describe(`kill -9 in the middle of ${MESSAGES} mails being handed over with a login, ${KILLS} times`, () => {
+  let sink: MailSink;
+  beforeEach(async () => { sink = await startMailSink(); });
+  afterEach(() => sink.stop());
+
+  it('loses nothing that was acknowledged, repeats only what was on its way, and counts each message once', async () => {
+    const dir = await tempDir();
+    const env = {
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`, POSTERN_OUTBOUND__QUOTA: 'false',
+      POSTERN_OUTBOUND__CONCURRENCY_TO_RELAY: String(CONCURRENCY),
+    };
+    const { postern, acknowledged } = await loadThroughKills({
+      start: () => spawnDaemon(dir, env), hello: ['EHLO client.example.org', `AUTH PLAIN ${plain(KEY)}`], to: 'jo@to.test',
+      place({ submission: [place] }) {
+        if (!place) throw new Error('no listener for submission');
+        return place;
+      },
+    });
+    expect(acknowledged.size).to.be.at.least(MESSAGES);
+    const { api } = createCaller(postern.base, KEY);
+    await until('an empty queue', async () => {
+      const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--json'], { POSTERN_DATA_DIR: dir });
+      return code === 0 && out === '';
+    }, 120_000);
+    const arrived = Map.groupBy(sink.mails, subjectOf);
+    expect([...acknowledged.keys()].filter((subject) => !arrived.has(subject)), 'acknowledged, but never sent').to.deep.equal([]);
+    for (const [subject, reply] of acknowledged) {
+      const paths = new Set(arrived.get(subject)?.map(({ from }) => from));
+      expect(paths.size, `${subject}: one message under two ids`).to.equal(1);
+      expect([...paths][0]).to.contain(/queued as (\w+)/.exec(reply)?.[1] ?? 'an id');
+    }
+    expect(sink.mails.length - arrived.size, 'repeats').to.be.at.most(CONCURRENCY * KILLS);
+    await until('the numbers', async () => (await api('/senders/info', { address: 'ada@example.org' })).sent === arrived.size, 60_000);
+    expect(await postern.end()).to.equal(0);
+  }).timeout(600_000);
+});
+
+const subjectOf = ({ raw }: Sunk): string => /^Subject: (\S+)\r?$/m.exec(raw)?.[1] ?? 'none';
