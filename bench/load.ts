@@ -4,9 +4,10 @@ import { readFileSync } from 'node:fs';
 /**
  * An SMTP client that does as little as it can: opens `connections`, sends `messages` in all over them, one after the other
  * on each, and prints how long each final dot waited for its 250. Run as a process of its own:
- * node load.ts PORT FILE CONNECTIONS MESSAGES
+ * node load.ts PORT FILE CONNECTIONS MESSAGES [KEY]
+ * With a key each session logs in first.
  */
-const [port = '', file = '', connections = '', messages = ''] = process.argv.slice(2);
+const [port = '', file = '', connections = '', messages = '', key = ''] = process.argv.slice(2);
 const raw = readFileSync(file);
 const stuffed = Buffer.from(raw.toString('latin1').replaceAll('\r\n.', '\r\n..'), 'latin1');
 const data = Buffer.concat([stuffed, Buffer.from(stuffed.subarray(-2).toString() === '\r\n' ? '.\r\n' : '\r\n.\r\n')]);
@@ -34,6 +35,10 @@ function* talk(socket: Socket): Generator<undefined, void, string> {
   expect(yield, '220');
   socket.write('EHLO bench.sender.example\r\n');
   expect(yield, '250');
+  if (key !== '') {
+    socket.write(`AUTH PLAIN ${Buffer.from(`\0bench\0${key}`).toString('base64')}\r\n`);
+    expect(yield, '235');
+  }
   while (left > 0) {
     left--;
     // Pipelined, as mail servers do (RFC 2920).

@@ -4,6 +4,8 @@ import { chmod, mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 
 export interface Postfix {
+  /** Of its master, which leads the session of all its processes. */
+  readonly pid: number;
   /** What it wrote to its log so far. */
   log(): Promise<string>;
   stop(): Promise<void>;
@@ -56,7 +58,8 @@ export async function startPostfix(dir: string, { port, next, routes = {}, tls, 
   await run('chown', 'postfix', join(dir, 'data'));
   const read = () => readFile(log, 'utf8').catch(() => ''); // it is not there before the first line
   if (await run('postfix', '-c', etc, 'start') !== 0) throw new Error(`postfix did not start: ${await read()}`);
-  return { log: read, async stop() { await run('postfix', '-c', etc, 'stop'); } };
+  const pid = Number(await readFile(join(dir, 'queue/pid/master.pid'), 'utf8'));
+  return { pid, log: read, async stop() { await run('postfix', '-c', etc, 'stop'); } };
 }
 
 /** Answers its exit code. Without pipes: a daemon that inherits them keeps them open. */
