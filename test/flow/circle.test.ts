@@ -108,7 +108,7 @@ describe('the whole circle of mail that is sent', function () {
     hook = await startReceiver();
     running = await startDaemon({
       POSTERN_SMTP__TLS__CERT: certificate('cert'), POSTERN_SMTP__TLS__KEY: certificate('key'), POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
-      // The name server shares this process: on a busy machine it needs longer than tests without one wait.
+      // The name server shares this process: a question that a busy machine lets wait would be one more deferral.
       POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false', POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50',
     }, { clock: noonClock() });
     letGo = leadMandrillTo(Number(new URL(running.base).port));
