@@ -1,13 +1,12 @@
 import { expect } from 'chai';
-import http from 'node:http';
-import https from 'node:https';
 import { createRequire } from 'node:module';
 import { KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { callMandrill as call, createMandrill, leadMandrillTo } from '../support/mandrill-client.ts';
 import { faultsOf } from './contract-table/shapes.ts';
 import { createStage, startStages, type Stage } from './contract-table/stage.ts';
 import { ENTRIES } from './contract-table/table.ts';
 
-// The official Node clients of the public ancestor, unchanged but for where they send to. Both are CommonJS without types.
+// The other official Node client, CommonJS without types as well.
 const require = createRequire(import.meta.url);
 
 const RAW = 'From: a@b.example\r\nTo: box@new.example.com\r\nSubject: Hi\r\n\r\nText';
@@ -15,23 +14,17 @@ const HOOK = 'https://app.example.com/hooks/new';
 
 describe('mandrill-api', () => {
   let world: ApiWorld;
-  const original = https.request;
+  let letGo = () => {};
   beforeEach(async () => {
     world = await startApi();
-    // Its host is a constant in a closure; this is the way in.
-    Object.assign(https, { request: (options: object, done: () => void) => http.request({ ...options, host: '127.0.0.1', port: world.port, agent: undefined, protocol: 'http:' }, done) });
+    letGo = leadMandrillTo(world.port);
   });
   afterEach(async () => {
-    Object.assign(https, { request: original });
+    letGo();
     await world.stop();
   });
 
-  type Method = (params: object, done: (answer: any) => void, failed: (error: any) => void) => void;
-  const client = (key = KEY) => new (require('mandrill-api/mandrill').Mandrill)(key);
-  const call = (inbound: any, method: string, params: object = {}) => new Promise<any>((resolve, reject) => {
-    const run: Method = inbound[method].bind(inbound);
-    run(params, resolve, reject);
-  });
+  const client = (key = KEY) => createMandrill(key);
 
   it('adds a domain and a route, injects a message, reads and deletes', async () => {
     const { inbound, users } = client();
@@ -251,17 +244,17 @@ async function useMessages(run: Run, world: ApiWorld): Promise<void> {
 
 describe('sending by the clients', () => {
   let world: ApiWorld;
-  const original = https.request;
+  let letGo = () => {};
   before(async () => { world = await startStages(); });
   after(async () => {
-    Object.assign(https, { request: original });
+    letGo();
     await world.stop();
   });
 
   it('works with mandrill-api, every method of the group', async () => {
     const { key } = await createStage(world);
-    Object.assign(https, { request: (options: object, done: () => void) => http.request({ ...options, host: '127.0.0.1', port: world.port, agent: undefined, protocol: 'http:' }, done) });
-    const client = new (require('mandrill-api/mandrill').Mandrill)(key);
+    letGo = leadMandrillTo(world.port);
+    const client = createMandrill(key);
     const called = new Set<string>();
     await useMessages((group, method, params = {}) => new Promise((resolve, reject) => {
       if (group === 'messages') called.add(method);
@@ -285,20 +278,20 @@ describe('sending by the clients', () => {
 
 describe('mandrill-api, all of it that is documented', () => {
   let world: ApiWorld;
-  const original = https.request;
+  let letGo = () => {};
   const called = new Set<string>();
   before(async () => {
     world = await startStages();
-    Object.assign(https, { request: (options: object, done: () => void) => http.request({ ...options, host: '127.0.0.1', port: world.port, agent: undefined, protocol: 'http:' }, done) });
+    letGo = leadMandrillTo(world.port);
   });
   after(async () => {
-    Object.assign(https, { request: original });
+    letGo();
     await world.stop();
   });
 
   for (const [name, use] of Object.entries(PARTS)) it(`works with ${name}`, async () => {
     const stage = await createStage(world);
-    const client = new (require('mandrill-api/mandrill').Mandrill)(stage.key);
+    const client = createMandrill(stage.key);
     const run: Run = (group, method, params = {}) => new Promise((resolve, reject) => {
       called.add(pathOf(group, method));
       const failed = (error: object) => reject(new Error(`${group}.${method}: ${JSON.stringify(error)}`));
@@ -309,7 +302,7 @@ describe('mandrill-api, all of it that is documented', () => {
   });
 
   it('has no method of the documented interface that was not called', () => {
-    const client = new (require('mandrill-api/mandrill').Mandrill)('key');
+    const client = createMandrill('key');
     const methods = Object.keys(client).filter((group) => typeof client[group] === 'object' && client[group] !== null)
       .flatMap((group) => Object.getOwnPropertyNames(Object.getPrototypeOf(client[group])).map((method) => pathOf(group, method)));
     const documented = methods.filter((path) => entryOf.has(path));

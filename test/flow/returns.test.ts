@@ -14,6 +14,7 @@ import { message, openSession, sendMail } from '../support/mail.ts';
 import { startMailSink, type MailSink } from '../support/mail-sink.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { localLink, waysBack } from '../support/sent-mail.ts';
 import { until } from '../support/until.ts';
 
 const DOMAIN = 'bounces.in.postern.test';
@@ -170,10 +171,6 @@ describe('a message that was really sent', () => {
     return until('the message', () => sink.mails.find(({ to }) => to.includes(email)));
   }
 
-  /** Without soft line breaks and escapes. */
-  const readable = (raw: string) => raw.replaceAll(/=\r\n/g, '').replaceAll('=3D', '=').replaceAll(/\r\n[ \t]+/g, ' ').replaceAll('&amp;', '&');
-  const local = (url: string) => `${running.base}${new URL(url).pathname}${new URL(url).search}`;
-
   it('comes back by everything that it carries: return path, links, picture, both ways to unsubscribe', async () => {
     const first = await arrived('a1@example.net');
     expect(first.from).to.match(new RegExp(`^[0-9a-z-]+@${DOMAIN}$`));
@@ -181,16 +178,13 @@ describe('a message that was really sent', () => {
     await sendMail(running.smtp, { from: '', to: first.from }, report);
 
     const second = await arrived('a2@example.net');
-    const text = readable(second.raw);
-    const click = /https?:\/\/[^"\s]+\/track\/click\/[^"\s<>]+/.exec(text)?.[0] ?? '';
-    const open = /https?:\/\/[^"\s]+\/track\/open\/[^"\s<>]+/.exec(text)?.[0] ?? '';
-    expect((await fetch(local(click), { redirect: 'manual' })).headers.get('location')).to.equal('https://shop.example/a?b=1&c=2');
-    expect((await fetch(local(open))).headers.get('content-type')).to.equal('image/gif');
-    const unsub = /<(https?:\/\/[^>\s]+\/unsubscribe\/[^>\s]+)>/.exec(text)?.[1] ?? '';
-    expect((await fetch(local(unsub), { method: 'POST', body: 'List-Unsubscribe=One-Click' })).status).to.equal(200);
+    const { click, open, unsubscribe } = waysBack(second.raw);
+    expect((await fetch(localLink(running.base, click), { redirect: 'manual' })).headers.get('location')).to.equal('https://shop.example/a?b=1&c=2');
+    expect((await fetch(localLink(running.base, open))).headers.get('content-type')).to.equal('image/gif');
+    expect((await fetch(localLink(running.base, unsubscribe), { method: 'POST', body: 'List-Unsubscribe=One-Click' })).status).to.equal(200);
 
     const third = await arrived('a3@example.net');
-    const mailto = /<mailto:([^>?\s]+)/.exec(readable(third.raw))?.[1] ?? '';
+    const { mailto } = waysBack(third.raw);
     expect(await sendMail(running.smtp, { from: 'a3@example.net', to: mailto }, message('unsubscribe'))).to.match(/^250 /);
 
     const fourth = await arrived('a4@example.net');
