@@ -70,7 +70,7 @@ export function createOutbound(settings: Settings, { log, clock, ids }: DaemonDe
     timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: settings.webhooks.allow_private, loopbackOnly,
   }, { resolver: cached, clock, ids, log });
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
-  const notices = createNotices({ store, mailer, clock, ids, log });
+  const notices = createNotices({ from: mail.from, store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });

@@ -8,6 +8,8 @@ import { takePlaces, type Quota } from './quotas.ts';
 import type { Mailer, MailOutcome, NewNotice, Notices } from './types.ts';
 
 export interface NoticeDeps {
+  /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */
+  readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
   readonly clock: Clock;
@@ -84,7 +86,9 @@ export function createNotices(deps: NoticeDeps): Notices {
 }
 
 /** One attempt at one notice: claimed, handed to the mailer, settled. */
-function createAttempt({ store, mailer, clock, log }: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
+function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
+  const { store, mailer, clock, log } = deps;
+
   async function send({ id, to, subject, text, createdAt }: NoticeRow): Promise<MailOutcome> {
     try {
       return await mailer.send({ id, to, subject, text, at: createdAt });
@@ -99,12 +103,27 @@ function createAttempt({ store, mailer, clock, log }: NoticeDeps): (row: NoticeR
       { id: row.id, state: 'waiting', dueAt: row.dueAt }, { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 });
     if (!claimed) return undefined; // another process has it
     const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now());
+    // Before the end is noted: cut off in between, it is tried to be told again, under the same id.
+    if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
     await store.notices.change({ id: row.id, state: 'waiting' }, patch);
     const fields = { notice: row.id, account: row.account, to: row.to, attempts: claimed.attempts, ...(reason !== undefined && { reason }) };
     if (kind === 'sent') log.info('notice.sent', fields);
     else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
     return kind;
   };
+}
+
+/**
+ * Tells the sender of our own mail what was never delivered (RFC 5321 section 6.1). Its text stays away, for it may hold a link that
+ * proves something. What cannot be told to the sender is in the log, and never bounces again.
+ */
+async function bounce({ store, clock, from }: NoticeDeps, { id, account, to, subject, attempts }: NoticeRow, reason: string): Promise<void> {
+  const sender = toPlainAddress(from);
+  if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
+  const now = new Date(clock.now());
+  const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nIt is not tried again.\n`;
+  const row = { account, to: sender, subject: `Undelivered: ${subject}`.slice(0, 200), text, createdAt: now, state: 'waiting' as const, attempts: 0, dueAt: now, lastError: null };
+  await store.notices.insert({ id: `${id}-bounce`, ...row });
 }
 
 interface Tally { sent: number; deferred: number; failed: number }

@@ -48,7 +48,7 @@ for (const driver of drivers) {
     function open() {
       const mailer = createTestMailer();
       const log = createTestLog();
-      return { mailer, log, notices: createNotices({ store, mailer, clock, ids: createIds(clock), log }) };
+      return { mailer, log, notices: createNotices({ from: 'Postmaster@mx.postern.test', store, mailer, clock, ids: createIds(clock), log }) };
     }
     const rows = () => store.notices.many({}, { sort: 'dueAt' });
     const settled = () => until('every notice has settled', async () => (await rows()).every(({ state }) => state !== 'waiting'));
@@ -93,6 +93,17 @@ for (const driver of drivers) {
       await settled();
       expect((await rows())[0]).to.include({ state: 'failed', lastError: '550 nobody here', attempts: 1 });
       await notices.stop();
+    });
+
+    it('that are given up are told to whom our mail is from, without their text; what cannot be told either bounces no more', async () => {
+      const { notices, mailer } = open();
+      mailer.outcome = async () => ({ kind: 'failed', reason: '550 nobody here' });
+      await notices.enqueue(NOTICE);
+      await until('the bounce has settled', async () => (await rows()).filter(({ state }) => state === 'failed').length === 2);
+      const [, bounce] = mailer.mails;
+      expect(bounce).to.include({ to: 'Postmaster@mx.postern.test', subject: 'Undelivered: Your export is ready' });
+      expect(bounce?.text).to.include('postmaster@example.com').and.include('550 nobody here').and.not.include('secret');
+      expect(mailer.mails).to.have.length(2);
     });
 
     it('outlive a fault of the mailer and a process that died with one in hand', async () => {

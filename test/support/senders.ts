@@ -38,7 +38,7 @@ interface Deps { readonly store: Store; readonly resolver: Resolver; readonly cl
 export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair = async () => TEST_KEYS }: Deps) {
   const settings = { hostname: 'mx.postern.test', publicUrl: 'https://postern.test', spfInclude: 'spf.mx.postern.test', dkimSelector: 'postern' };
   const mailer = createTestMailer();
-  const notices = createNotices({ store, mailer, clock, ids, log });
+  const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const domainTests = createDomainTests(settings, { store, resolver, keys, clock });
   return { mailer, notices, keys, domainTests, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
