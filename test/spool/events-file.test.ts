@@ -47,7 +47,8 @@ describe('the events of a queue file', function () {
     expect(new Set(events).size, 'an event in two batches').to.equal(events.length);
     expect(taken.filter((id) => !events.includes(id)), 'taken and lost').to.deep.equal([]);
     expect(events.length).to.be.at.most(taken.length + 9 * 20);
-    expect(delivered.length, 'some rounds got that far').to.be.greaterThan(0);
+    // Settled and heard of it: none in the rounds 1 to 3, one in each of 4 to 6, two in each of 7 to 9.
+    expect(delivered.length).to.be.at.least(9);
     expect(tally).to.include({ batches: delivered.length, events: delivered.reduce((sum, { batch }) => sum + (batch?.events ?? 0), 0) });
   });
 
