@@ -80,7 +80,8 @@ export function createBelow() {
   });
 }
 
-const SETTINGS: ListenerSettings = {
+/** What listeners of tests are set to. */
+export const LISTENER_SETTINGS: ListenerSettings = {
   hostname: 'mx.ours.test',
   listen: [{ host: '127.0.0.1', port: 0 }],
   maxMessageBytes: 1_000_000,
@@ -104,7 +105,7 @@ const SETTINGS: ListenerSettings = {
 export async function startListener(settings: Partial<ListenerSettings> = {}, clock = createTestClock()) {
   const below = createBelow();
   const log = createTestLog();
-  const listener = createListener({ ...SETTINGS, ...settings }, { ...below.parts, clock, log });
+  const listener = createListener({ ...LISTENER_SETTINGS, ...settings }, { ...below.parts, clock, log });
   await listener.start();
   const port = listener.addresses()[0]?.port ?? 0;
   const clients: Client[] = [];

@@ -15,7 +15,7 @@ import { keyHash } from '../../src/store/keys.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
-import { createClient, type Client } from './smtp.ts';
+import { createClient, LISTENER_SETTINGS, type Client } from './smtp.ts';
 import { tempDir } from './temp.ts';
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
@@ -26,29 +26,15 @@ export const SUBMISSION_KEY = 'a-key-of-the-account-22';
 export const ACCOUNT = 'account-of-the-tests';
 
 const SETTINGS: SubmissionSettings = {
-  hostname: 'mx.ours.test',
-  listen: [{ host: '127.0.0.1', port: 0 }],
+  ...LISTENER_SETTINGS,
   tlsListen: [],
   requireTls: true,
   loopbackOnly: false,
   tracking: { opens: false, clicks: 'none' },
   maxBytesInData: 10_000_000,
   maxBadKeysPerMinute: 20,
-  maxMessageBytes: 1_000_000,
-  maxRecipients: 100,
   maxSessions: 1000,
   maxSessionsPerAddress: 1000,
-  maxMessagesPerSession: 1000,
-  sessionTimeoutMs: 3_600_000,
-  commandTimeoutMs: 60_000,
-  idleTimeoutMs: 300_000,
-  minDataRate: 500,
-  slowAfterRefusals: 5,
-  endAfterRefusals: 20,
-  maxReceived: 50,
-  maxBacklogPerAccount: 1000,
-  maxLoopLagMs: 500,
-  proxyProtocol: [],
 };
 
 /** What stands behind AUTH PLAIN. */
