@@ -2,6 +2,7 @@ import { accountCreate, accountList } from './account.ts';
 import type { Command } from './command.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
+import { doctor } from './doctor.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { keyCreate, keyList, keyRevoke } from './key.ts';
 import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
@@ -12,7 +13,7 @@ import { serve } from './serve.ts';
 /** Every command, in the order the overview lists them. */
 export const commands: readonly Command[] = [
   serve, demo,
-  configCheck, configShow,
+  configCheck, configShow, doctor,
   accountCreate, accountList,
   keyCreate, keyList, keyRevoke,
   ipAdd, ipList, ipRemove,

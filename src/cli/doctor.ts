@@ -1,0 +1,91 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { systemClock } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
+import { createLog, printable } from '../base/log.ts';
+import { dnsSettings } from '../composition/slices.ts';
+import type { Settings } from '../config.ts';
+import { createResolver } from '../dns/resolver.ts';
+import { EXIT, UsageError, type Command } from './command.ts';
+import { certificate } from './doctor/certificates.ts';
+import { inboundDomains, senderDomains, sending } from './doctor/domains.ts';
+import { type Check, fault, type Finding, type Verdict, type World } from './doctor/finding.ts';
+import { listening, outgoing } from './doctor/listening.ts';
+import { clockCheck, disk, secrets } from './doctor/machine.ts';
+import { hostName, publicUrl } from './doctor/names.ts';
+import { nameServers, readiness, storeCheck } from './doctor/services.ts';
+import { withStore } from './open.ts';
+
+/** In the order in which one thing rests on another. */
+const CHECKS: readonly Check[] = [
+  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, sending, inboundDomains, senderDomains, outgoing,
+];
+
+export const doctor: Command = {
+  name: 'doctor',
+  summary: 'Looks at everything that a mail host needs, and says what to do about what is wrong; exit 1 when mail suffers.',
+  options: { reach: { type: 'string', value: 'DOMAIN', help: 'also connect to the mail server of this domain, to see whether port 25 is open to the outside' } },
+  notes: 'Nothing is changed, and no mail is sent. Run it as the user of the daemon, with its settings:\n'
+    + '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
+  async run(call, io) {
+    if (call.words.length > 0) throw new UsageError(`it takes no "${call.words[0]}"`);
+    const { settings } = call.settings();
+    const found: Finding[] = [];
+    const told = (findings: readonly Finding[]) => {
+      found.push(...findings);
+      if (!call.json) io.out(findings.map(toLines).join(''));
+    };
+    await examine(settings, { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') }, told);
+    const faults = found.filter(({ verdict }) => verdict === 'fault').length;
+    const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
+    if (call.json) io.out(JSON.stringify(found) + '\n');
+    else io.out(`\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`);
+    return faults === 0 ? EXIT.ok : EXIT.failed;
+  },
+};
+
+async function examine(settings: Settings, given: Pick<World, 'settingsFile' | 'reach'>, told: (findings: readonly Finding[]) => void): Promise<void> {
+  const resolver = createResolver(dnsSettings(settings), { clock: systemClock, log: createLog('silent'), ids: createIds(systemClock), cacheEntries: 0 });
+  const look = async (world: World, checks: readonly Check[]) => {
+    for (const check of checks) told(await check.run(world).catch((error: unknown) => [gaveUp(check, error)]));
+  };
+  const world: World = { settings, resolver, store: undefined, clock: systemClock, root: '/', ...given };
+  // A question to the DNS does not keep a process alive: in the daemon that is right.
+  const alive = setInterval(() => {}, 1000);
+  // The store decides what there is to look at; when it is away, that is a finding and the rest is looked at without it.
+  let rest = CHECKS;
+  try {
+    if (!hasStore(settings)) return await look(world, CHECKS);
+    await withStore(settings, async (store) => {
+      await store.ping();
+      rest = [];
+      await look({ ...world, store }, CHECKS);
+    });
+  } catch (error) {
+    told([gaveUp(storeCheck, error)]);
+    await look(world, rest.filter((check) => check !== storeCheck));
+  } finally {
+    await resolver.stop();
+    clearInterval(alive);
+  }
+}
+
+/** A look must not make what is not there. */
+function hasStore({ store, data_dir: dir }: Settings): boolean {
+  return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
+}
+
+function gaveUp(check: Check, error: unknown): Finding {
+  return fault(check.name, error instanceof Error ? error.message : String(error), check === storeCheck ? 'Without it mail is taken for known routes only, and the API answers 503. See that it runs and that store.url is right.' : 'See what stands in the way of looking.');
+}
+
+const MARKS: Readonly<Record<Verdict, string>> = { ok: 'ok     ', warning: 'WARNING', fault: 'FAULT  ', skipped: '-      ' };
+
+function toLines({ check, verdict, seen, advice }: Finding): string {
+  const line = `${MARKS[verdict]}  ${check}: ${printable(seen)}\n`;
+  return advice === undefined ? line : `${line}         ${advice}\n`;
+}
+
+function count(n: number, word: string): string {
+  return `${n} ${word}${n === 1 ? '' : 's'}`;
+}

@@ -1,0 +1,76 @@
+import { connect } from 'node:net';
+import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
+
+const WAIT_MS = 5000;
+const SMTP_PORT = 25;
+
+/** Somebody answers on our SMTP port, and it is the daemon. */
+export const listening: Check = {
+  name: 'SMTP',
+  async run({ settings }) {
+    const places = settings.smtp.listen.map(({ host, port }) => ({ host: reachable(host), port }));
+    const findings = await Promise.all(places.map(async ({ host, port }): Promise<Finding> => {
+      const check = `SMTP ${host}:${port}`;
+      const line = await firstLine(host, port);
+      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. A socket of systemd may listen elsewhere.');
+      if (!line.startsWith('220 ')) return fault(check, `another program answers, or the daemon takes no mail: ${line}`, 'Stop the other mail server, or look at the log of the daemon.');
+      if (!line.includes(settings.hostname)) return warning(check, `greets as "${line}", not as ${settings.hostname}`, 'The daemon runs with other settings than these: restart it, or name its file with --config.');
+      return ok(check, line);
+    }));
+    const public25 = isLocal(settings) || settings.smtp.listen.some(({ port }) => port === SMTP_PORT);
+    return public25 ? findings : [...findings, warning('port 25', `smtp.listen has ${settings.smtp.listen.map(({ port }) => port).join(', ')}`, 'Other mail servers come to port 25 and to no other: listen there, or let the socket unit or a proxy.')];
+  },
+};
+
+/** Whether this host may talk to mail servers at all: many providers close port 25 to the outside until they are asked. */
+export const outgoing: Check = {
+  name: 'port 25 to the outside',
+  async run({ reach, resolver }) {
+    const check = 'port 25 to the outside';
+    if (reach === undefined) return [skipped(check, 'say --reach DOMAIN to try it with the mail server of a domain')];
+    const host = await mailHost(reach, resolver);
+    if (host === undefined) return [skipped(check, `no mail server of ${reach} was found`)];
+    const line = await firstLine(host.address, SMTP_PORT);
+    if (line instanceof Error) {
+      return [fault(check, `${host.name} (${host.address}) was not reached: ${line.message}`, 'Ask your provider to open port 25 to the outside, or set outbound.relay and mail.relay to a server that carries mail on.')];
+    }
+    return [ok(check, `${host.name} answered: ${line}`)];
+  },
+};
+
+async function mailHost(domain: string, resolver: World['resolver']): Promise<{ readonly name: string; readonly address: string } | undefined> {
+  const mx = await resolver.resolve(domain, 'MX');
+  const name = mx.kind === 'records' ? mx.records.toSorted((a, b) => a.priority - b.priority)[0]?.exchange : domain;
+  if (name === undefined || name === '') return undefined;
+  const found = await resolver.addresses(name);
+  const address = found.kind === 'records' ? found.records[0] : undefined;
+  return address === undefined ? undefined : { name, address };
+}
+
+/** From this machine a listener on all addresses is reached over loopback. */
+function reachable(host: string): string {
+  return host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+}
+
+/** The first line that a server says, without a word from us but goodbye. */
+function firstLine(host: string, port: number): Promise<string | Error> {
+  return new Promise((resolve) => {
+    const socket = connect({ host, port });
+    let said = '';
+    const end = (result: string | Error) => {
+      clearTimeout(timer);
+      resolve(result);
+      socket.destroy();
+    };
+    const timer = setTimeout(() => end(new Error(`no answer within ${WAIT_MS / 1000} s`)), WAIT_MS);
+    socket.setEncoding('latin1');
+    socket.on('error', (error) => end(error));
+    socket.on('close', () => end(new Error('the connection was closed without a greeting')));
+    socket.on('data', (chunk: string) => {
+      said = (said + chunk).slice(0, 1000);
+      const line = said.indexOf('\r\n');
+      if (line < 0) return;
+      socket.write('QUIT\r\n', () => end(said.slice(0, line)));
+    });
+  });
+}
