@@ -3,6 +3,7 @@ import type { Command } from './command.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
 import { doctor } from './doctor.ts';
+import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { keyCreate, keyList, keyRevoke } from './key.ts';
 import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
@@ -18,5 +19,6 @@ export const commands: readonly Command[] = [
   keyCreate, keyList, keyRevoke,
   ipAdd, ipList, ipRemove,
   routeList, routeTest,
+  importMandrill,
   queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,
 ];

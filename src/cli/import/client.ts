@@ -1,0 +1,82 @@
+/** An API of this kind, ours or the one that is moved from, with one account's key. */
+export interface ApiClient {
+  /** Throws `CallRefused` for an error of the API, and `Unreachable` when there is no answer of one. */
+  call(path: string, params?: Readonly<Record<string, unknown>>): Promise<unknown>;
+  /** Sees whether it is there and knows the key; throws as `call` does, without trying again. */
+  greet(): Promise<void>;
+}
+
+/** The API said no. */
+export class CallRefused extends Error {
+  override readonly name = 'CallRefused';
+  /** The declared name: Invalid_Key, ValidationError … */
+  readonly error: string;
+
+  constructor(error: string, message: string) {
+    super(message);
+    this.error = error;
+  }
+}
+
+/** Nobody answered, or not as such an API does. */
+export class Unreachable extends Error {
+  override readonly name = 'Unreachable';
+}
+
+const TIMEOUT_MS = 60_000;
+const TRIES = 5;
+/** Waits before each new try, doubled each time. */
+const PAUSE_MS = 1000;
+/** Answers after which the same call may go well a little later. */
+const PASSING = new Set([429, 502, 503, 504]);
+
+interface Waiter { wait(ms: number): Promise<void> }
+
+/** `base` is the URL up to the version: https://host/api/1.0 */
+export function createApiClient(base: string, key: string, { wait }: Waiter): ApiClient {
+  const root = base.replace(/\/+$/, '');
+
+  async function once(path: string, body: string): Promise<{ readonly passing: boolean; readonly answer: unknown; readonly status: number }> {
+    const response = await fetch(`${root}${path}.json`, { method: 'POST', headers: { 'content-type': 'application/json' }, body, redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
+    const text = await response.text();
+    try {
+      return { passing: PASSING.has(response.status), answer: JSON.parse(text), status: response.status };
+    } catch {
+      if (PASSING.has(response.status)) return { passing: true, answer: undefined, status: response.status };
+      throw new Unreachable(`${root}${path}.json answered ${response.status}, and not in JSON: is this the address of an API?`);
+    }
+  }
+
+  async function call(path: string, params: Readonly<Record<string, unknown>> = {}, most = TRIES): Promise<unknown> {
+    const body = JSON.stringify({ key, ...params });
+    for (let tries = 1; ; tries++) {
+      const found = await once(path, body).catch((error: unknown) => {
+        if (error instanceof Unreachable) throw error;
+        return new Unreachable(`${root}: ${reason(error)}`);
+      });
+      if (!(found instanceof Error) && !found.passing) return refusedOr(found.answer, found.status);
+      if (tries >= most) throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
+      await wait(PAUSE_MS * 2 ** (tries - 1));
+    }
+  }
+  return Object.freeze({
+    call: (path: string, params?: Readonly<Record<string, unknown>>) => call(path, params),
+    async greet() { await call('/users/ping', {}, 1); },
+  });
+}
+
+/** Errors come as {status: "error", name, message}: with 500 from the one, with a status of their own from the other. */
+function refusedOr(answer: unknown, status: number): unknown {
+  if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number')) return answer;
+  if (isRecord(answer) && typeof answer.name === 'string') throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
+  throw new Unreachable(`an answer of status ${status} that is no error of such an API`);
+}
+
+function reason(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  return error.cause instanceof Error ? error.cause.message : error.message;
+}
+
+export function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,150 @@
+import { z } from 'zod';
+import type { ApiClient } from './client.ts';
+import * as records from './records.ts';
+import { allRejects } from './rejects.ts';
+
+/** One thing to bring over. */
+export interface Item {
+  /** What it is called in the report. */
+  readonly name: string;
+  /** Whether the target has it; then it is left as it is. */
+  readonly there: boolean;
+  bring(): Promise<void>;
+  /** To be said of it when it was brought over. */
+  readonly note?: string;
+}
+
+/** Everything of one kind. */
+export interface Kind {
+  readonly name: string;
+  items(from: ApiClient, to: ApiClient, say: (note: string) => void): Promise<readonly Item[]>;
+}
+
+async function list<T>(api: ApiClient, path: string, kind: string, item: z.ZodType<T>, params = {}): Promise<readonly T[]> {
+  return records.readList(kind, item, await api.call(path, params));
+}
+
+const subaccounts: Kind = {
+  name: 'subaccounts',
+  async items(from, to) {
+    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/subaccounts/list', 'subaccounts', records.subaccount)));
+    const known = new Set(ours?.map(({ id }) => id));
+    return (theirs ?? []).map(({ id, name, custom_quota: quota, status }) => ({
+      name: id,
+      there: known.has(id),
+      async bring() {
+        const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
+        await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
+        if (status === 'paused') await to.call('/subaccounts/pause', { id });
+      },
+    }));
+  },
+};
+
+type Template = z.output<typeof records.template>;
+
+/** The published copy first, then the draft over it, where they differ: so both are as they were. */
+async function bringTemplate(to: ApiClient, { name, labels, ...fields }: Template): Promise<void> {
+  const draft = { code: fields.code, subject: fields.subject, from_email: fields.from_email, from_name: fields.from_name, text: fields.text };
+  if (fields.published_at === undefined) {
+    await to.call('/templates/add', { name, labels, ...draft, publish: false });
+    return;
+  }
+  const published = { code: fields.publish_code, subject: fields.publish_subject, from_email: fields.publish_from_email, from_name: fields.publish_from_name, text: fields.publish_text };
+  await to.call('/templates/add', { name, labels, ...published, publish: true });
+  if (JSON.stringify(draft) === JSON.stringify(published)) return;
+  await to.call('/templates/update', { name, code: draft.code ?? '', subject: draft.subject ?? '', from_email: draft.from_email, from_name: draft.from_name ?? '', text: draft.text ?? '', publish: false });
+}
+
+const templates: Kind = {
+  name: 'templates',
+  async items(from, to) {
+    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/templates/list', 'templates', records.template)));
+    const known = new Set(ours?.map(({ name }) => name));
+    return (theirs ?? []).map((one) => ({ name: one.name, there: known.has(one.name), bring: () => bringTemplate(to, one) }));
+  },
+};
+
+const whitelist: Kind = {
+  name: 'whitelist',
+  async items(from, to, say) {
+    const theirs = await list(from, '/whitelists/list', 'whitelist entries', records.whitelistEntry);
+    if (theirs.length >= 1000) say('the list shows no more than 1,000; bring the rest over by its export');
+    // Adding an address twice changes nothing, so what is there need not be known.
+    return theirs.map(({ email, detail }) => ({ name: email, there: false, async bring() { await to.call('/whitelists/add', { email, comment: detail?.slice(0, 255) }); } }));
+  },
+};
+
+/** A soft bounce is over within days and would become a ban for ever. */
+const PASSING = 'soft-bounce';
+
+const rejects: Kind = {
+  name: 'rejects',
+  async items(from, to, say) {
+    const theirs = await allRejects(from, say);
+    const lasting = theirs.filter(({ reason }) => reason !== PASSING);
+    if (lasting.length < theirs.length) say(`${theirs.length - lasting.length} soft bounces are left behind: they expire within days`);
+    return lasting.map(({ email, reason, detail, subaccount }) => ({
+      name: subaccount === undefined ? email : `${email} (${subaccount})`,
+      there: false,
+      async bring() { await to.call('/rejects/add', { email, comment: [reason, detail].filter((part) => part).join(': ').slice(0, 1000), subaccount }); },
+    }));
+  },
+};
+
+const senderDomains: Kind = {
+  name: 'sender domains',
+  async items(from, to) {
+    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/senders/domains', 'sender domains', records.senderDomain)));
+    const known = new Set(ours?.map(({ domain }) => domain));
+    return (theirs ?? []).map(({ domain }) => ({
+      name: domain, there: known.has(domain), async bring() { await to.call('/senders/add-domain', { domain }); },
+      note: 'publish the new DKIM record (/senders/check-domain shows it) and change the SPF include',
+    }));
+  },
+};
+
+const webhooks: Kind = {
+  name: 'webhooks',
+  async items(from, to) {
+    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/webhooks/list', 'webhooks', records.webhook)));
+    const known = new Set(ours?.map(({ url }) => url));
+    return (theirs ?? []).map(({ url, description, events }) => ({
+      name: url, there: known.has(url), async bring() { await to.call('/webhooks/add', { url, description, events }); },
+      note: 'has a new key (/webhooks/info): tell its consumer',
+    }));
+  },
+};
+
+const inbound: Kind = {
+  name: 'inbound domains',
+  async items(from, to) {
+    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/inbound/domains', 'inbound domains', records.inboundDomain)));
+    const known = new Set(ours?.map(({ domain }) => domain));
+    return (theirs ?? []).map(({ domain }) => ({
+      name: domain, there: known.has(domain), async bring() { await to.call('/inbound/add-domain', { domain }); },
+      note: 'change its MX record when everything else is done',
+    }));
+  },
+};
+
+const routes: Kind = {
+  name: 'inbound routes',
+  async items(from, to) {
+    const domains = await list(from, '/inbound/domains', 'inbound domains', records.inboundDomain);
+    const ours = new Set((await list(to, '/inbound/domains', 'inbound domains', records.inboundDomain)).map(({ domain }) => domain));
+    const items: Item[] = [];
+    for (const { domain } of domains) {
+      const theirs = await list(from, '/inbound/routes', 'inbound routes', records.route, { domain });
+      const known = new Set(ours.has(domain) ? (await list(to, '/inbound/routes', 'inbound routes', records.route, { domain })).map(({ pattern }) => pattern) : []);
+      items.push(...theirs.map(({ pattern, url }) => ({
+        name: `${pattern}@${domain}`, there: known.has(pattern), async bring() { await to.call('/inbound/add-route', { domain, pattern, url }); },
+        note: 'has a new key (/inbound/route-key): tell its consumer',
+      })));
+    }
+    return items;
+  },
+};
+
+/** In the order in which one thing may need another: rejects name subaccounts, and a reject does not go where an address is whitelisted. */
+export const KINDS: readonly Kind[] = [subaccounts, templates, whitelist, rejects, senderDomains, webhooks, inbound, routes];
