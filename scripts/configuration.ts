@@ -11,10 +11,10 @@ export function configurationDoc(yaml: string): string {
   return out.join('\n').trimEnd() + '\n';
 }
 
-interface Shown { readonly path: string; readonly value: string; readonly comment: string }
+export interface Shown { readonly path: string; readonly value: string; readonly comment: string }
 
 /** A comment above several settings in a row is about all of them. */
-function* readSettings(yaml: string): Generator<Shown> {
+export function* readSettings(yaml: string): Generator<Shown> {
   let comment: string[] = [];
   let used = false;
   const parents: string[] = [];

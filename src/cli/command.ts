@@ -50,7 +50,8 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-const COMMON: Readonly<Record<string, Option>> = {
+/** Options that every command has. */
+export const COMMON: Readonly<Record<string, Option>> = {
   config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (also POSTERN_CONFIG)' },
   json: { type: 'boolean', help: 'answer in JSON, for scripts' },
   help: { type: 'boolean', short: 'h', help: 'this text' },
