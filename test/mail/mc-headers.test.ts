@@ -9,6 +9,9 @@ describe('the X-MC-* fields of a message', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
       tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
       important: false, signingDomain: null, subaccount: null, bcc: null, pool: null, sendAt: null, ignored: [],
+      extras: {
+        inlineCss: null, autoHtml: null, stripQuery: null, viewContent: null, trackingDomain: null, returnPathDomain: null, analyticsDomains: [], analyticsCampaign: null,
+      },
     });
   });
 

@@ -1,3 +1,4 @@
+import { toExtras } from '../../mail/extras.ts';
 import type { ClickTracking, Draft, DraftFile, MergeVar, Outgoing } from '../../mail/sending.ts';
 import { readRecipient } from '../../outbound/recipients.ts';
 import type { TemplateContent } from '../../store/templates.ts';
@@ -41,7 +42,16 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
     signingDomain: message.signing_domain ?? null,
     pool: orNull(pool),
     form: 'draft',
+    ...extrasOf(message),
   };
+}
+
+function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
+  return toExtras({
+    inlineCss: message.inline_css, autoHtml: message.auto_html, stripQuery: message.url_strip_qs, viewContent: message.view_content_link,
+    trackingDomain: message.tracking_domain, returnPathDomain: message.return_path_domain,
+    analyticsDomains: message.google_analytics_domains, analyticsCampaign: message.google_analytics_campaign,
+  });
 }
 
 /** The body. A message without content is an empty text, as a mail program would send it. */

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { optional, text, timestamp } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
+import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../mail/extras.ts';
 import { emailAddress } from './rules.ts';
 
 // The parameters of the operations that send, as clients of the public ancestor write them.
@@ -20,9 +21,14 @@ const line = optional(z.string().max(LONGEST_LINE));
 const words = optional(z.string());
 
 /** A domain that may be empty, as forms send it. */
-const domain = optional(z.string().max(1000)
+export const domain = optional(z.string().max(1000)
   .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
   .transform((value) => value.trim() === '' ? undefined : toAsciiDomain(value.trim())));
+
+const analyticsDomain = z.string().max(1000)
+  .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
+  .transform((value) => toAsciiDomain(value.trim()));
+const campaign = z.string().max(LONGEST_CAMPAIGN).refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text of one line');
 
 const scalar = z.union([z.string(), z.number(), z.boolean()]);
 
@@ -74,8 +80,9 @@ export const messageFields = {
   merge_vars: optional(z.array(z.object({ rcpt: z.string().max(1000), vars: optional(z.array(variable).max(MAX_FIELDS)) })).max(MAX_RECIPIENTS)),
   tags: optional(z.array(tag).max(MAX_TAGS)),
   subaccount: optional(z.string().max(255)),
-  google_analytics_domains: optional(z.array(z.string())),
-  google_analytics_campaign: optional(z.union([z.string(), z.array(z.string())])),
+  google_analytics_domains: optional(z.array(analyticsDomain).max(MAX_ANALYTICS_DOMAINS).transform((names) => names.filter((name) => name !== undefined))),
+  // Clients say that it may be a list; the first text counts.
+  google_analytics_campaign: optional(z.union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)]).transform((value) => [value].flat().find((text) => text !== ''))),
   metadata: optional(map(scalar)),
   recipient_metadata: optional(z.array(z.object({ rcpt: z.string().max(1000), values: optional(map(scalar)) })).max(MAX_RECIPIENTS)),
   attachments: optional(z.array(file).max(MAX_FILES)),

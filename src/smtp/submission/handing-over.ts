@@ -1,3 +1,4 @@
+import { toExtras } from '../../mail/extras.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import type { Submission } from '../../outbound/types.ts';
 import { StoreAway } from '../../store/collection.ts';
@@ -72,7 +73,7 @@ function toSubmission({ sender, fromName, options }: Document, { bytes, ...conte
   const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool } = options;
   const { opens, clicks } = track ?? tracking;
   const outgoing: Outgoing = {
-    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content,
+    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content, ...toExtras(options.extras),
     apiKey: who.key,
     // A document is sent as it is; what a template makes is ours to complete.
     autoText: options.autoText ?? content.form === 'draft',
