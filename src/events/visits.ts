@@ -65,5 +65,5 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
 }
 
 function withoutQuery(url: string): string {
-  return url.replace(/\?[^#]*/, '');
+  return url.replace(/^([^?#]*)\?[^#]*/, '$1');
 }

@@ -6,8 +6,9 @@ import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
+import { changingResolver } from '../support/senders.ts';
 import { tempDir } from '../support/temp.ts';
-import { zoneResolver, type ZoneRecords } from '../support/zone.ts';
+import type { ZoneRecords } from '../support/zone.ts';
 
 const OURS = { publicUrl: 'https://postern.test:8443/mail', returnDomain: 'bounces.postern.test' };
 const mx = (exchange: string) => ({ MX: [{ exchange, priority: 10 }] });
@@ -35,11 +36,7 @@ describe('domains of their own that messages name', () => {
 
   function create(publicUrl = OURS.publicUrl) {
     const asked: string[] = [];
-    const count = (name: string) => { asked.push(name); return zoneResolver(zone); };
-    const resolver: ReturnType<typeof zoneResolver> = {
-      questions: [], stop: async () => {}, addresses: (host, budget) => count(host).addresses(host, budget),
-      resolve: ((name: string, type: 'MX') => count(name).resolve(name, type)) as ReturnType<typeof zoneResolver>['resolve'],
-    };
+    const resolver = changingResolver(() => zone, async (name) => asked.push(name));
     const domains = createCustomDomains({ ...OURS, publicUrl, mxHosts: ['mx.postern.test', 'backup.postern.test'] }, { store, resolver, clock });
     return { domains, asked };
   }
