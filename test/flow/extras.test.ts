@@ -93,6 +93,7 @@ describe('what few messages ask for, through the whole daemon', function () {
     const back = waysBack(mail.raw);
     expect(html).to.contain('<p style="color: red;">Dear Jo, <a href="https://clicks.sender.test/track/click/');
     expect([back.click, back.open, back.unsubscribe].map((url) => new URL(url).origin)).to.deep.equal(Array.from({ length: 3 }, () => 'https://clicks.sender.test'));
+    expect([(await visit(back.open)).status, (await visit(back.unsubscribe)).status]).to.deep.equal([200, 200]);
     expect(mail.from).to.match(/@returns\.sender\.test$/);
     expect(back.mailto).to.match(/@returns\.sender\.test$/);
     expect(mail.raw.replace(/\r\n[ \t]+/g, ' ')).to.match(/^DKIM-Signature: [^\r]* d=sign\.test;/m);

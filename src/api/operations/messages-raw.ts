@@ -81,7 +81,7 @@ const sendRaw = operation({
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
     to: optional(z.array(z.string().max(1000)).max(MAX_RECIPIENTS)).meta({ description: 'recipients; those of the To, Cc and Bcc headers when left out or empty' }),
     ...sendingParams,
-    return_path_domain: domain.meta({ description: 'the domain of the return path, as in the message of /messages/send' }),
+    return_path_domain: domain.meta({ description: 'domain that bounces come back to, as in the message of /messages/send' }),
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],

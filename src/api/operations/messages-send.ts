@@ -14,7 +14,7 @@ type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 const NOTES = `Every recipient gets a message of its own, with an id of its own; up to ${MAX_RECIPIENTS}. The answer comes when the message is safe on disk. `
   + 'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. '
   + 'Merge tags *|NAME|* are replaced when `merge` is true or variables are given; merge_language handlebars is refused where there is something to replace. '
-  + 'bcc_address gets one copy. inline_css, auto_html, url_strip_qs, view_content_link, tracking_domain, return_path_domain and google_analytics_* are accepted and have no effect.';
+  + 'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours.';
 
 /** What became of a submission, as a record, or the refusal of it. */
 export async function submitted(submission: Parameters<Call<SendErrors>['messages']['submit']>[0], call: Call<SendErrors>): Promise<readonly Submitted[]> {
