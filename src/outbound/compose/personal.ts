@@ -84,7 +84,7 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
     },
     toHtml: (text: string) => toHtmlPage(text, most),
     listUnsubscribe: [
-      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain)}>`],
+      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
