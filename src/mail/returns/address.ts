@@ -52,9 +52,8 @@ export function findMessage(secret: string, text: string): { readonly account: n
   let looked = 0;
   for (const [, token = '', domain = ''] of text.matchAll(TOKEN)) {
     if (++looked > MOST_TOKENS) break;
-    const about = new Set(['', domain.toLowerCase()]);
-    for (const domainAgain of about) {
-      const named = readToken(secret, 'bounce', token, domainAgain) ?? readToken(secret, 'unsub', token, domainAgain);
+    for (const about of new Set(['', domain.toLowerCase().replace(/\.+$/, '')])) {
+      const named = readToken(secret, 'bounce', token, about) ?? readToken(secret, 'unsub', token, about);
       if (named) return named;
     }
   }

@@ -1,11 +1,11 @@
-import { createTagging } from '../../mail/analytics.ts';
-import { changeHtml, changeText, type Relink } from '../../mail/links.ts';
+import { toHtmlPage } from '../../mail/compose/text-to-html.ts';
+import { changeHtml, changeText } from '../../mail/links.ts';
 import type { Vars } from '../../mail/merge/condition.ts';
 import { merge, toVars } from '../../mail/merge/merge.ts';
 import { unsubAddress } from '../../mail/returns/address.ts';
-import { toHtmlPage } from '../../mail/compose/text-to-html.ts';
 import { toToken } from '../../mail/send-tokens.ts';
 import type { ComposeJob } from '../types.ts';
+import { createMessageLinks } from './message-links.ts';
 import { mostOctets } from './too-large.ts';
 
 /** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long. */
@@ -28,58 +28,33 @@ export interface Personal {
 
 /** A subject or a name is far shorter; servers cut a header at some ten thousand octets. */
 const LONGEST_LINE = 20_000;
-/** Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included. */
-const LONGEST_TARGET = 8000;
-const CONTROLS = /\p{Cc}/u;
 const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
-// encodeURIComponent leaves these, and readers of plain text end a link before some of them.
-const LEFT = /[!'()*]/g;
 
 /** Writes style sheets into the elements of an HTML text, where that is asked for. */
 export type Inline = (html: string) => string;
 
 export function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const { outgoing, settings, accountNumber, id } = job;
-  const { analytics, stripQuery } = outgoing.extras ?? {};
   const { secret, publicUrl } = settings;
   const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
   const options = { now: new Date(job.at), onUnsub: () => unsubUrl };
   const vars = varsOf(job, (subject, known) => oneLine(merge(subject, known, { ...options, maxLength: LONGEST_LINE })));
-  const links = new Map<string, string>();
-  // Ours already: who wants no more mail is not followed there, and a link to a link would say it twice.
-  const isOurs = (url: string) => [publicUrl, settings.ownUrl ?? publicUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
-  const tag = analytics && createTagging(analytics, outgoing.sender);
-  const tagged: Relink = (url) => (isOurs(url) ? undefined : tag?.(url));
-  const followed: Relink = (given) => {
-    if (isOurs(given)) return undefined;
-    const known = links.get(given);
-    if (known !== undefined) return known;
-    const written = tag?.(given);
-    const url = written ?? given;
-    if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return written; // what could not be led on to stays what it is
-    const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
-    if (target.length > LONGEST_TARGET) return written;
-    const kind = stripQuery ? 'bare-click' : 'click';
-    const link = `${publicUrl}/track/click/${toToken(secret, kind, accountNumber, id, url)}?u=${target}`;
-    links.set(given, link);
-    return link;
-  };
-  const relinkOf = (follows: boolean): Relink | undefined => (follows ? followed : tag && tagged);
+  const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
   const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
   return Object.freeze({
     merges: vars !== undefined,
-    tracks: outgoing.trackOpens || clicks !== 'none' || tag !== undefined || inline !== undefined,
+    tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
     fill: (text: string) => (vars ? merge(text, vars, { ...options, maxLength: most }) : text),
     fillLine: (text: string) => oneLine(vars ? merge(text, vars, { ...options, maxLength: LONGEST_LINE }) : text),
     trackHtml(html: string, withPixel: boolean) {
       return changeHtml(inline ? inline(html) : html, {
-        relink: relinkOf(clicks === 'html' || clicks === 'all'), atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
+        relink: links.relink(clicks === 'html' || clicks === 'all'), atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
       }, most);
     },
     trackText(text: string) {
-      const relink = relinkOf(clicks === 'text' || clicks === 'all');
+      const relink = links.relink(clicks === 'text' || clicks === 'all');
       return relink ? changeText(text, relink, most) : text;
     },
     toHtml: (text: string) => toHtmlPage(text, most),
