@@ -7,7 +7,7 @@ const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`$
 describe('the X-MC-* fields of a message', () => {
   it('ask nothing when there are none', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
-      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
+      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, mergeLanguage: null, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
       important: false, signingDomain: null, subaccount: null, bcc: null, pool: null, sendAt: null, ignored: [],
     });
   });

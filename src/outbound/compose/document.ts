@@ -69,13 +69,13 @@ function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: Compose
 
 function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
   const subject = decodeWords(valueOf(bytes, field));
-  const filled = subject?.includes('*|') ? personal.fillLine(subject) : subject;
+  const filled = subject !== undefined && personal.hasTags(subject) ? personal.fillLine(subject) : subject;
   return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
 }
 
 function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
   const [mailbox, ...others] = parseMailboxes(valueOf(bytes, field)) ?? [];
-  if (!mailbox?.name?.includes('*|') || others.length > 0) return undefined;
+  if (!mailbox?.name || !personal.hasTags(mailbox.name) || others.length > 0) return undefined;
   const name = personal.fillLine(mailbox.name);
   return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
 }
@@ -90,7 +90,7 @@ function partChanges(bytes: Buffer, root: Part, personal: Personal): Change[] {
   const changes: Change[] = [];
   let pixels = 0;
   const rewrite: Rewrite = (text, type) => {
-    const filled = personal.fill(text);
+    const filled = personal.fill(text, type);
     return type === 'text/html' ? personal.trackHtml(filled, pixels++ === 0) : personal.trackText(filled);
   };
   const open = [root];

@@ -7,14 +7,17 @@ const MOST_STEPS = 1_000_000;
 export interface Budget {
   /** Throws `FaultyTemplate` when more is asked for than is left. */
   spend(steps: number): void;
+  /** How much was. */
+  spent(): number;
 }
 
 export function createBudget(steps = MOST_STEPS): Budget {
-  let left = steps;
+  let spent = 0;
   return Object.freeze({
     spend(asked: number) {
-      left -= asked;
-      if (left < 0) throw new FaultyTemplate(`it takes more than ${steps} steps`);
+      spent += asked;
+      if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
     },
+    spent: () => spent,
   });
 }

@@ -5,8 +5,8 @@ import { type Maybe, member, toText } from '../value.ts';
 /** What a helper may know beside its values. */
 export interface Surroundings {
   readonly now: Date;
-  /** The link that ends a subscription, leading on to the URL when one is said. */
-  readonly onUnsub: (url: string) => string;
+  /** The link that ends a subscription, leading on to the URL when one is said; only a real sending knows it. */
+  readonly onUnsub?: ((url: string) => string) | undefined;
 }
 
 /** A function that a template may call. */
@@ -29,7 +29,7 @@ export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['url', ofText((text) => filtered(text, 'url'))],
   ['striptags', ofText(stripTags)],
   ['date', { fewest: 0, most: 1, run: ([format], { now }) => formatDate(now, format === undefined ? USUAL_DATE : toText(format)) }],
-  ['unsub', { fewest: 0, most: 1, run: ([url], { onUnsub }) => onUnsub(toText(url)) }],
+  ['unsub', { fewest: 0, most: 1, run: ([url], { onUnsub }) => onUnsub?.(toText(url)) }],
   ['lookup', { fewest: 2, most: 2, run: ([value, name]) => member(value, toText(name)) }],
 ]);
 

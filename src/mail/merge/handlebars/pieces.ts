@@ -1,3 +1,4 @@
+import type { Steps } from '../../../base/steps.ts';
 import { FaultyTemplate } from '../faulty-template.ts';
 
 /** A text, or a tag: `{{…}}`. */
@@ -22,12 +23,16 @@ export interface Tag {
 const LONGEST_TAG = 2048;
 const MOST_TAGS = 50_000;
 
+/** Tags, and brackets that are none, that are looked at between two rests. */
+const SLICE = 2000;
+
 /** Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not supported. */
-export function toPieces(source: string): Piece[] {
+export function* takingApart(source: string): Steps<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
   let tags = 0;
+  let looked = 0;
   const endText = (end: number) => {
     texts.push(source.slice(done, end));
     const text = texts.join('');
@@ -35,6 +40,7 @@ export function toPieces(source: string): Piece[] {
     texts = [];
   };
   for (let open = source.indexOf('{{'); open >= 0; open = source.indexOf('{{', open)) {
+    if (++looked % SLICE === 0) yield;
     const escaped = open > done && source[open - 1] === '\\';
     const doubled = escaped && open - 1 > done && source[open - 2] === '\\';
     if (escaped && !doubled) {

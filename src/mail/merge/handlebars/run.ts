@@ -1,9 +1,11 @@
+import type { Steps } from '../../../base/steps.ts';
 import { TooLong } from '../../too-long.ts';
-import { isList, isStruct, isTrue, type Maybe, member, toText } from '../value.ts';
+import { isList, isStruct, isTrue, member, toText } from '../value.ts';
 import type { Budget } from './budget.ts';
-import { compare } from './compare.ts';
+import { createEvaluate } from './evaluate.ts';
+import { enter, type Frame, toFrame } from './frame.ts';
 import type { Surroundings } from './helpers.ts';
-import type { Body, Choice, Expression, Loop, Path } from './program.ts';
+import type { Body, Loop, Node } from './program.ts';
 import type { Variables } from './variables.ts';
 
 export interface RunOptions extends Surroundings {
@@ -15,29 +17,54 @@ export interface RunOptions extends Surroundings {
   readonly budget: Budget;
 }
 
-/** Where a loop is. */
-interface Place {
-  readonly index: number;
-  readonly key: string | number;
-  readonly first: boolean;
-  readonly last: boolean;
+/** Steps of the budget between two rests. */
+const SLICE = 5000;
+
+/** A body that is being run, and where. */
+interface Cursor {
+  readonly body: Body;
+  readonly frame: Frame;
+  at: number;
+  /** What comes after the body: the next turn of a loop. */
+  readonly next: (() => Cursor | undefined) | undefined;
 }
 
-/** What names mean at one point of a template, and what they mean around it. */
-interface Frame {
-  readonly value: Maybe;
-  readonly around: Frame | undefined;
-  readonly place: Place | undefined;
-  readonly named: ReadonlyMap<string, Maybe>;
+/**
+ * Runs a template, in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` when it costs more than the budget has.
+ * Blocks in blocks are a list here and no recursion, so that it can rest in the middle of any of them.
+ */
+export function* runningTemplate(body: Body, options: RunOptions): Steps<string> {
+  const { budget, variables } = options;
+  const output = createOutput(options);
+  const open: Cursor[] = [{ body, frame: toFrame(variables), at: 0, next: undefined }];
+  let rested = budget.spent();
+  for (let cursor = open.at(-1); cursor; cursor = open.at(-1)) {
+    const node = cursor.body[cursor.at++];
+    if (node) {
+      budget.spend(1);
+      const inner = output.take(node, cursor.frame);
+      if (inner) open.push(inner);
+    } else {
+      open.pop();
+      const turn = cursor.next?.();
+      if (turn) open.push(turn);
+    }
+    if (budget.spent() - rested > SLICE) {
+      rested = budget.spent();
+      yield;
+    }
+  }
+  return output.finish();
 }
 
-const NOTHING: ReadonlyMap<string, Maybe> = new Map();
-/** Characters that are looked at for one step. */
-const CHARACTERS_PER_STEP = 50;
+interface Output {
+  /** Puts out what the node shows, or answers what is to be run for it. */
+  take(node: Node, frame: Frame): Cursor | undefined;
+  finish(): string;
+}
 
-/** Runs a template. Throws `TooLong`, and `FaultyTemplate` when it costs more than the budget has. */
-export function runTemplate(body: Body, options: RunOptions): string {
-  const { maxLength, budget, escapes } = options;
+function createOutput(options: RunOptions): Output {
+  const { maxLength, escapes, budget } = options;
   const evaluate = createEvaluate(options);
   const parts: string[] = [];
   let length = 0;
@@ -45,106 +72,47 @@ export function runTemplate(body: Body, options: RunOptions): string {
     length += part.length;
     if (length > maxLength) throw new TooLong();
     parts.push(part);
+    return undefined;
   };
-  const run = (nodes: Body, frame: Frame): void => {
-    for (const node of nodes) {
-      budget.spend(1);
+  return {
+    take(node, frame) {
       switch (node.kind) {
-        case 'text': put(node.text); break;
+        case 'text': return put(node.text);
         case 'print': {
           const text = toText(evaluate(node.of, frame));
-          put(escapes && node.escaped ? escapeHtml(text) : text);
-          break;
+          return put(escapes && node.escaped ? escapeHtml(text) : text);
         }
-        case 'choice': run(choose(node, frame), frame); break;
-        default: loop(node, frame);
+        case 'choice': {
+          const branch = node.branches.find(({ condition, negated }) => isTrue(evaluate(condition, frame)) !== negated);
+          return toCursor(branch?.body ?? node.otherwise, frame);
+        }
+        default: return loop(node, evaluate(node.of, frame), frame, budget);
       }
-    }
+    },
+    finish: () => parts.join(''),
   };
-  const choose = ({ branches, otherwise }: Choice, frame: Frame): Body =>
-    branches.find(({ condition, negated }) => isTrue(evaluate(condition, frame)) !== negated)?.body ?? otherwise;
-
-  const loop = ({ kind, of, names, body: inside, otherwise }: Loop, frame: Frame): void => {
-    const value = evaluate(of, frame);
-    if (!isTrue(value)) run(otherwise, frame);
-    else if (kind === 'section' && value === true) run(inside, frame);
-    else if (kind === 'with' || (kind === 'section' && !isList(value))) run(inside, enter(frame, value, undefined, names));
-    else if (!isList(value) && !isStruct(value)) run(otherwise, frame);
-    else if (!each(value, names, inside, frame)) run(otherwise, frame);
-  };
-  /** False when there was nothing to do it for. */
-  const each = (value: Maybe, names: readonly string[], inside: Body, frame: Frame): boolean => {
-    const keys = isStruct(value) ? Object.keys(value) : undefined;
-    budget.spend(keys?.length ?? 0);
-    const count = keys?.length ?? (isList(value) ? value.length : 0);
-    for (let index = 0; index < count; index++) {
-      budget.spend(1);
-      const key = keys?.[index] ?? index;
-      run(inside, enter(frame, member(value, String(key)), { index, key, first: index === 0, last: index === count - 1 }, names));
-    }
-    return count > 0;
-  };
-  run(body, { value: options.variables.all, around: undefined, place: undefined, named: NOTHING });
-  return parts.join('');
 }
 
-function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
-  const named = new Map<string, Maybe>();
-  if (name !== undefined) named.set(name, value);
-  if (placeName !== undefined) named.set(placeName, place?.key);
-  return { value, around, place, named: named.size > 0 ? named : NOTHING };
+function toCursor(body: Body, frame: Frame, next?: Cursor['next']): Cursor {
+  return { body, frame, at: 0, next };
 }
 
-function createEvaluate({ variables, budget, now, onUnsub }: RunOptions): (expression: Expression, frame: Frame) => Maybe {
-  /** What looks at all of a value costs what it is long. */
-  const weigh = (value: Maybe): Maybe => {
-    if (typeof value === 'string') budget.spend(Math.ceil(value.length / CHARACTERS_PER_STEP));
-    else if (isList(value)) budget.spend(value.length);
-    return value;
-  };
-  const evaluate = (expression: Expression, frame: Frame): Maybe => {
+function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget: Budget): Cursor | undefined {
+  const { kind, names, body, otherwise } = node;
+  if (!isTrue(value)) return toCursor(otherwise, frame);
+  if (kind === 'section' && value === true) return toCursor(body, frame);
+  if (kind === 'with' || (kind === 'section' && !isList(value))) return toCursor(body, enter(frame, value, undefined, names));
+  const keys = isStruct(value) ? Object.keys(value) : undefined;
+  budget.spend(keys?.length ?? 0);
+  const count = keys?.length ?? (isList(value) ? value.length : 0);
+  const turn = (index: number): Cursor | undefined => {
+    if (index >= count) return undefined;
     budget.spend(1);
-    switch (expression.kind) {
-      case 'value': return expression.value;
-      case 'path': return weigh(find(expression, frame, variables) ?? expression.otherwise?.run([], { now, onUnsub }));
-      case 'call': return expression.helper.run(expression.params.map((param) => weigh(evaluate(param, frame))), { now, onUnsub });
-      case 'not': return !isTrue(evaluate(expression.of, frame));
-      default: {
-        const { operator, left, right } = expression;
-        const value = evaluate(left, frame);
-        if (operator === 'and') return isTrue(value) ? evaluate(right, frame) : value;
-        if (operator === 'or') return isTrue(value) ? value : evaluate(right, frame);
-        return compare(value, operator, evaluate(right, frame));
-      }
-    }
+    const key = keys?.[index] ?? index;
+    const place = { index, key, first: index === 0, last: index === count - 1 };
+    return toCursor(body, enter(frame, member(value, String(key)), place, names), () => turn(index + 1));
   };
-  return evaluate;
-}
-
-/** What a path leads to. */
-function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
-  const [name = '', ...rest] = parts;
-  if (data) return name === 'root' ? follow(variables.all, rest, variables) : rest.length > 0 ? undefined : placeOf(frame, up, name);
-  if (up === 0 && !scoped) {
-    for (let at: Frame | undefined = frame; at; at = at.around) if (at.named.has(name)) return rest.reduce(member, at.named.get(name));
-  }
-  let at: Frame | undefined = frame;
-  for (let left = up; left > 0 && at; left--) at = at.around;
-  return follow(at?.value, parts, variables);
-}
-
-/** Names of variables count in any case, those inside of values as they are. */
-function follow(from: Maybe, [name, ...rest]: readonly string[], variables: Variables): Maybe {
-  if (name === undefined) return from;
-  return rest.reduce(member, from === variables.all ? variables.find(name) : member(from, name));
-}
-
-function placeOf(frame: Frame, up: number, name: string): Maybe {
-  let left = up;
-  for (let at: Frame | undefined = frame; at; at = at.around) {
-    if (at.place && left-- === 0) return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.place[name] : undefined;
-  }
-  return undefined;
+  return turn(0) ?? toCursor(otherwise, frame);
 }
 
 const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\'': '&#39;' };

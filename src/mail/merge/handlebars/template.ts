@@ -1,8 +1,9 @@
+import type { Steps } from '../../../base/steps.ts';
 import { FaultyTemplate } from '../faulty-template.ts';
 import type { Budget } from './budget.ts';
 import { helperOf, parseCall, toCall, type Call } from './call.ts';
 import { createBlock, type Block } from './block.ts';
-import { toPieces, type Tag } from './pieces.ts';
+import { takingApart, type Tag } from './pieces.ts';
 import type { Body, Node } from './program.ts';
 import { trimPieces } from './white-space.ts';
 
@@ -17,7 +18,7 @@ const SLICE = 50;
  * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can be run with any
  * variables: then it can only become too long, or cost too much.
  */
-export function* readingTemplate(source: string, budget: Budget): Generator<void, Body> {
+export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
   const root: Node[] = [];
   const open: Block[] = [];
@@ -26,7 +27,7 @@ export function* readingTemplate(source: string, budget: Budget): Generator<void
   let tags = 0;
   let tag: Tag | undefined;
   try {
-    for (const piece of trimPieces(toPieces(source))) {
+    for (const piece of trimPieces(yield* takingApart(source))) {
       if (piece.kind === 'text') {
         body.push(piece);
         continue;
@@ -41,12 +42,6 @@ export function* readingTemplate(source: string, budget: Budget): Generator<void
   } catch (error) {
     throw error instanceof FaultyTemplate && tag ? new FaultyTemplate(`line ${source.slice(0, tag.at).split('\n').length}: ${error.message}`) : error;
   }
-}
-
-/** `readingTemplate` in one go. */
-export function readTemplate(source: string, budget: Budget): Body {
-  const steps = readingTemplate(source, budget);
-  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
 }
 
 type Read = (inside: string) => Call;
