@@ -1,4 +1,5 @@
 import { parseAddress, toAsciiDomain } from './address.ts';
+import { readExtras, type GivenExtras } from './extras.ts';
 import type { HeaderField } from './headers.ts';
 import { isName } from './merge/condition.ts';
 import type { MergeLanguage } from './merge/language.ts';
@@ -31,6 +32,7 @@ export interface McOptions {
   readonly bcc: string | null;
   readonly pool: string | null;
   readonly sendAt: Date | null;
+  readonly extras: GivenExtras;
   /** Names of fields with a value that was ignored, all of it or in part, each once. */
   readonly ignored: readonly string[];
 }
@@ -78,6 +80,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     bcc: readOne(reading, 'BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
     pool: readOne(reading, 'IpPool', (text) => text),
     sendAt: readOne(reading, 'SendAt', parseUtc),
+    extras: readExtras({ ...reading, one: (name, parse) => readOne(reading, name, parse), flag: (name) => readBoolean(reading, name) }),
   };
   return { ...options, ignored: [...ignored] };
 }

@@ -109,6 +109,8 @@ export interface ComposeSettings {
   readonly returnDomain: string;
   /** Where tracking links begin, without a final slash. */
   readonly publicUrl: string;
+  /** Where they begin otherwise, when a message has a tracking domain of its own. */
+  readonly ownUrl?: string;
   /** Signs tokens (mail/send-tokens.ts). */
   readonly secret: string;
   /** A Received line that goes in front, or nothing. */

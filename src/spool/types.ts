@@ -93,6 +93,8 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
+  /** It ends, and is not kept for anybody to look at or replay: the next purge forgets it. */
+  readonly forget?: boolean;
   /** Written in the same transaction. */
   readonly report?: Report | undefined;
 }

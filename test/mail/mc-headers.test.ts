@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { toExtras } from '../../src/mail/extras.ts';
 import { parseHeaders } from '../../src/mail/headers.ts';
 import { parseMcHeaders } from '../../src/mail/mc-headers.ts';
 
@@ -9,6 +10,9 @@ describe('the X-MC-* fields of a message', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
       tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, mergeLanguage: null, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
       important: false, signingDomain: null, subaccount: null, bcc: null, pool: null, sendAt: null, ignored: [],
+      extras: {
+        inlineCss: null, autoHtml: null, stripQuery: null, viewContent: null, trackingDomain: null, returnPathDomain: null, analyticsDomains: [], analyticsCampaign: null,
+      },
     });
   });
 
@@ -110,7 +114,30 @@ describe('the X-MC-* fields of a message', () => {
     });
   }
 
-  it('that are known and mean nothing to us are no mistake', () => {
-    expect(parse('X-MC-GoogleAnalytics: a.test', 'X-MC-InlineCSS: true', 'X-MC-ViewContentLink: on', 'X-MC-TrackingDomain: t.test').ignored).to.deep.equal([]);
+  it('ask for what few messages ask for', () => {
+    const { extras, ignored } = parse(
+      'X-MC-InlineCSS: true', 'X-MC-AutoHtml: on', 'X-MC-URLStripQS: y', 'X-MC-ViewContentLink: no', 'X-MC-TrackingDomain: Clicks.Test', 'X-MC-ReturnPathDomain: Bücher.test',
+      'X-MC-GoogleAnalytics: a.test, B.test.,', 'X-MC-GoogleAnalytics: a.test', 'X-MC-GoogleAnalyticsCampaign: =?utf-8?Q?Gr=C3=B6=C3=9Fe?=');
+    expect(toExtras(extras)).to.deep.equal({ extras: {
+      inlineCss: true, autoHtml: true, stripQuery: true, hideContent: true, trackingDomain: 'clicks.test', returnPathDomain: 'xn--bcher-kva.test', analytics: { domains: ['a.test', 'b.test'], campaign: 'Größe' },
+    } });
+    expect(ignored).to.deep.equal([]);
+    expect(toExtras(parse('X-MC-InlineCSS: no', 'X-MC-AutoHtml: false', 'X-MC-ViewContentLink: on', 'X-MC-GoogleAnalyticsCampaign: x', 'X-MC-GoogleAnalytics:').extras)).to.deep.equal({});
+  });
+
+  for (const line of [
+    'X-MC-InlineCSS: maybe', 'X-MC-AutoHtml: 7', 'X-MC-URLStripQS: {}', 'X-MC-ViewContentLink: hidden', 'X-MC-TrackingDomain: no domain', 'X-MC-TrackingDomain: 192.0.2.1', 'X-MC-TrackingDomain: [::1]',
+    'X-MC-TrackingDomain: https://a.test', 'X-MC-TrackingDomain: a.test:80', 'X-MC-ReturnPathDomain: a@b.test', 'X-MC-ReturnPathDomain: 127.1', 'X-MC-ReturnPathDomain: =?utf-8?Q?a=0D=0Ab.test?=', `X-MC-ReturnPathDomain: ${'a.'.repeat(150)}test`,
+    'X-MC-GoogleAnalytics: 192.0.2.1', 'X-MC-GoogleAnalytics: localhost:3000', 'X-MC-GoogleAnalytics: http://a.test/', 'X-MC-GoogleAnalyticsCampaign: =?utf-8?Q?a=0D=0Ab?=', `X-MC-GoogleAnalyticsCampaign: ${'x'.repeat(256)}`,
+  ]) {
+    it(`ask for nothing when malformed (${line.slice(0, 60)})`, () => {
+      const { extras, ignored } = parse(line);
+      expect([toExtras(extras), ignored]).to.deep.equal([{}, [line.split(':')[0]]]);
+    });
+  }
+
+  it('name so many hosts for analytics and no more', () => {
+    const { extras, ignored } = parse(`X-MC-GoogleAnalytics: ${Array.from({ length: 150 }, (_, n) => `a${n}.test`).join(',')}`);
+    expect([extras.analyticsDomains?.length, ignored]).to.deep.equal([100, ['X-MC-GoogleAnalytics']]);
   });
 });

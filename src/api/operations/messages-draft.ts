@@ -1,4 +1,5 @@
 import { inSlices } from '../../base/steps.ts';
+import { toExtras } from '../../mail/extras.ts';
 import { findingFault, type MergeLanguage } from '../../mail/merge/language.ts';
 import { isScalar, type MergeValue, toText } from '../../mail/merge/value.ts';
 import type { ClickTracking, Draft, DraftFile, MergeVar, Outgoing } from '../../mail/sending.ts';
@@ -46,7 +47,16 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
     signingDomain: message.signing_domain ?? null,
     pool: orNull(pool),
     form: 'draft',
+    ...extrasOf(message),
   };
+}
+
+function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
+  return toExtras({
+    inlineCss: message.inline_css, autoHtml: message.auto_html, stripQuery: message.url_strip_qs, viewContent: message.view_content_link,
+    trackingDomain: message.tracking_domain, returnPathDomain: message.return_path_domain,
+    analyticsDomains: message.google_analytics_domains, analyticsCampaign: message.google_analytics_campaign,
+  });
 }
 
 /** The body. A message without content is an empty text, as a mail program would send it. */

@@ -63,7 +63,7 @@ const contentRecord = z.object({
 const content = operation({
   path: '/messages/content',
   summary: 'Shows the content of a message.',
-  notes: 'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message. '
+  notes: 'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. '
     + `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
@@ -76,7 +76,7 @@ const content = operation({
     const row = await findMessage(id, call);
     const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
     const outgoing = kept?.message.envelope.outgoing;
-    if (!kept || !outgoing) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    if (!kept || !outgoing || outgoing.extras?.hideContent === true) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
     const parts = await partsOf(outgoing, kept, call);
     const { sender, fromName } = outgoing;
     return { ts: Math.floor(row.createdAt.getTime() / 1000), _id: id, from_email: sender, from_name: fromName, tags: [...row.tags], ...parts };

@@ -15,7 +15,7 @@ const NOTES = `Every recipient gets a message of its own, with an id of its own;
   + 'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. '
   + 'Merge tags are replaced when `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. '
   + 'What is no template of that language is a ValidationError; one that grows too large or costs too much is found when it is composed, and its recipient is rejected as `invalid`. '
-  + 'bcc_address gets one copy. inline_css, auto_html, url_strip_qs, view_content_link, tracking_domain, return_path_domain and google_analytics_* are accepted and have no effect.';
+  + 'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours.';
 
 /** What became of a submission, as a record, or the refusal of it. */
 export async function submitted(submission: Parameters<Call<SendErrors>['messages']['submit']>[0], call: Call<SendErrors>): Promise<readonly Submitted[]> {

@@ -7,6 +7,7 @@ import { scanStructure, type Part } from '../../mail/structure.ts';
 import { toMailDate } from '../../mail/trace.ts';
 import { decodeWords } from '../../mail/words.ts';
 import type { ComposeJob } from '../types.ts';
+import { findLoneText, withHtml } from './alternative.ts';
 import { toField } from './mime.ts';
 import type { Personal } from './personal.ts';
 import { changeTextPart, type Rewrite } from './text-part.ts';
@@ -28,7 +29,7 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const added = Buffer.from(addedFields(bytes, fields, job, personal).join(''));
   if (fields[0]?.name === '') return Buffer.concat([added, Buffer.from('\r\n'), bytes]); // no header at all
   const scan = scanStructure(bytes);
-  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, personal) : [])];
+  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [])];
   const pieces = [added, ...applyChanges(bytes, changes)];
   if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
   return Buffer.concat(pieces);
@@ -86,8 +87,9 @@ function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
 }
 
 /** The changes in all text parts. The pixel stands in the first HTML part. */
-function partChanges(bytes: Buffer, root: Part, personal: Personal): Change[] {
+function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
   const changes: Change[] = [];
+  const lone = job.outgoing.extras?.autoHtml === true ? findLoneText(root, SEALED) : undefined;
   let pixels = 0;
   const rewrite: Rewrite = (text, type) => {
     const filled = personal.fill(text, type);
@@ -97,7 +99,20 @@ function partChanges(bytes: Buffer, root: Part, personal: Personal): Change[] {
   for (let part = open.pop(); part; part = open.pop()) {
     if (SEALED.has(part.type.value)) continue;
     open.push(...part.children.toReversed());
-    if (part.children.length === 0 && !part.type.value.startsWith('multipart/')) changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
+    if (part.children.length > 0 || part.type.value.startsWith('multipart/')) continue;
+    if (part === lone) changes.push(...loneText(bytes, part, job, personal));
+    else changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
   }
   return changes;
+}
+
+/** The changes in the text part of a message that gets HTML besides; a part that cannot be read gets none. */
+function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Change[] {
+  let html = '';
+  const changes = changeTextPart(bytes, part, (text) => {
+    const filled = personal.fill(text, 'text/plain');
+    if (filled.trim() !== '') html = personal.trackHtml(personal.toHtml(filled), true).replace(/\r?\n/g, '\r\n');
+    return personal.trackText(filled);
+  });
+  return html === '' ? changes : withHtml(bytes, part, changes, html, `=_${id}-html`);
 }

@@ -24,7 +24,7 @@ const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ 
 /** Writes a draft as the MIME message of one recipient. Throws `TooLong`. */
 export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
   const { outgoing } = job;
-  const html = draft.html === null ? null : toCrlf(personal.fill(draft.html, 'text/html'));
+  const html = htmlOf(draft, outgoing, personal);
   const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
   const text = textOf(draft, html, outgoing.autoText, personal);
   const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
@@ -51,6 +51,12 @@ function bodies(text: string | null, html: string | null, withFiles: boolean): P
     ...(text !== null && { text: parts ? { raw: toTextPart('text/plain', text) } : text }),
     ...(html !== null && { html: parts ? { raw: toTextPart('text/html', html) } : html }),
   };
+}
+
+function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personal): string | null {
+  if (html !== null) return toCrlf(personal.fill(html, 'text/html'));
+  const filled = extras?.autoHtml === true ? personal.fill(text ?? '', 'text/plain') : '';
+  return filled.trim() === '' ? null : toCrlf(personal.toHtml(filled));
 }
 
 function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personal): string | null {

@@ -1,4 +1,5 @@
 import { inSlices } from '../../base/steps.ts';
+import { toExtras } from '../../mail/extras.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import type { Submission } from '../../outbound/types.ts';
@@ -76,7 +77,7 @@ function toSubmission({ sender, fromName, options }: Document, { bytes, ...conte
   const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool, mergeLanguage } = options;
   const { opens, clicks } = track ?? tracking;
   const outgoing: Outgoing = {
-    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content,
+    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content, ...toExtras(options.extras),
     apiKey: who.key,
     ...(mergeLanguage && { mergeLanguage }),
     // A document is sent as it is; what a template makes is ours to complete.
