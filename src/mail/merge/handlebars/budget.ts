@@ -1,6 +1,6 @@
 import { FaultyTemplate } from '../faulty-template.ts';
 
-/** Work that a message may cost, for reading its templates and running them: about a second at the worst. */
+/** Work that a message may cost, for reading its templates and running them: some half a second at the worst. */
 const MOST_STEPS = 1_000_000;
 
 /** Work that is left. All texts of a message share one, so that many small ones cannot cost what one large one may not. */
