@@ -1,3 +1,6 @@
+import type { MergeLanguage } from './merge/language.ts';
+import type { MergeValue } from './merge/value.ts';
+
 // What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share it.
 
 /** What tracks clicks: links of the HTML part, of the text part, both, or none. */
@@ -6,7 +9,7 @@ export type ClickTracking = 'none' | 'html' | 'text' | 'all';
 /** A merge variable; names count in any case. */
 export interface MergeVar {
   readonly name: string;
-  readonly content: string;
+  readonly content: MergeValue;
 }
 
 /** Which links say, to the site that they lead to, that they were in a mail. */
@@ -53,6 +56,8 @@ export interface Outgoing {
   readonly globalVars: readonly MergeVar[] | null;
   /** By recipient in lower case. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
+  /** The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were two. */
+  readonly mergeLanguage?: MergeLanguage | undefined;
   readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Every recipient is shown to all of them in To and Cc. */
   readonly preserveRecipients: boolean;

@@ -14,8 +14,8 @@ const MOST_KEYS = 500;
 
 /**
  * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
- * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried; anything else that is
- * thrown is a fault of ours.
+ * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried, and
+ * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<Composed> {
   return createComposer()(job);

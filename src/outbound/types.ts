@@ -83,6 +83,12 @@ export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
 }
 
+/** What holds mail back believes for a while what it has read. */
+export interface Holding {
+  /** A subaccount was changed: it is to be read again. */
+  changed(account: string, subaccount: string): void;
+}
+
 /** Everything that a message for one recipient is composed of. */
 export interface ComposeJob {
   readonly outgoing: Outgoing;

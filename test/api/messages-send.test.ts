@@ -113,11 +113,35 @@ describe('messages/send', () => {
     expect(await fault({ inline_css: 'sometimes' })).to.equal('.inline_css: Please enter true or false');
   });
 
-  it('refuses handlebars where it would be sent unreplaced', async () => {
-    expect(await fault({ merge_language: 'handlebars', global_merge_vars: [{ name: 'a', content: 'b' }] })).to.include('handlebars');
-    expect(await fault({ merge_language: 'handlebars', merge: true })).to.include('handlebars');
-    expect((await send({ merge_language: 'handlebars' })).status).to.equal(200);
-    expect((await send({ merge_language: 'mailchimp', merge: true })).status).to.equal(200);
+  it('hands over values for handlebars as they are, lists and structs too', async () => {
+    const content = { a: [1, 'b', { c: true }], d: 0.5 };
+    await send({
+      html: '{{v.a}}', merge_language: 'handlebars', global_merge_vars: [{ name: 'v', content }, { name: 'no', content: false }, { name: 'none' }], bcc_address: 'copy@example.com',
+      merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'w', content: [[]] }] }],
+    });
+    const own = [{ name: 'w', content: [[]] }];
+    expect(taken().outgoing).to.deep.include({
+      mergeLanguage: 'handlebars', globalVars: [{ name: 'v', content }, { name: 'no', content: false }, { name: 'none', content: '' }], rcptVars: { 'ann@example.com': own, 'copy@example.com': own },
+    });
+    await send({ merge_language: 'mailchimp', global_merge_vars: [{ name: 'n', content: 5 }] });
+    expect(taken().outgoing).to.deep.include({ mergeLanguage: 'mailchimp', globalVars: [{ name: 'n', content: '5' }] });
+  });
+
+  it('refuses what is no template in handlebars, and names the field', async () => {
+    const language = { merge_language: 'handlebars', merge: true };
+    expect(await fault({ ...language, html: 'a\n{{#if x}}' })).to.equal('.html: line 2: the block {{#if}} is not closed');
+    expect(await fault({ ...language, text: '{{x' })).to.contain('.text: the tag {{x is not closed');
+    expect(await fault({ ...language, subject: '{{shout x}}' })).to.equal('.subject: line 1: there is no helper "shout"');
+    expect(await fault({ ...language, from_name: '{{> x}}' })).to.contain('.from_name: partials');
+    expect((await send({ merge_language: 'handlebars', html: '{{#if x}}' })).status, 'nothing asks for merging').to.equal(200);
+    expect((await send({ merge: true, html: '{{#if x}}' })).status, 'it is the other language').to.equal(200);
+  });
+
+  it('refuses lists and structs in the language that knows none', async () => {
+    for (const content of [[], {}, ['a'], { a: 'b' }]) {
+      expect(await fault({ global_merge_vars: [{ name: 'v', content }] })).to.equal('Merge variables that are lists or structs need the merge_language handlebars');
+      expect(await fault({ merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'v', content }] }] })).to.contain('handlebars');
+    }
   });
 
   it('names what breaks a rule', async () => {

@@ -8,7 +8,7 @@ const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`$
 describe('the X-MC-* fields of a message', () => {
   it('ask nothing when there are none', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
-      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
+      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, mergeLanguage: null, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
       important: false, signingDomain: null, subaccount: null, bcc: null, pool: null, sendAt: null, ignored: [],
       extras: {
         inlineCss: null, autoHtml: null, stripQuery: null, viewContent: null, trackingDomain: null, returnPathDomain: null, analyticsDomains: [], analyticsCampaign: null,
@@ -60,6 +60,17 @@ describe('the X-MC-* fields of a message', () => {
 
   it('ask for merging when the variables are for one recipient only', () => {
     expect(parse('X-MC-MergeVars: {"_rcpt":"a@b.test","x":"y"}').globalVars).to.deep.equal([]);
+  });
+
+  it('name the merge language, which alone knows lists and structs', () => {
+    expect(parse('X-MC-MergeLanguage: Handlebars').mergeLanguage).to.equal('handlebars');
+    expect(parse('X-MC-MergeLanguage: mailchimp').mergeLanguage).to.equal('mailchimp');
+    expect(parse('X-MC-MergeLanguage: mustache')).to.deep.include({ mergeLanguage: null, ignored: ['X-MC-MergeLanguage'] });
+    const vars = 'X-MC-MergeVars: {"list":[1,{"a":null}],"yes":true,"n":1}';
+    expect(parse('X-MC-MergeLanguage: handlebars', vars)).to.deep.include({ ignored: [], globalVars: [{ name: 'list', content: [1, { a: null }] }, { name: 'yes', content: true }, { name: 'n', content: 1 }] });
+    expect(parse(vars)).to.deep.include({ ignored: ['X-MC-MergeVars'], globalVars: [{ name: 'yes', content: 'true' }, { name: 'n', content: '1' }] });
+    const deep = `X-MC-MergeVars: {"deep":${'['.repeat(20_000)}${']'.repeat(20_000)},"n":1}`;
+    expect(parse('X-MC-MergeLanguage: handlebars', deep)).to.deep.include({ ignored: ['X-MC-MergeVars'], globalVars: [{ name: 'n', content: 1 }] });
   });
 
   it('are no way to the insides of objects', () => {

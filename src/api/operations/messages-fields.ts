@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { optional, text, timestamp } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../mail/extras.ts';
+import { readMergeValue } from '../../mail/merge/value.ts';
 import { emailAddress } from './rules.ts';
 
 // The parameters of the operations that send, as clients of the public ancestor write them.
@@ -35,9 +36,17 @@ const scalar = z.union([z.string(), z.number(), z.boolean()]);
 /** A map; PHP writes an empty one as an array. */
 const map = <T extends z.ZodType>(value: T) => z.union([z.record(z.string().max(255), value), z.array(z.never()).max(0)]);
 
+/** Lists and structs are for handlebars; what is in them is JSON. */
+const content = z.union([scalar, z.array(z.unknown()), z.record(z.string(), z.unknown())]).transform((value, context) => {
+  const read = readMergeValue(value);
+  if (read !== undefined) return read;
+  context.addIssue({ code: 'custom', message: 'The value is nested too deeply' });
+  return z.NEVER;
+});
+
 const variable = z.object({
   name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),
-  content: optional(scalar),
+  content: optional(content),
 });
 
 const recipient = z.object({

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { text } from '../../base/schema.ts';
-import { merge, toVars } from '../../mail/merge/merge.ts';
+import { inSlices } from '../../base/steps.ts';
+import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
+import { createFiller, type TextForm } from '../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
 import type { Draft, Outgoing } from '../../mail/sending.ts';
 import { TooLong } from '../../mail/too-long.ts';
@@ -86,7 +88,7 @@ type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 
 async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
   const fill = filler(outgoing, kept.delivery.recipient, call.now());
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
-  return { ...parts, subject: fill(outgoing.subject) ?? '', text: fill(parts.text), html: fill(parts.html) };
+  return { ...parts, subject: await fill(outgoing.subject) ?? '', text: await fill(parts.text), html: await fill(parts.html, 'html') };
 }
 
 /** The draft is what messages/send wrote itself. */
@@ -106,16 +108,16 @@ async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<
   return { ...parsed, to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null } };
 }
 
-/** Replaces merge tags as sending does; what became too long stays as it was written. */
-function filler({ globalVars, rcptVars }: Outgoing, recipient: string, now: Date): (text: string | null) => string | null {
+/** Replaces merge tags as sending does; what cannot be merged stays as it was written. */
+function filler({ globalVars, rcptVars, mergeLanguage }: Outgoing, recipient: string, now: Date): (text: string | null, form?: TextForm) => Promise<string | null> {
   const own = rcptVars[recipient.toLowerCase()];
-  if (globalVars === null && own === undefined) return (text) => text;
-  const vars = toVars([...globalVars ?? [], ...own ?? []]);
-  return (text) => {
+  if (globalVars === null && own === undefined) return async (text) => text;
+  const { filling } = createFiller(mergeLanguage, [...globalVars ?? [], ...own ?? []], { now });
+  return async (text, form = 'text') => {
     try {
-      return text === null ? null : merge(text, vars, { now });
+      return text === null ? null : await inSlices(filling(text, form));
     } catch (error) {
-      if (error instanceof TooLong) return text;
+      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
       throw error;
     }
   };

@@ -55,11 +55,11 @@ function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, poo
   const address = parseAddress(sender);
   if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter a From header, or from_email');
   if (options.template) throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
-  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain } = options;
+  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain, mergeLanguage } = options;
   const { opens, clicks } = call.settings.tracking;
   return {
     sender: sender.toLowerCase(), fromName: fromName ?? from?.name ?? null, subject, tags, template: null, subaccount, metadata, rcptMetadata, apiKey: call.apiKey,
-    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, preserveRecipients, autoText: autoText ?? false, signingDomain,
+    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, ...(mergeLanguage && { mergeLanguage }), preserveRecipients, autoText: autoText ?? false, signingDomain,
     pool: pool === undefined || pool === '' ? options.pool : pool, form: 'mime',
     ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
   };

@@ -9,18 +9,30 @@ const LINE_END = Buffer.from('\r\n');
 const ABOUT_THE_BODY = /^content-/i;
 const EIGHT_BIT = /^content-transfer-encoding[ \t]*:[ \t\r\n]*(8bit|binary)/im;
 
-/** The text part of a message without HTML: what HTML can be made of. Undefined when there is none, or somebody's signature is over it. */
-export function findLoneText(root: Part, sealed: ReadonlySet<string>): Part | undefined {
+/** What a message says, as text or as HTML. */
+export type Saying = 'text/plain' | 'text/html';
+
+/**
+ * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is none, or
+ * somebody's signature is over it.
+ */
+export function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
   let found: Part | undefined;
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
     if (sealed.has(part.type.value)) return undefined;
     open.push(...part.children.toReversed());
     if (part.children.length > 0 || isFile(part)) continue;
-    if (part.type.value === 'text/html') return undefined;
-    if (part.type.value === 'text/plain' || (part.type.value === '' && part.parent?.type.value !== 'multipart/digest')) found ??= part;
+    const saying = sayingOf(part);
+    if (saying === wanted) found ??= part;
+    else if (saying !== undefined) return undefined;
   }
   return found;
+}
+
+function sayingOf({ type: { value }, parent }: Part): Saying | undefined {
+  if (value === 'text/html' || value === 'text/plain') return value;
+  return value === '' && parent?.type.value !== 'multipart/digest' ? 'text/plain' : undefined;
 }
 
 function isFile({ fields }: Part): boolean {
@@ -29,10 +41,10 @@ function isFile({ fields }: Part): boolean {
 }
 
 /**
- * Puts a text part and its HTML into a multipart/alternative that takes its place (RFC 2046 section 5.1.4). `changes` are those of
- * the text part itself.
+ * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are those of the
+ * part itself.
  */
-export function withHtml(bytes: Buffer, part: Part, changes: readonly Change[], html: string, boundary: string): Change[] {
+export function withOther(bytes: Buffer, part: Part, changes: readonly Change[], other: { readonly type: Saying; readonly text: string }, boundary: string): Change[] {
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const moved = fields.filter(({ name }) => ABOUT_THE_BODY.test(name));
   const body = changes.find(({ start }) => start === part.bodyStart);
@@ -51,13 +63,17 @@ export function withHtml(bytes: Buffer, part: Part, changes: readonly Change[], 
   ];
   const at = moved[0]?.start ?? part.headerStart;
   const delimiter = Buffer.from(`--${boundary}\r\n`);
+  const own = Buffer.concat([header, LINE_END, content]);
+  const made = toTextPart(other.type, other.text);
+  // The plainest first (RFC 2046 section 5.1.4).
+  const [first, second] = other.type === 'text/html' ? [own, made] : [made, own];
   return [
     ...others,
     { start: at, end: at, bytes: Buffer.from(outer.join('')) },
     ...moved.map(({ start, end }) => ({ start, end, bytes: NOTHING })),
     {
       start: part.bodyStart, end: part.bodyEnd,
-      bytes: Buffer.concat([delimiter, header, LINE_END, content, LINE_END, delimiter, toTextPart('text/html', html), LINE_END, Buffer.from(`--${boundary}--\r\n`)]),
+      bytes: Buffer.concat([delimiter, first, LINE_END, delimiter, second, LINE_END, Buffer.from(`--${boundary}--\r\n`)]),
     },
   ];
 }

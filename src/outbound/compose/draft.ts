@@ -3,7 +3,8 @@ import { toPlainText } from '../../mail/compose/plain-text.ts';
 import type { Draft, DraftFile } from '../../mail/sending.ts';
 import type { ComposeJob } from '../types.ts';
 import { buildMime, toTextPart, type MimeOptions } from './mime.ts';
-import { oneLine, type Personal } from './personal.ts';
+import { oneLine } from './filling.ts';
+import type { Personal } from './personal.ts';
 
 type Headers = Draft['headers'];
 type Recipients = Draft['to'];
@@ -53,13 +54,13 @@ function bodies(text: string | null, html: string | null, withFiles: boolean): P
 }
 
 function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personal): string | null {
-  if (html !== null) return toCrlf(personal.fill(html));
-  const filled = extras?.autoHtml === true ? personal.fill(text ?? '') : '';
+  if (html !== null) return toCrlf(personal.fill(html, 'text/html'));
+  const filled = extras?.autoHtml === true ? personal.fill(text ?? '', 'text/plain') : '';
   return filled.trim() === '' ? null : toCrlf(personal.toHtml(filled));
 }
 
 function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personal): string | null {
-  if (draft.text !== null) return toCrlf(personal.fill(draft.text));
+  if (draft.text !== null) return toCrlf(personal.fill(draft.text, 'text/plain'));
   return autoText && html !== null ? toCrlf(toPlainText(html)) : null;
 }
 

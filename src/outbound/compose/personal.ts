@@ -1,22 +1,16 @@
 import { toHtmlPage } from '../../mail/compose/text-to-html.ts';
 import { changeHtml, changeText } from '../../mail/links.ts';
-import type { Vars } from '../../mail/merge/condition.ts';
-import { merge, toVars } from '../../mail/merge/merge.ts';
 import { unsubAddress } from '../../mail/returns/address.ts';
 import { toToken } from '../../mail/send-tokens.ts';
 import type { ComposeJob } from '../types.ts';
+import { createFilling, type Filling } from './filling.ts';
 import { createMessageLinks } from './message-links.ts';
 import { mostOctets } from './too-large.ts';
 
-/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long. */
-export interface Personal {
-  /** Whether merge tags are replaced. */
-  readonly merges: boolean;
+/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling `FaultyTemplate` too. */
+export interface Personal extends Filling {
   /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
   readonly tracks: boolean;
-  fill(text: string): string;
-  /** The same for what stands in a header: a value cannot end the line. */
-  fillLine(text: string): string;
   /** Style sheets, links and the open pixel of an HTML part; `withPixel` is false for all but the first. */
   trackHtml(html: string, withPixel: boolean): string;
   trackText(text: string): string;
@@ -26,10 +20,6 @@ export interface Personal {
   readonly messageId: string;
 }
 
-/** A subject or a name is far shorter; servers cut a header at some ten thousand octets. */
-const LONGEST_LINE = 20_000;
-const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
-
 /** Writes style sheets into the elements of an HTML text, where that is asked for. */
 export type Inline = (html: string) => string;
 
@@ -38,16 +28,12 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
   const { secret, publicUrl } = settings;
   const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
-  const options = { now: new Date(job.at), onUnsub: () => unsubUrl };
-  const vars = varsOf(job, (subject, known) => oneLine(merge(subject, known, { ...options, maxLength: LONGEST_LINE })));
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
   const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
   return Object.freeze({
-    merges: vars !== undefined,
+    ...createFilling(job, unsubUrl, most),
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
-    fill: (text: string) => (vars ? merge(text, vars, { ...options, maxLength: most }) : text),
-    fillLine: (text: string) => oneLine(vars ? merge(text, vars, { ...options, maxLength: LONGEST_LINE }) : text),
     trackHtml(html: string, withPixel: boolean) {
       return changeHtml(inline ? inline(html) : html, {
         relink: links.relink(clicks === 'html' || clicks === 'all'), atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
@@ -64,20 +50,6 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
   });
-}
-
-/** What everybody's tags become, overlaid by the recipient's own; undefined when the account gave neither. */
-function varsOf({ outgoing, recipient }: ComposeJob, toSubject: (subject: string, known: Vars) => string): Vars | undefined {
-  const { globalVars, rcptVars } = outgoing;
-  if (globalVars === null && Object.keys(rcptVars).length === 0) return undefined;
-  const own = Object.hasOwn(rcptVars, recipient.toLowerCase()) ? rcptVars[recipient.toLowerCase()] : undefined;
-  const given = toVars([{ name: 'email', content: recipient }, ...globalVars ?? [], ...own ?? []]);
-  return given.has('subject') ? given : new Map([...given, ['subject', toSubject(outgoing.subject, given)]]);
-}
-
-/** Text for one line of a header. */
-export function oneLine(text: string): string {
-  return text.replace(BREAKS, ' ').trim();
 }
 
 function attribute(url: string): string {
