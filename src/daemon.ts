@@ -5,6 +5,7 @@ import type { Settings } from './config.ts';
 import { createSending } from './delivery/sending/sending.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createLeaving } from './outbound/leave.ts';
+import { createReleasing } from './outbound/releasing.ts';
 import { createScheduling } from './outbound/scheduling.ts';
 import { createSubmitting } from './outbound/submit.ts';
 import { createListener } from './smtp/listener.ts';
@@ -47,16 +48,18 @@ export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, cacheEntries: 0 });
   const outbound = createOutbound(settings, deps, { store, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
-  const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving: createLeaving({ quota: settings.outbound.quota }, { store, ids }), clock, ids, log });
+  const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids });
+  const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
   const delivery = createDelivery(settings, deps, { spool, loopbackOnly, ...inbound, ...events, mail: sending.mail });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log });
   const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log });
   const scheduling = createScheduling({ ...storage, clock });
+  const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
   // What this life of this process holds in the store: leases of tasks, claims of jobs.
   const holder = `${settings.hostname} ${ids.key()}`;
-  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, submitting, scheduling, poke: (task) => scheduler.poke(task), resolver: fresh, health });
+  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, submitting, scheduling, releasing, poke: (task) => scheduler.poke(task), resolver: fresh, health });
   const tasks = createTasks(taskSettings(settings, holder), { ...storage, ...events, ...outbound, scheduling, ids, log, clock, resolver: fresh, cached: inbound.resolver });
   const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log });
 

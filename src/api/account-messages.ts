@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises';
+import type { Releasing } from '../outbound/releasing.ts';
 import type { Scheduling, WishOutcome } from '../outbound/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../outbound/types.ts';
 import type { Message, QueuedDelivery, Spool } from '../spool/types.ts';
@@ -7,6 +8,7 @@ import type { ScheduledRow } from '../store/scheduled.ts';
 export interface MessageDeps {
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
+  readonly releasing: Releasing;
   readonly spool: Pick<Spool, 'delivery' | 'message'>;
 }
 
@@ -24,10 +26,14 @@ export interface AccountMessages {
   kept(delivery: string, maxBytes: number): Promise<Kept | undefined>;
   cancel(row: ScheduledRow): Promise<WishOutcome>;
   move(row: ScheduledRow, at: Date): Promise<WishOutcome>;
+  /** Lets no mail of a subaccount leave that was paused. */
+  hold(subaccount: string): void;
+  /** Lets mail of a subaccount leave that this host held back. */
+  release(subaccount: string): Promise<void>;
 }
 
 /** Binds them to an account. */
-export function bindMessages({ submitting, scheduling, spool }: MessageDeps, account: string): AccountMessages {
+export function bindMessages({ submitting, scheduling, releasing, spool }: MessageDeps, account: string): AccountMessages {
   return {
     submit: (submission) => submitting.submit({ ...submission, account }),
     async kept(id, maxBytes) {
@@ -40,6 +46,8 @@ export function bindMessages({ submitting, scheduling, spool }: MessageDeps, acc
     },
     cancel: (row) => scheduling.cancel(row),
     move: (row, at) => scheduling.move(row, at),
+    hold: (subaccount) => releasing.hold(account, subaccount),
+    async release(subaccount) { await releasing.release(account, subaccount); },
   };
 }
 

@@ -43,6 +43,7 @@ export interface OperationDeps {
   readonly numbers: Numbers;
   readonly submitting: MessageDeps['submitting'];
   readonly scheduling: MessageDeps['scheduling'];
+  readonly releasing: MessageDeps['releasing'];
   /** Has a task of this host run now, because there is something to do for it. */
   readonly poke: (task: string) => void;
   readonly clock: Clock;

@@ -26,6 +26,7 @@ import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import { createMailCarriers } from '../outbound/carriers.ts';
+import { createCustomDomains } from '../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
 import { createDomainTests } from '../outbound/domain-tests.ts';
 import { createMailer } from '../outbound/mailer.ts';
@@ -73,8 +74,10 @@ export function createOutbound(settings: Settings, { log, clock, ids }: DaemonDe
   const notices = createNotices({ from: mail.from, store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
+  const mxHosts = [hostname, ...settings.inbound.mx_hosts];
+  const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
   const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
-  return { notices, mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  return { notices, customDomains, mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
 }
 
 interface DeliveryParts {

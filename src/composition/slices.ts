@@ -38,9 +38,9 @@ export function dnsSettings({ dns }: Settings) {
   return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
 }
 
-export function sendingSettings({ hostname, public_url: publicUrl, senders, outbound }: Settings) {
-  const { return_domain: returnDomain, max_age_hours: maxAgeHours, signing_domain: ownDomain } = outbound;
-  return { hostname, publicUrl, returnDomain, maxAgeHours, ownDomain, dkimSelector: senders.dkim_selector };
+export function sendingSettings({ hostname, senders, outbound }: Settings) {
+  const { max_age_hours: maxAgeHours, signing_domain: ownDomain } = outbound;
+  return { hostname, maxAgeHours, ownDomain, dkimSelector: senders.dkim_selector };
 }
 
 /** `holder`: what this life of this process calls itself in the store. */

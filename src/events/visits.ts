@@ -32,7 +32,15 @@ const LONGEST_AGENT = 500;
 type Named = NonNullable<ReturnType<typeof readToken>>;
 
 export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
-  const named = async (kind: 'open' | 'click', token: string, about?: string) => readToken(await secret(), kind, token, about);
+  const named = async (kind: 'open' | 'click' | 'bare-click', token: string, about?: string) => readToken(await secret(), kind, token, about);
+
+  /** The message of a link that we made, and what is told of its URL. */
+  async function link(token: string, url: string): Promise<{ readonly found: Named; readonly shown: string } | undefined> {
+    const whole = await named('click', token, url);
+    if (whole) return { found: whole, shown: url };
+    const bare = await named('bare-click', token, url);
+    return bare && { found: bare, shown: withoutQuery(url) };
+  }
 
   /** The same visit within a second has the same id, so it is one. */
   function add(kind: 'open' | 'click', { account: number, message }: Named, { address, userAgent }: Visitor, url: string | null): void {
@@ -48,10 +56,14 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
       if (found) add('open', found, visitor, null);
     },
     async clicked(token: string, url: string, visitor: Visitor) {
-      const found = await named('click', token, url);
-      if (found) add('click', found, visitor, url);
-      return found !== undefined;
+      const ours = await link(token, url);
+      if (ours) add('click', ours.found, visitor, ours.shown);
+      return ours !== undefined;
     },
-    leadsTo: async (token: string, url: string) => await named('click', token, url) !== undefined,
+    leadsTo: async (token: string, url: string) => await link(token, url) !== undefined,
   });
+}
+
+function withoutQuery(url: string): string {
+  return url.replace(/^([^?#]*)\?[^#]*/, '$1');
 }

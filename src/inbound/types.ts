@@ -22,9 +22,9 @@ export interface Routing {
   ready(): boolean;
 }
 
-/** Which mailboxes of the return domain there are; answered from memory. */
+/** Which mailboxes there are that mail comes back to; answered from memory. */
 export interface ReturnAddresses {
-  /** `matched` with the URL `return:`, `no-route` for a mailbox that we did not make; undefined: another domain. */
+  /** `matched` with the URL `return:`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
 

@@ -1,6 +1,9 @@
 import { parseAddress, toAsciiDomain } from './address.ts';
+import { readExtras, type GivenExtras } from './extras.ts';
 import type { HeaderField } from './headers.ts';
 import { isName } from './merge/condition.ts';
+import type { MergeLanguage } from './merge/language.ts';
+import { isScalar, type MergeValue, readMergeValue, toText } from './merge/value.ts';
 import type { ClickTracking, MergeVar } from './sending.ts';
 import { decodeWords } from './words.ts';
 
@@ -18,6 +21,8 @@ export interface McOptions {
   readonly globalVars: readonly MergeVar[] | null;
   /** By recipient, in lower case with the domain's A-labels. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
+  /** Null: as it is without the field. */
+  readonly mergeLanguage: MergeLanguage | null;
   readonly metadata: Readonly<Record<string, string>>;
   readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
   readonly preserveRecipients: boolean;
@@ -27,6 +32,7 @@ export interface McOptions {
   readonly bcc: string | null;
   readonly pool: string | null;
   readonly sendAt: Date | null;
+  readonly extras: GivenExtras;
   /** Names of fields with a value that was ignored, all of it or in part, each once. */
   readonly ignored: readonly string[];
 }
@@ -41,6 +47,7 @@ const MAX_METADATA = 200;
 const TRUE = /^(?:true|on|yes|y|1)$/i;
 const FALSE = /^(?:false|off|no|n|0)$/i;
 const RCPT = '_rcpt';
+const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([['mailchimp', 'mailchimp'], ['handlebars', 'handlebars']]);
 const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([['clicks', 'all'], ['clicks_all', 'all'], ['clicks_htmlonly', 'html'], ['clicks_textonly', 'text']]);
 
 /** Reads all X-MC-* fields of a message. What is malformed is ignored, and named in `ignored`. */
@@ -53,8 +60,9 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     given.set(key, [...given.get(key) ?? [], (decodeWords(value) ?? value).trim()]);
   }
   const reading: Reading = { all: (name) => given.get(name) ?? [], ignore: (name) => { ignored.add(`X-MC-${name}`); } };
-  const vars = readObjects(reading, 'MergeVars', isName);
-  const metadata = readObjects(reading, 'Metadata', (name) => name !== '', MAX_METADATA);
+  const mergeLanguage = readOne(reading, 'MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
+  const vars = readObjects(reading, { name: 'MergeVars', isKey: isName, read: mergeLanguage === 'handlebars' ? readMergeValue : readText });
+  const metadata = readObjects(reading, { name: 'Metadata', isKey: (name) => name !== '', read: readText, maxBytes: MAX_METADATA });
   const options = {
     tags: readTags(reading),
     track: readTrack(reading),
@@ -62,6 +70,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     template: readTemplate(reading),
     globalVars: given.has('mergevars') ? toVars(vars.all) : null,
     rcptVars: Object.fromEntries([...vars.byRecipient].map(([recipient, values]) => [recipient, toVars(values)])),
+    mergeLanguage,
     metadata: Object.fromEntries(metadata.all),
     rcptMetadata: Object.fromEntries([...metadata.byRecipient].map(([recipient, values]) => [recipient, Object.fromEntries(values)])),
     preserveRecipients: readBoolean(reading, 'PreserveRecipients') ?? false,
@@ -71,6 +80,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     bcc: readOne(reading, 'BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
     pool: readOne(reading, 'IpPool', (text) => text),
     sendAt: readOne(reading, 'SendAt', parseUtc),
+    extras: readExtras({ ...reading, one: (name, parse) => readOne(reading, name, parse), flag: (name) => readBoolean(reading, name) }),
   };
   return { ...options, ignored: [...ignored] };
 }
@@ -126,14 +136,22 @@ function readTemplate(reading: Reading): McOptions['template'] {
   });
 }
 
-interface Objects {
-  readonly all: Map<string, string>;
-  readonly byRecipient: Map<string, Map<string, string>>;
+interface Objects<T> {
+  readonly all: Map<string, T>;
+  readonly byRecipient: Map<string, Map<string, T>>;
+}
+
+interface Asked<T> {
+  readonly name: string;
+  readonly isKey: (name: string) => boolean;
+  /** Undefined for what is ignored. */
+  readonly read: (value: unknown) => T | undefined;
+  readonly maxBytes?: number;
 }
 
 /** Reads a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
-function readObjects({ all, ignore }: Reading, name: string, isKey: (name: string) => boolean, maxBytes = Infinity): Objects {
-  const found: Objects = { all: new Map(), byRecipient: new Map() };
+function readObjects<T>({ all, ignore }: Reading, { name, isKey, read, maxBytes = Infinity }: Asked<T>): Objects<T> {
+  const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name.toLowerCase())) {
     const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);
     const into = object && placeOf(object, found);
@@ -143,7 +161,7 @@ function readObjects({ all, ignore }: Reading, name: string, isKey: (name: strin
     }
     for (const [key, value] of Object.entries(object)) {
       if (key === RCPT) continue;
-      const content = toText(value);
+      const content = read(value);
       if (content === undefined || !isKey(key)) ignore(name);
       else into.set(key, content);
     }
@@ -151,11 +169,11 @@ function readObjects({ all, ignore }: Reading, name: string, isKey: (name: strin
   return found;
 }
 
-function placeOf(object: object, { all, byRecipient }: Objects): Map<string, string> | undefined {
+function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
   if (!Object.hasOwn(object, RCPT)) return all;
   const recipient = RCPT in object && typeof object[RCPT] === 'string' ? recipientKey(object[RCPT]) : undefined;
   if (recipient === undefined) return undefined;
-  const values = byRecipient.get(recipient) ?? new Map<string, string>();
+  const values = byRecipient.get(recipient) ?? new Map<string, T>();
   byRecipient.set(recipient, values);
   return values;
 }
@@ -169,12 +187,13 @@ function parseObject(text: string): object | undefined {
   }
 }
 
-function toText(value: unknown): string | undefined {
-  if (value === null) return '';
-  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
+/** What is no text, as it is shown; only handlebars knows what to do with lists and structs. */
+function readText(value: unknown): string | undefined {
+  const read = readMergeValue(value);
+  return isScalar(read) ? toText(read) : undefined;
 }
 
-function toVars(values: ReadonlyMap<string, string>): MergeVar[] {
+function toVars(values: ReadonlyMap<string, MergeValue>): MergeVar[] {
   return [...values].map(([name, content]) => ({ name, content }));
 }
 

@@ -5,8 +5,8 @@ export function sentId(deliveryId: string): string {
   return hash('sha256', `sent\0${deliveryId}`, 'hex').slice(0, 32);
 }
 
-/** What a link or an address of ours stands for. */
-export type TokenKind = 'open' | 'click' | 'unsub' | 'bounce';
+/** What a link or an address of ours stands for; a bare click is told without the query of its URL. */
+export type TokenKind = 'open' | 'click' | 'bare-click' | 'unsub' | 'bounce';
 
 /** Kinds that stand in local parts of addresses, which servers on the way may have written in another case. */
 const IN_ADDRESSES: ReadonlySet<TokenKind> = new Set<TokenKind>(['unsub', 'bounce']);
@@ -21,7 +21,7 @@ const TOKEN = /^(([0-9a-z]{1,8})-([0-9a-f]{32}))-([\w-]{16,22})$/;
 
 /**
  * A token that names a message, and that nobody else can make: `<account number in base 36>-<message id>-<signature>` with
- * the kind, and for a click the URL, under the signature. Letters, digits, - and _ only; those of `unsub` and `bounce`, which stand in
+ * the kind, and for clicks the URL, under the signature. Letters, digits, - and _ only; those of `unsub` and `bounce`, which stand in
  * the local part of addresses, are lower case and may be read in any.
  */
 export function toToken(secret: string, kind: TokenKind, account: number, message: string, about = ''): string {

@@ -1,3 +1,6 @@
+import type { MergeLanguage } from './merge/language.ts';
+import type { MergeValue } from './merge/value.ts';
+
 // What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share it.
 
 /** What tracks clicks: links of the HTML part, of the text part, both, or none. */
@@ -6,7 +9,31 @@ export type ClickTracking = 'none' | 'html' | 'text' | 'all';
 /** A merge variable; names count in any case. */
 export interface MergeVar {
   readonly name: string;
-  readonly content: string;
+  readonly content: MergeValue;
+}
+
+/** Which links say, to the site that they lead to, that they were in a mail. */
+export interface Analytics {
+  /** Hosts, lower-case A-labels. */
+  readonly domains: readonly string[];
+  /** Null: the sender's address. */
+  readonly campaign: string | null;
+}
+
+/** Wishes that most messages do not have. What is absent is not wished for. */
+export interface Extras {
+  /** Style sheets of the HTML are written into its elements. */
+  readonly inlineCss?: boolean;
+  /** A message with a text alone gets HTML made of it. */
+  readonly autoHtml?: boolean;
+  /** Clicks are told without the query of their URL. */
+  readonly stripQuery?: boolean;
+  readonly analytics?: Analytics;
+  /** The content is not shown to anybody, and forgotten as soon as all recipients have it. */
+  readonly hideContent?: boolean;
+  /** Hosts of links and of the return path, lower-case A-labels, if they prove to be ours to use. */
+  readonly trackingDomain?: string;
+  readonly returnPathDomain?: string;
 }
 
 /** What an account asked of a message, the same for all its recipients. Stands as JSON beside the body on the spool. */
@@ -29,6 +56,8 @@ export interface Outgoing {
   readonly globalVars: readonly MergeVar[] | null;
   /** By recipient in lower case. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
+  /** The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were two. */
+  readonly mergeLanguage?: MergeLanguage | undefined;
   readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
   /** Every recipient is shown to all of them in To and Cc. */
   readonly preserveRecipients: boolean;
@@ -36,6 +65,8 @@ export interface Outgoing {
   /** Domain that signs instead of the sender's; null: the sender's, else ours. */
   readonly signingDomain: string | null;
   readonly pool: string | null;
+  /** What few messages ask for; absent: nothing of it. */
+  readonly extras?: Extras;
   /** What the body is: a whole MIME document (submission, send-raw), or a `Draft` as JSON. */
   readonly form: 'mime' | 'draft';
 }

@@ -5,7 +5,7 @@ import { TooLong } from '../mail/too-long.ts';
 import { composeDocument } from './compose/document.ts';
 import { composeDraft, parseDraft } from './compose/draft.ts';
 import { sign } from './compose/mime.ts';
-import { createPersonal } from './compose/personal.ts';
+import { createPersonal, type Inline } from './compose/personal.ts';
 import { mostOctets, TooLarge } from './compose/too-large.ts';
 import type { Composed, ComposeJob } from './types.ts';
 
@@ -14,16 +14,19 @@ const MOST_KEYS = 500;
 
 /**
  * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
- * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried; anything else that is
- * thrown is a fault of ours.
+ * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried, and
+ * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<Composed> {
   return createComposer()(job);
 }
 
-/** `composeMail` that keeps the keys it has read: a signature with one that was used before takes half the time. */
+/** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
 export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   const keys = new Map<string, KeyObject>();
+  let inlining: Promise<Inline> | undefined;
+  // Few messages ask for it, and it is a lot of code.
+  const inliner = () => inlining ??= import('../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner());
   const keyOf = (pem: string) => {
     const key = keys.get(pem) ?? createPrivateKey(pem);
     if (keys.size >= MOST_KEYS) keys.clear();
@@ -33,7 +36,7 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   return async (job) => {
     const { settings, accountNumber, id, dkim } = job;
     const body = await load(job);
-    const message = await written(body, job);
+    const message = await written(body, job, job.outgoing.extras?.inlineCss === true ? await inliner() : undefined);
     const signed = dkim ? await sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
@@ -41,13 +44,13 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
     const bytes = new Uint8Array(trace.length + signed.length);
     bytes.set(trace);
     bytes.set(signed, trace.length);
-    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain) };
+    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '') };
   };
 }
 
-async function written(body: Buffer, job: ComposeJob): Promise<Buffer> {
+async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Buffer> {
   try {
-    const personal = createPersonal(job);
+    const personal = createPersonal(job, inline);
     return job.outgoing.form === 'draft' ? await composeDraft(parseDraft(body), job, personal) : composeDocument(body, job, personal);
   } catch (error) {
     throw error instanceof TooLong ? new TooLarge() : error;

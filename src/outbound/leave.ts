@@ -6,7 +6,7 @@ import { subaccountId, type SubaccountRow } from '../store/subaccounts.ts';
 import { createMeter, type Meter } from './meter.ts';
 import { createRecent } from './recent.ts';
 import { createSpread, type Spread } from './spread.ts';
-import type { Leave, Leaving } from './types.ts';
+import type { Holding, Leave, Leaving } from './types.ts';
 
 export interface LeaveSettings {
   /** Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns. */
@@ -36,7 +36,7 @@ interface Holder {
 }
 
 /** Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its hourly quota. */
-export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving {
+export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving & Holding {
   const { store, ids } = deps;
   const rows = createRecent((id) => store.subaccounts.one({ id }), FRESH_MS);
   const holders = createHolders(settings, deps);
@@ -57,6 +57,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
   }
 
   return Object.freeze({
+    changed: (account: string, subaccount: string) => rows.forget(subaccountId(account, subaccount)),
     async mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number) {
       try {
         return await decide(account, outgoing, queuedAt, now);

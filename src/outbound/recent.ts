@@ -1,6 +1,8 @@
 /** Answers that are believed for a while. */
 export interface Recent<T> {
   get(key: string, now: number): Promise<T>;
+  /** It has changed: what was read, or is being read, is not believed any more. */
+  forget(key: string): void;
 }
 
 /** Keys that are kept in mind. */
@@ -23,5 +25,6 @@ export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: numb
         throw error;
       }
     },
+    forget(key: string) { kept.delete(key); },
   });
 }

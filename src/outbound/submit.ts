@@ -88,7 +88,7 @@ async function sort(submission: Submission, { returnDomain }: SubmitSettings, { 
       answers.push({ ...answer, status: 'invalid', rejectReason: 'invalid' });
       continue;
     }
-    const delivery = { id, messageId, account, url: mailUrl(read.domain), routeId: '', pattern: '', recipient: read.recipient, ...notBefore };
+    const delivery = { id, messageId, account, url: mailUrl(read.domain), routeId: subaccount === null ? '' : subaccountId(account, subaccount), pattern: '', recipient: read.recipient, ...notBefore };
     if (listed) suppressed.push({ delivery, reason: listed.reason });
     else deliveries.push(delivery);
     answers.push({ ...answer, ...(listed ? { status: 'rejected', rejectReason: listed.reason } : { status: 'notBefore' in notBefore ? 'scheduled' : 'queued' }) });

@@ -83,6 +83,12 @@ export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
 }
 
+/** What holds mail back believes for a while what it has read. */
+export interface Holding {
+  /** A subaccount was changed: it is to be read again. */
+  changed(account: string, subaccount: string): void;
+}
+
 /** Everything that a message for one recipient is composed of. */
 export interface ComposeJob {
   readonly outgoing: Outgoing;
@@ -101,8 +107,12 @@ export interface ComposeSettings {
   readonly hostname: string;
   /** Domain of return paths and unsubscribe addresses. */
   readonly returnDomain: string;
+  /** The return domain is the message's own, and its addresses are good there alone. */
+  readonly ownReturns?: boolean;
   /** Where tracking links begin, without a final slash. */
   readonly publicUrl: string;
+  /** Where they begin otherwise, when a message has a tracking domain of its own. */
+  readonly ownUrl?: string;
   /** Signs tokens (mail/send-tokens.ts). */
   readonly secret: string;
   /** A Received line that goes in front, or nothing. */

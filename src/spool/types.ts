@@ -33,6 +33,7 @@ export interface Delivery {
   readonly account: string;
   /** Where to: the URL exactly as configured. Together with the account it names the endpoint. */
   readonly url: string;
+  /** What it belongs to: the route that matched; for mail going out the row of its subaccount; '' for neither. */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient this delivery is for, as RCPT said it. */
@@ -92,6 +93,8 @@ export interface Settlement {
   readonly dueAt: number;
   readonly parked: boolean;
   readonly at: number;
+  /** It ends, and is not kept for anybody to look at or replay: the next purge forgets it. */
+  readonly forget?: boolean;
   /** Written in the same transaction. */
   readonly report?: Report | undefined;
 }

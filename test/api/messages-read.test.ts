@@ -141,6 +141,18 @@ describe('reading messages', () => {
       expect((await world.call('/messages/content', { id })).body).to.deep.equal(gone(id));
     });
 
+    it('shows nothing of a message that was sent with view_content_link false, however it was handed over', async () => {
+      const message = { html: '<p>secret</p>', from_email: 'news@example.com', to: [{ email: 'ann@example.com' }], view_content_link: false };
+      const raw = 'From: news@example.com\r\nTo: ann@example.com\r\nX-MC-ViewContentLink: false\r\n\r\nsecret';
+      for (const [path, params] of [['/messages/send', { message }], ['/messages/send-raw', { raw_message: raw }]] as const) {
+        const [{ _id: id }] = (await world.call(path, params)).body;
+        const { body } = await world.call('/messages/content', { id });
+        expect(body).to.deep.equal({ status: 'error', code: 11, name: 'Unknown_Message', message: `No message exists with the id ${id}: its content is not kept any more` });
+        expect((await world.call('/messages/info', { id })).body).to.include({ _id: id, sender: 'news@example.com' });
+      }
+      expect(JSON.stringify(world.log.lines)).to.not.include('secret');
+    });
+
     it('shows nothing of a delivery that belongs to another account, whatever a row says', async () => {
       const theirs = world.spool.deliveries.find(({ recipient }) => recipient === 'reader@example.com');
       const id = await put({ delivery: theirs?.id ?? '' }, OTHER_ACCOUNT);

@@ -89,16 +89,59 @@ describe('messages/send', () => {
     expect((await send({}, { send_at: '2020-01-01 00:00:00' })).body[0].status).to.equal('queued');
   });
 
-  it('takes and ignores what changes nothing that is sent', async () => {
-    const { status } = await send({ inline_css: true, auto_html: true, url_strip_qs: true, view_content_link: false, tracking_domain: 'track.example.com', return_path_domain: null, google_analytics_domains: ['example.com'], google_analytics_campaign: ['a'], unheard_of: [{}] });
-    expect(status).to.equal(200);
+  it('hands over what few messages ask for, and nothing of it when nothing is asked', async () => {
+    await send({ inline_css: true, auto_html: true, url_strip_qs: true, view_content_link: false, tracking_domain: 'Track.example.com', return_path_domain: 'b.example.com', google_analytics_domains: ['Example.com', '', 'example.com'], google_analytics_campaign: ['', 'a'], unheard_of: [{}] });
+    expect(taken().outgoing.extras).to.deep.equal({
+      inlineCss: true, autoHtml: true, stripQuery: true, hideContent: true, trackingDomain: 'track.example.com', returnPathDomain: 'b.example.com', analytics: { domains: ['example.com'], campaign: 'a' },
+    });
+    await send({ inline_css: false, auto_html: null, view_content_link: true, tracking_domain: '', return_path_domain: null, google_analytics_domains: [], google_analytics_campaign: 'a' });
+    expect(taken().outgoing).to.not.have.property('extras');
   });
 
-  it('refuses handlebars where it would be sent unreplaced', async () => {
-    expect(await fault({ merge_language: 'handlebars', global_merge_vars: [{ name: 'a', content: 'b' }] })).to.include('handlebars');
-    expect(await fault({ merge_language: 'handlebars', merge: true })).to.include('handlebars');
-    expect((await send({ merge_language: 'handlebars' })).status).to.equal(200);
-    expect((await send({ merge_language: 'mailchimp', merge: true })).status).to.equal(200);
+  it('refuses domains that are none, in words', async () => {
+    for (const field of ['tracking_domain', 'return_path_domain', 'signing_domain']) {
+      for (const wrong of ['a b', '192.0.2.1', '[::1]', 'https://a.example', 'a.example:80', 'a.example\r\nBcc: b@c.example', 'a@b.example', '-', `${'a.'.repeat(150)}example`]) {
+        expect(await fault({ [field]: wrong }), wrong).to.equal(`.${field}: Not a valid domain name`);
+      }
+      expect(await fault({ [field]: 'a'.repeat(2000) })).to.equal(`.${field}: Please enter at most 1000 characters`);
+      expect(await fault({ [field]: 7 })).to.equal(`.${field}: Please enter a string`);
+    }
+    expect(await fault({ google_analytics_domains: ['a.example', '192.0.2.1'] })).to.equal('.google_analytics_domains[1]: Not a valid domain name');
+    expect(await fault({ google_analytics_domains: 'a.example' })).to.equal('.google_analytics_domains: Please enter an array');
+    expect(await fault({ google_analytics_domains: Array.from({ length: 101 }, () => 'a.example') })).to.include('at most 100');
+    for (const wrong of ['a\r\nb', 'x'.repeat(256), 7]) expect(await fault({ google_analytics_campaign: wrong }), String(wrong).slice(0, 9)).to.include('.google_analytics_campaign: ');
+    expect(await fault({ inline_css: 'sometimes' })).to.equal('.inline_css: Please enter true or false');
+  });
+
+  it('hands over values for handlebars as they are, lists and structs too', async () => {
+    const content = { a: [1, 'b', { c: true }], d: 0.5 };
+    await send({
+      html: '{{v.a}}', merge_language: 'handlebars', global_merge_vars: [{ name: 'v', content }, { name: 'no', content: false }, { name: 'none' }], bcc_address: 'copy@example.com',
+      merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'w', content: [[]] }] }],
+    });
+    const own = [{ name: 'w', content: [[]] }];
+    expect(taken().outgoing).to.deep.include({
+      mergeLanguage: 'handlebars', globalVars: [{ name: 'v', content }, { name: 'no', content: false }, { name: 'none', content: '' }], rcptVars: { 'ann@example.com': own, 'copy@example.com': own },
+    });
+    await send({ merge_language: 'mailchimp', global_merge_vars: [{ name: 'n', content: 5 }] });
+    expect(taken().outgoing).to.deep.include({ mergeLanguage: 'mailchimp', globalVars: [{ name: 'n', content: '5' }] });
+  });
+
+  it('refuses what is no template in handlebars, and names the field', async () => {
+    const language = { merge_language: 'handlebars', merge: true };
+    expect(await fault({ ...language, html: 'a\n{{#if x}}' })).to.equal('.html: line 2: the block {{#if}} is not closed');
+    expect(await fault({ ...language, text: '{{x' })).to.contain('.text: the tag {{x is not closed');
+    expect(await fault({ ...language, subject: '{{shout x}}' })).to.equal('.subject: line 1: there is no helper "shout"');
+    expect(await fault({ ...language, from_name: '{{> x}}' })).to.contain('.from_name: partials');
+    expect((await send({ merge_language: 'handlebars', html: '{{#if x}}' })).status, 'nothing asks for merging').to.equal(200);
+    expect((await send({ merge: true, html: '{{#if x}}' })).status, 'it is the other language').to.equal(200);
+  });
+
+  it('refuses lists and structs in the language that knows none', async () => {
+    for (const content of [[], {}, ['a'], { a: 'b' }]) {
+      expect(await fault({ global_merge_vars: [{ name: 'v', content }] })).to.equal('Merge variables that are lists or structs need the merge_language handlebars');
+      expect(await fault({ merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'v', content }] }] })).to.contain('handlebars');
+    }
   });
 
   it('names what breaks a rule', async () => {
@@ -184,6 +227,16 @@ describe('messages/send', () => {
       ]);
       expect(last()?.envelope.outgoing).to.deep.include({ sender: 'news@example.com', fromName: 'The News', subject: 'Hellö', tags: ['welcome', 'new'], metadata: { user: '7' }, form: 'mime', apiKey: keyHash(KEY) });
       expect(world.spool.text(last())).to.equal(RAW.replaceAll('\n', '\r\n'));
+    });
+
+    it('hands over what its headers ask for, with the return path of the call before theirs', async () => {
+      const raw = `X-MC-AutoHtml: true\nX-MC-ReturnPathDomain: header.example\nX-MC-ViewContentLink: false\n${RAW}`;
+      await sendRaw({ raw_message: raw });
+      expect(last()?.envelope.outgoing?.extras).to.deep.equal({ autoHtml: true, hideContent: true, returnPathDomain: 'header.example' });
+      await sendRaw({ raw_message: raw, return_path_domain: 'Call.example' });
+      expect(last()?.envelope.outgoing?.extras).to.include({ returnPathDomain: 'call.example' });
+      const { status, body } = await sendRaw({ return_path_domain: '192.0.2.1' });
+      expect([status, body.name, body.message]).to.deep.equal([422, 'ValidationError', 'Validation error: {"return_path_domain":"Not a valid domain name"}']);
     });
 
     it('lets parameters win over headers', async () => {

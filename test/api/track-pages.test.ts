@@ -24,7 +24,7 @@ describe('the links in messages', () => {
   });
   afterEach(() => world.stop());
 
-  const token = (kind: 'open' | 'click' | 'unsub' | 'bounce', about?: string, secret = TOKEN_SECRET) => toToken(secret, kind, 1, MESSAGE, about);
+  const token = (kind: 'open' | 'click' | 'bare-click' | 'unsub' | 'bounce', about?: string, secret = TOKEN_SECRET) => toToken(secret, kind, 1, MESSAGE, about);
   async function visit(path: string, options: { method?: string; agent?: string; from?: string; body?: string } = {}) {
     const { method = 'GET', agent = 'Reader/1.0', from = '198.51.100.7', body } = options;
     const response = await fetch(world.base + path, { method, redirect: 'manual', headers: { 'user-agent': agent, 'x-forwarded-for': from }, ...body !== undefined && { body } });
@@ -101,6 +101,25 @@ describe('the links in messages', () => {
       });
       await settled(100);
       expect(world.log.of('visit.lost').map(({ fields }) => fields)).to.deep.equal([{ visits: 3 }]);
+    });
+  });
+
+  describe('a link whose clicks are told without the query', () => {
+    const path = (url: string, signed = url) => `/track/click/${token('bare-click', signed)}?u=${encodeURIComponent(url)}`;
+
+    it('leads to all of its URL, and tells the rest', async () => {
+      for (const [at, [url, told]] of [[URL_IN_MAIL, 'https://shop.example/page#part'], ['https://shop.example?a#b?c', 'https://shop.example#b?c'], ['https://shop.example/#b?c', 'https://shop.example/#b?c']].entries()) {
+        const { status, headers } = await visit(path(url ?? ''));
+        expect([status, headers.get('location')]).to.deep.equal([302, url]);
+        await until('it is told', async () => (await world.store.messages.one({ id: MESSAGE }))?.clickDetail.length === at + 1);
+        expect((await world.store.messages.one({ id: MESSAGE }))?.clickDetail.at(-1)?.url).to.equal(told);
+      }
+    });
+
+    it('leads nowhere with a URL that we did not sign, its own without the query included', async () => {
+      for (const [url, signed] of [['https://evil.example/', URL_IN_MAIL], ['https://shop.example/page#part', URL_IN_MAIL], [`${URL_IN_MAIL}?`, URL_IN_MAIL]] as const) expect((await visit(path(url, signed))).status).to.equal(404);
+      expect((await visit(path(URL_IN_MAIL), { method: 'HEAD' })).status).to.equal(302);
+      await settled(0);
     });
   });
 

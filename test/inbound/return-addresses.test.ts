@@ -51,6 +51,16 @@ describe('addresses that mail comes back to', () => {
     for (const domain of ['postern.test', 'x.bounces.postern.test', '[127.0.0.1]', '']) expect(look(bounceOf(1).replace('bounces.postern.test', domain)), domain).to.equal(undefined);
   });
 
+  it('may be at a domain that their message has for itself, and are good there alone', async () => {
+    const look = await start();
+    const own = 'bounces.customer.test';
+    const [bounce, unsub] = [bounceAddress(SECRET, 1, MESSAGE, own, own), unsubAddress(SECRET, 1, MESSAGE, own, own)];
+    for (const address of [bounce, unsub, unsub.toUpperCase()]) expect(look(address), address).to.deep.equal(ofAccount('one'));
+    for (const address of [bounce, unsub]) expect(look(address.replace(own, 'bounces.postern.test')), address).to.deep.equal({ kind: 'no-route' });
+    const forged = bounceAddress('another secret', 1, MESSAGE, own, own);
+    for (const address of [bounce.replace(own, 'customer.test'), forged, `unsub-${bounce}`, `fbl@${own}`, `abuse@${own}`, `x@${own}`, `@${own}`]) expect(look(address), address).to.equal(undefined);
+  });
+
   it('are not known before the secret and the accounts were read, which is not the same as not there', async () => {
     let away = true;
     const look = await start(async () => {
@@ -59,6 +69,8 @@ describe('addresses that mail comes back to', () => {
     });
     expect(look(bounceOf(1))).to.deep.equal({ kind: 'unknown' });
     expect(look('x@bounces.postern.test')).to.deep.equal({ kind: 'unknown' });
+    expect(look(bounceOf(1).replace('bounces.postern.test', 'bounces.customer.test'))).to.deep.equal({ kind: 'unknown' });
+    expect(look('x@bounces.customer.test')).to.equal(undefined);
     away = false;
     await clock.advance(2000);
     await until('it is read', () => look(bounceOf(1))?.kind === 'matched');

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { toExtras } from '../../src/mail/extras.ts';
 import { parseHeaders } from '../../src/mail/headers.ts';
 import { parseMcHeaders } from '../../src/mail/mc-headers.ts';
 
@@ -7,8 +8,11 @@ const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`$
 describe('the X-MC-* fields of a message', () => {
   it('ask nothing when there are none', () => {
     expect(parse('From: a@b.test', 'X-Mailer: x')).to.deep.equal({
-      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
+      tags: [], track: null, autoText: null, template: null, globalVars: null, rcptVars: {}, mergeLanguage: null, metadata: {}, rcptMetadata: {}, preserveRecipients: false,
       important: false, signingDomain: null, subaccount: null, bcc: null, pool: null, sendAt: null, ignored: [],
+      extras: {
+        inlineCss: null, autoHtml: null, stripQuery: null, viewContent: null, trackingDomain: null, returnPathDomain: null, analyticsDomains: [], analyticsCampaign: null,
+      },
     });
   });
 
@@ -58,6 +62,17 @@ describe('the X-MC-* fields of a message', () => {
     expect(parse('X-MC-MergeVars: {"_rcpt":"a@b.test","x":"y"}').globalVars).to.deep.equal([]);
   });
 
+  it('name the merge language, which alone knows lists and structs', () => {
+    expect(parse('X-MC-MergeLanguage: Handlebars').mergeLanguage).to.equal('handlebars');
+    expect(parse('X-MC-MergeLanguage: mailchimp').mergeLanguage).to.equal('mailchimp');
+    expect(parse('X-MC-MergeLanguage: mustache')).to.deep.include({ mergeLanguage: null, ignored: ['X-MC-MergeLanguage'] });
+    const vars = 'X-MC-MergeVars: {"list":[1,{"a":null}],"yes":true,"n":1}';
+    expect(parse('X-MC-MergeLanguage: handlebars', vars)).to.deep.include({ ignored: [], globalVars: [{ name: 'list', content: [1, { a: null }] }, { name: 'yes', content: true }, { name: 'n', content: 1 }] });
+    expect(parse(vars)).to.deep.include({ ignored: ['X-MC-MergeVars'], globalVars: [{ name: 'yes', content: 'true' }, { name: 'n', content: '1' }] });
+    const deep = `X-MC-MergeVars: {"deep":${'['.repeat(20_000)}${']'.repeat(20_000)},"n":1}`;
+    expect(parse('X-MC-MergeLanguage: handlebars', deep)).to.deep.include({ ignored: ['X-MC-MergeVars'], globalVars: [{ name: 'n', content: 1 }] });
+  });
+
   it('are no way to the insides of objects', () => {
     const { rcptVars, metadata } = parse('X-MC-MergeVars: {"_rcpt":"__proto__@b.test","__proto__":"x","constructor":"y"}', 'X-MC-Metadata: {"__proto__":"z"}');
     expect(Object.getPrototypeOf(rcptVars)).to.equal(Object.prototype);
@@ -99,7 +114,30 @@ describe('the X-MC-* fields of a message', () => {
     });
   }
 
-  it('that are known and mean nothing to us are no mistake', () => {
-    expect(parse('X-MC-GoogleAnalytics: a.test', 'X-MC-InlineCSS: true', 'X-MC-ViewContentLink: on', 'X-MC-TrackingDomain: t.test').ignored).to.deep.equal([]);
+  it('ask for what few messages ask for', () => {
+    const { extras, ignored } = parse(
+      'X-MC-InlineCSS: true', 'X-MC-AutoHtml: on', 'X-MC-URLStripQS: y', 'X-MC-ViewContentLink: no', 'X-MC-TrackingDomain: Clicks.Test', 'X-MC-ReturnPathDomain: Bücher.test',
+      'X-MC-GoogleAnalytics: a.test, B.test.,', 'X-MC-GoogleAnalytics: a.test', 'X-MC-GoogleAnalyticsCampaign: =?utf-8?Q?Gr=C3=B6=C3=9Fe?=');
+    expect(toExtras(extras)).to.deep.equal({ extras: {
+      inlineCss: true, autoHtml: true, stripQuery: true, hideContent: true, trackingDomain: 'clicks.test', returnPathDomain: 'xn--bcher-kva.test', analytics: { domains: ['a.test', 'b.test'], campaign: 'Größe' },
+    } });
+    expect(ignored).to.deep.equal([]);
+    expect(toExtras(parse('X-MC-InlineCSS: no', 'X-MC-AutoHtml: false', 'X-MC-ViewContentLink: on', 'X-MC-GoogleAnalyticsCampaign: x', 'X-MC-GoogleAnalytics:').extras)).to.deep.equal({});
+  });
+
+  for (const line of [
+    'X-MC-InlineCSS: maybe', 'X-MC-AutoHtml: 7', 'X-MC-URLStripQS: {}', 'X-MC-ViewContentLink: hidden', 'X-MC-TrackingDomain: no domain', 'X-MC-TrackingDomain: 192.0.2.1', 'X-MC-TrackingDomain: [::1]',
+    'X-MC-TrackingDomain: https://a.test', 'X-MC-TrackingDomain: a.test:80', 'X-MC-ReturnPathDomain: a@b.test', 'X-MC-ReturnPathDomain: 127.1', 'X-MC-ReturnPathDomain: =?utf-8?Q?a=0D=0Ab.test?=', `X-MC-ReturnPathDomain: ${'a.'.repeat(150)}test`,
+    'X-MC-GoogleAnalytics: 192.0.2.1', 'X-MC-GoogleAnalytics: localhost:3000', 'X-MC-GoogleAnalytics: http://a.test/', 'X-MC-GoogleAnalyticsCampaign: =?utf-8?Q?a=0D=0Ab?=', `X-MC-GoogleAnalyticsCampaign: ${'x'.repeat(256)}`,
+  ]) {
+    it(`ask for nothing when malformed (${line.slice(0, 60)})`, () => {
+      const { extras, ignored } = parse(line);
+      expect([toExtras(extras), ignored]).to.deep.equal([{}, [line.split(':')[0]]]);
+    });
+  }
+
+  it('name so many hosts for analytics and no more', () => {
+    const { extras, ignored } = parse(`X-MC-GoogleAnalytics: ${Array.from({ length: 150 }, (_, n) => `a${n}.test`).join(',')}`);
+    expect([extras.analyticsDomains?.length, ignored]).to.deep.equal([100, ['X-MC-GoogleAnalytics']]);
   });
 });

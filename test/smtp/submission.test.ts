@@ -73,6 +73,7 @@ describe('mail that is handed over', () => {
     expect(outgoing).to.deep.include({
       tags: ['one', 'two'], trackOpens: true, trackClicks: 'html', autoText: true, globalVars: [{ name: 'a', content: 'b' }], rcptVars: { 'b@ours.test': [{ name: 'a', content: 'c' }] },
       metadata: { order: '7' }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
+      extras: { analytics: { domains: ['x.test'], campaign: null } },
     });
     expect(recipients).to.deep.equal(['b@ours.test', 'copy@away.test']);
     expect(text).to.equal(`X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n${FROM}\r\nx\r\n`);

@@ -181,6 +181,23 @@ describe('the queue of the spool', () => {
     expect(await spool.count({})).to.deep.equal({ waiting: 0, delivered: 0, dead: 0, dropped: 0 });
   });
 
+  it('forgets at once what was settled to be forgotten, when the last delivery of its message has ended', async () => {
+    const { spool, clock } = await freshSpool();
+    const { message, deliveries: [first, second] } = await put(spool, clock, { recipients: ['a@example.com', 'b@example.com'] });
+    const given = await put(spool, clock);
+    if (!first || !second) throw new Error('two deliveries');
+    const none = { deliveredBefore: 1, deadBefore: 1, deliveredBytes: 1e9 };
+    await spool.settle({ ...settled(clock, first), forget: true });
+    await spool.settle({ ...settled(clock, second, { state: 'waiting' }), forget: true });
+    await spool.settle({ ...settled(clock, given.delivery, { state: 'dead' }), forget: true });
+    expect(await spool.purge(none)).to.equal(2);
+    expect(await spool.message(given.message.id)).to.equal(undefined);
+    expect(await spool.message(message.id), 'one of its recipients does not have it yet').to.not.equal(undefined);
+    await spool.settle({ ...settled(clock, second), forget: true });
+    expect(await spool.purge(none)).to.equal(1);
+    expect(await spool.message(message.id)).to.equal(undefined);
+  });
+
   it('forgets the oldest delivered ones beyond a number of bytes, in many steps', async () => {
     const { spool, clock } = await freshSpool();
     const kept: string[] = [];

@@ -3,6 +3,7 @@ import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
 import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { mailUrl } from '../../src/mail/sending.ts';
+import { createReleasing } from '../../src/outbound/releasing.ts';
 import { createScheduling } from '../../src/outbound/scheduling.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
 import type { SentMessageRow } from '../../src/store/messages.ts';
@@ -17,7 +18,7 @@ export function createTestMessages(deps: { store: Store; spool: TestSpool; lists
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
   const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), ids });
-  return { submitting, scheduling: createScheduling(deps) };
+  return { submitting, scheduling: createScheduling(deps), releasing: createReleasing({ ...deps, holding: { changed: () => {} } }) };
 }
 
 /** What is asked of a message that asks for nothing. */

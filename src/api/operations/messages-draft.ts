@@ -1,3 +1,7 @@
+import { inSlices } from '../../base/steps.ts';
+import { toExtras } from '../../mail/extras.ts';
+import { findingFault, type MergeLanguage } from '../../mail/merge/language.ts';
+import { isScalar, type MergeValue, toText } from '../../mail/merge/value.ts';
 import type { ClickTracking, Draft, DraftFile, MergeVar, Outgoing } from '../../mail/sending.ts';
 import { readRecipient } from '../../outbound/recipients.ts';
 import type { TemplateContent } from '../../store/templates.ts';
@@ -18,10 +22,11 @@ export interface Sending {
 
 /** What is asked of a message, and the message itself. Fields of the message win over those of its template. */
 export function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
-  if (message.merge_language === 'handlebars' && wantsMerge(message)) throw call.invalid('message', 'merge_language handlebars is not supported: please write merge tags as *|NAME|*');
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
-  const rcptVars = message.merge_vars?.map(({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars)] as const);
+  const mergeLanguage = message.merge_language;
+  if (mergeLanguage !== 'handlebars' && hasNested(message)) throw call.invalid('message', 'Merge variables that are lists or structs need the merge_language handlebars');
+  const rcptVars = message.merge_vars?.map(({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars, mergeLanguage)] as const);
   return {
     sender: sender.toLowerCase(),
     fromName: orNull(message.from_name) ?? template?.content.fromName ?? null,
@@ -33,7 +38,8 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
     apiKey: call.apiKey,
     trackOpens: message.track_opens ?? call.settings.tracking.opens,
     trackClicks: clicksOf(message.track_clicks, call.settings.tracking.clicks),
-    globalVars: wantsMerge(message) ? toMergeVars(message.global_merge_vars ?? []) : null,
+    globalVars: wantsMerge(message) ? toMergeVars(message.global_merge_vars ?? [], mergeLanguage) : null,
+    ...(mergeLanguage && { mergeLanguage }),
     rcptVars: { ...Object.fromEntries(rcptVars ?? []), ...varsOfCopy(message) },
     rcptMetadata: Object.fromEntries(message.recipient_metadata?.map(({ rcpt, values }) => [keyOf(rcpt), toMetadata(values)]) ?? []),
     preserveRecipients: message.preserve_recipients ?? false,
@@ -41,7 +47,16 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
     signingDomain: message.signing_domain ?? null,
     pool: orNull(pool),
     form: 'draft',
+    ...extrasOf(message),
   };
+}
+
+function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
+  return toExtras({
+    inlineCss: message.inline_css, autoHtml: message.auto_html, stripQuery: message.url_strip_qs, viewContent: message.view_content_link,
+    trackingDomain: message.tracking_domain, returnPathDomain: message.return_path_domain,
+    analyticsDomains: message.google_analytics_domains, analyticsCampaign: message.google_analytics_campaign,
+  });
 }
 
 /** The body. A message without content is an empty text, as a mail program would send it. */
@@ -66,9 +81,9 @@ function copyOf({ bcc_address: copy }: MessageParam): Draft['to'] {
 }
 
 /** A copy of a message to one person reads as that person's. */
-function varsOfCopy({ bcc_address: copy = '', merge_vars: vars = [], to: [only, ...others] }: MessageParam): Outgoing['rcptVars'] {
+function varsOfCopy({ bcc_address: copy = '', merge_vars: vars = [], merge_language: language, to: [only, ...others] }: MessageParam): Outgoing['rcptVars'] {
   const own = others.length === 0 && only && copy.trim() !== '' ? vars.find(({ rcpt }) => keyOf(rcpt) === keyOf(only.email)) : undefined;
-  return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? []) } : {};
+  return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
 }
 
 /** Given variables are a wish to have tags replaced, whatever `merge` says (documented). */
@@ -81,10 +96,22 @@ function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickT
   return wanted ? 'all' : 'none';
 }
 
-type Variables = readonly { readonly name: string; readonly content?: string | number | boolean | undefined }[];
+type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
 
-function toMergeVars(vars: Variables): readonly MergeVar[] {
-  return vars.map(({ name, content = '' }) => ({ name, content: String(content) }));
+/** Texts, as they are shown, but where a condition may ask what they are. */
+function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
+  return vars.map(({ name, content = '' }) => ({ name, content: language === 'handlebars' ? content : toText(content) }));
+}
+
+function hasNested({ global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
+  return [...global, ...own.flatMap(({ vars = [] }) => vars)].some(({ content = '' }) => !isScalar(content));
+}
+
+/** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
+export async function checkTemplates({ mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing, { html, text }: Draft, call: Call<never>): Promise<void> {
+  if (mergeLanguage === undefined || (globalVars === null && Object.keys(rcptVars).length === 0)) return;
+  const fault = await inSlices(findingFault(mergeLanguage, [['html', html], ['text', text], ['subject', subject], ['from_name', fromName]]));
+  if (fault !== undefined) throw call.invalid('message', `.${fault}`);
 }
 
 type Map<T> = Readonly<Record<string, T>> | readonly never[];

@@ -1,6 +1,8 @@
 import { z } from 'zod';
 import { text } from '../../base/schema.ts';
-import { merge, toVars } from '../../mail/merge/merge.ts';
+import { inSlices } from '../../base/steps.ts';
+import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
+import { createFiller, type TextForm } from '../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
 import type { Draft, Outgoing } from '../../mail/sending.ts';
 import { TooLong } from '../../mail/too-long.ts';
@@ -61,7 +63,7 @@ const contentRecord = z.object({
 const content = operation({
   path: '/messages/content',
   summary: 'Shows the content of a message.',
-  notes: 'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message. '
+  notes: 'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. '
     + `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
@@ -74,7 +76,7 @@ const content = operation({
     const row = await findMessage(id, call);
     const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
     const outgoing = kept?.message.envelope.outgoing;
-    if (!kept || !outgoing) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    if (!kept || !outgoing || outgoing.extras?.hideContent === true) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
     const parts = await partsOf(outgoing, kept, call);
     const { sender, fromName } = outgoing;
     return { ts: Math.floor(row.createdAt.getTime() / 1000), _id: id, from_email: sender, from_name: fromName, tags: [...row.tags], ...parts };
@@ -86,7 +88,7 @@ type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 
 async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
   const fill = filler(outgoing, kept.delivery.recipient, call.now());
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
-  return { ...parts, subject: fill(outgoing.subject) ?? '', text: fill(parts.text), html: fill(parts.html) };
+  return { ...parts, subject: await fill(outgoing.subject) ?? '', text: await fill(parts.text), html: await fill(parts.html, 'html') };
 }
 
 /** The draft is what messages/send wrote itself. */
@@ -106,16 +108,16 @@ async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<
   return { ...parsed, to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null } };
 }
 
-/** Replaces merge tags as sending does; what became too long stays as it was written. */
-function filler({ globalVars, rcptVars }: Outgoing, recipient: string, now: Date): (text: string | null) => string | null {
+/** Replaces merge tags as sending does; what cannot be merged stays as it was written. */
+function filler({ globalVars, rcptVars, mergeLanguage }: Outgoing, recipient: string, now: Date): (text: string | null, form?: TextForm) => Promise<string | null> {
   const own = rcptVars[recipient.toLowerCase()];
-  if (globalVars === null && own === undefined) return (text) => text;
-  const vars = toVars([...globalVars ?? [], ...own ?? []]);
-  return (text) => {
+  if (globalVars === null && own === undefined) return async (text) => text;
+  const { filling } = createFiller(mergeLanguage, [...globalVars ?? [], ...own ?? []], { now });
+  return async (text, form = 'text') => {
     try {
-      return text === null ? null : merge(text, vars, { now });
+      return text === null ? null : await inSlices(filling(text, form));
     } catch (error) {
-      if (error instanceof TooLong) return text;
+      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
       throw error;
     }
   };

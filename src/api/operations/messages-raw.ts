@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { PLEASE_ENTER, optional } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { breachOfBlock } from '../../mail/caps.ts';
+import { toExtras } from '../../mail/extras.ts';
 import { parseHeaders } from '../../mail/headers.ts';
 import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
@@ -9,7 +10,7 @@ import type { Mailbox } from '../../mail/parsed.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import { headerRecipients } from '../header-recipients.ts';
 import { operation, type Call } from '../operation.ts';
-import { MAX_RECIPIENTS, sendingParams, sentRecord } from './messages-fields.ts';
+import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './messages-fields.ts';
 import { parsedRecord, toParsedRecord } from './messages-parsed.ts';
 import { submitted, toSentRecord } from './messages-send.ts';
 import { emailAddress } from './rules.ts';
@@ -46,19 +47,21 @@ interface Asked {
   readonly fromEmail: string | undefined;
   readonly fromName: string | undefined;
   readonly pool: string | undefined;
+  readonly returnPathDomain: string | undefined;
 }
 
-function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, pool }: Asked, call: Call<never>): Outgoing {
+function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, pool, returnPathDomain }: Asked, call: Call<never>): Outgoing {
   const sender = fromEmail ?? from?.address ?? '';
   const address = parseAddress(sender);
   if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter a From header, or from_email');
   if (options.template) throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
-  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain } = options;
+  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain, mergeLanguage } = options;
   const { opens, clicks } = call.settings.tracking;
   return {
     sender: sender.toLowerCase(), fromName: fromName ?? from?.name ?? null, subject, tags, template: null, subaccount, metadata, rcptMetadata, apiKey: call.apiKey,
-    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, preserveRecipients, autoText: autoText ?? false, signingDomain,
+    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, ...(mergeLanguage && { mergeLanguage }), preserveRecipients, autoText: autoText ?? false, signingDomain,
     pool: pool === undefined || pool === '' ? options.pool : pool, form: 'mime',
+    ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
   };
 }
 
@@ -78,19 +81,19 @@ const sendRaw = operation({
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
     to: optional(z.array(z.string().max(1000)).max(MAX_RECIPIENTS)).meta({ description: 'recipients; those of the To, Cc and Bcc headers when left out or empty' }),
     ...sendingParams,
-    return_path_domain: optional(z.string().max(255)).meta({ description: 'accepted and ignored' }),
+    return_path_domain: domain.meta({ description: 'domain that bounces come back to, as in the message of /messages/send' }),
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
     { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
   ] },
-  async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt }, call) {
+  async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
     const document = normalised(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const head = await readHead(document, call);
-    const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool }, call);
+    const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain }, call);
     const named = to.length > 0 ? to.map((address) => address.trim()) : headerRecipients(document, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];

@@ -3,7 +3,7 @@ import { render } from '../../mail/merge/render.ts';
 import { MAX_RENDERED } from '../../mail/too-long.ts';
 import type { Submitted } from '../../outbound/types.ts';
 import { operation, type Call } from '../operation.ts';
-import { toDraft, toOutgoing, type FilledTemplate } from './messages-draft.ts';
+import { checkTemplates, toDraft, toOutgoing, type FilledTemplate } from './messages-draft.ts';
 import { MAX_RECIPIENTS, messageParam, sendingParams, sentRecord, type MessageParam } from './messages-fields.ts';
 import { givenName } from './template-records.ts';
 import { findTemplate } from './template-rows.ts';
@@ -13,8 +13,9 @@ type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
 
 const NOTES = `Every recipient gets a message of its own, with an id of its own; up to ${MAX_RECIPIENTS}. The answer comes when the message is safe on disk. `
   + 'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. '
-  + 'Merge tags *|NAME|* are replaced when `merge` is true or variables are given; merge_language handlebars is refused where there is something to replace. '
-  + 'bcc_address gets one copy. inline_css, auto_html, url_strip_qs, view_content_link, tracking_domain, return_path_domain and google_analytics_* are accepted and have no effect.';
+  + 'Merge tags are replaced when `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. '
+  + 'What is no template of that language is a ValidationError; one that grows too large or costs too much is found when it is composed, and its recipient is rejected as `invalid`. '
+  + 'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours.';
 
 /** What became of a submission, as a record, or the refusal of it. */
 export async function submitted(submission: Parameters<Call<SendErrors>['messages']['submit']>[0], call: Call<SendErrors>): Promise<readonly Submitted[]> {
@@ -39,6 +40,7 @@ interface Asked {
 async function sendDraft({ message, template, pool, sendAt = undefined }: Asked, call: Call<SendErrors>): Promise<Sent[]> {
   const outgoing = toOutgoing(message, { pool, template }, call);
   const draft = toDraft(message, template);
+  await checkTemplates(outgoing, draft, call);
   const bytes = Buffer.from(JSON.stringify(draft));
   if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);

@@ -150,6 +150,7 @@ const pause = operation({
   async handle({ id }, call) {
     const filter = { id: subaccountId(call.account.id, id), status: 'active' as const };
     const row = await call.store.subaccounts.change(filter, { status: 'paused', pausedAt: call.now() });
+    call.messages.hold(id);
     return toRecord(row ?? await found(id, call), call);
   },
 });
@@ -157,12 +158,16 @@ const pause = operation({
 const resume = operation({
   path: '/subaccounts/resume',
   summary: 'Resumes a paused subaccount: what was queued is sent.',
-  notes: 'Resuming an active subaccount changes nothing.',
+  notes: 'It leaves at once from the host that is asked, and within a minute or so from others. Resuming an active subaccount changes nothing else.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],
   example: { params: { id: 'cust-123' }, answer: SUBACCOUNT },
-  handle: async ({ id }, call) => toRecord(await changed(id, { status: 'active', pausedAt: null }, call), call),
+  async handle({ id }, call) {
+    const row = await changed(id, { status: 'active', pausedAt: null }, call);
+    await call.messages.release(id);
+    return toRecord(row, call);
+  },
 });
 
 /** Customers of the account, whose mail is kept apart. */

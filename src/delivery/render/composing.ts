@@ -1,3 +1,4 @@
+import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
 import { TooLarge } from '../../outbound/compose/too-large.ts';
 import type { ComposeJob, Composed } from '../../outbound/types.ts';
 import type { RunMarked } from './lane.ts';
@@ -5,7 +6,7 @@ import type { MailJob, ThreadReply } from './protocol.ts';
 
 interface Deps {
   readonly marked: RunMarked;
-  /** Throws TooLarge for what no server would take. */
+  /** Throws TooLarge for what no server would take, FaultyTemplate for what cannot be merged. */
   readonly compose: (job: ComposeJob) => Promise<Composed>;
 }
 
@@ -19,7 +20,9 @@ export function createComposing({ marked, compose }: Deps): (job: MailJob) => Pr
       return { kind: 'composed', number, composed: { bytes: toOwned(bytes), mailFrom } };
     } catch (error) {
       if (isOfTheSystem(error)) throw error;
-      return { kind: 'refused', number, reason: error instanceof Error ? error.message : String(error), final: error instanceof TooLarge };
+      const faulty = error instanceof FaultyTemplate;
+      const reason = error instanceof Error ? error.message : String(error);
+      return { kind: 'refused', number, reason: faulty ? `faulty template: ${reason}` : reason, final: faulty || error instanceof TooLarge };
     }
   };
 }

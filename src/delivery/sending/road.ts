@@ -25,8 +25,8 @@ export interface MailParts {
   readonly signerOf: SignerOf;
   /** The number of an account; undefined when there is none of that id. */
   numberOf(account: string): Promise<number | undefined>;
-  /** Throws StoreAway as long as the secret for tokens could not be read. */
-  composing(): Promise<Omit<ComposeSettings, 'trace'>>;
+  /** Throws StoreAway as long as the secret for tokens could not be read, or what belongs to the account. */
+  composing(account: string, outgoing: Outgoing): Promise<Omit<ComposeSettings, 'trace'>>;
   /** There is something to be told: reports were written. */
   reported(): void;
 }
@@ -121,7 +121,7 @@ export function createRoad(deps: RoadDeps): Road {
   /** The same job at every attempt, so that the same mail goes out. */
   async function toJob({ delivery, budgetFrom }: Waiting, { message, body, outgoing }: Loaded): Promise<ComposeJob | undefined> {
     const [accountNumber, settings, dkim] = await Promise.all([
-      deps.numberOf(delivery.account), deps.composing(), deps.signerOf(delivery.account, outgoing),
+      deps.numberOf(delivery.account), deps.composing(delivery.account, outgoing), deps.signerOf(delivery.account, outgoing),
     ]);
     if (accountNumber === undefined) return undefined;
     return {
@@ -169,7 +169,8 @@ export function createRoad(deps: RoadDeps): Road {
 
   async function note({ delivery, attempts }: Waiting, message: Message | undefined, settlement: Settlement, happening: Happening | undefined): Promise<void> {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
-    await deps.note({ ...settlement, report });
+    const hidden = settlement.state !== 'waiting' && message?.envelope.outgoing?.extras?.hideContent === true;
+    await deps.note({ ...settlement, report, ...(hidden && { forget: true }) });
     if (report) deps.reported();
   }
 

@@ -51,7 +51,7 @@ function compare(left: string, operator: string, right: string): boolean {
 
 const LONGEST_NUMBER = 64;
 
-/** A longer text is no number that anybody counts with, and one variable may be compared any number of times. */
-function toNumber(text: string): number | undefined {
+/** A text as a number, undefined when it is none. A longer text is no number that anybody counts with, and one variable may be compared any number of times. */
+export function toNumber(text: string): number | undefined {
   return text.length <= LONGEST_NUMBER && /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/.test(text) ? Number(text) : undefined;
 }

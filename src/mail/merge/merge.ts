@@ -1,3 +1,4 @@
+import { toEnd } from '../../base/steps.ts';
 import { MAX_RENDERED, TooLong } from '../too-long.ts';
 import { holds, type Vars } from './condition.ts';
 import { formatDate } from './dates.ts';
@@ -26,8 +27,7 @@ export function toVars(list: Iterable<{ readonly name: string; readonly content:
  * tag becomes nothing; what only looks like a tag stays. One pass, without recursion, in time linear to text and result. Throws `TooLong`.
  */
 export function merge(text: string, vars: Vars, options: MergeOptions): string {
-  const steps = merging(text, vars, options);
-  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+  return toEnd(merging(text, vars, options));
 }
 
 /** As `merge`, in steps of about a millisecond, so that other work can go on in between. */

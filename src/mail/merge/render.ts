@@ -1,4 +1,4 @@
-import { setImmediate } from 'node:timers/promises';
+import { inSlices, type Steps } from '../../base/steps.ts';
 import { fillingRegions, type Contents } from '../regions.ts';
 import { MAX_RENDERED, TooLong } from '../too-long.ts';
 import type { Vars } from './condition.ts';
@@ -21,20 +21,17 @@ export type Rendered = { readonly html: string } | { readonly tooLong: 'contents
  * template of megabytes must not hold up the mail that comes in meanwhile.
  */
 export async function render({ code, contents, vars, now, maxLength = MAX_RENDERED }: RenderInput): Promise<Rendered> {
-  const filled = await inSlices(fillingRegions(code, contents, maxLength));
+  const filled = await unlessTooLong(fillingRegions(code, contents, maxLength));
   if (filled === undefined) return { tooLong: 'contents' };
   if (!vars) return { html: filled };
-  const html = await inSlices(merging(filled, vars, { now, maxLength }));
+  const html = await unlessTooLong(merging(filled, vars, { now, maxLength }));
   return html === undefined ? { tooLong: 'vars' } : { html };
 }
 
 /** Undefined when it became too long. */
-async function inSlices(steps: Generator<void, string>): Promise<string | undefined> {
+async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> {
   try {
-    for (let step = steps.next(); ; step = steps.next()) {
-      if (step.done) return step.value;
-      await setImmediate();
-    }
+    return await inSlices(steps);
   } catch (error) {
     if (error instanceof TooLong) return undefined;
     throw error;

@@ -1,5 +1,6 @@
 import { applyChanges, findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
 import { toCrlf } from '../../mail/compose/octets.ts';
+import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { parseHeaders } from '../../mail/headers.ts';
 import { parseMailboxes } from '../../mail/mailboxes.ts';
@@ -7,6 +8,7 @@ import { scanStructure, type Part } from '../../mail/structure.ts';
 import { toMailDate } from '../../mail/trace.ts';
 import { decodeWords } from '../../mail/words.ts';
 import type { ComposeJob } from '../types.ts';
+import { findLone, withOther } from './alternative.ts';
 import { toField } from './mime.ts';
 import type { Personal } from './personal.ts';
 import { changeTextPart, type Rewrite } from './text-part.ts';
@@ -28,7 +30,7 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const added = Buffer.from(addedFields(bytes, fields, job, personal).join(''));
   if (fields[0]?.name === '') return Buffer.concat([added, Buffer.from('\r\n'), bytes]); // no header at all
   const scan = scanStructure(bytes);
-  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, personal) : [])];
+  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [])];
   const pieces = [added, ...applyChanges(bytes, changes)];
   if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
   return Buffer.concat(pieces);
@@ -69,13 +71,13 @@ function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: Compose
 
 function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
   const subject = decodeWords(valueOf(bytes, field));
-  const filled = subject?.includes('*|') ? personal.fillLine(subject) : subject;
+  const filled = subject !== undefined && personal.hasTags(subject) ? personal.fillLine(subject) : subject;
   return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
 }
 
 function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
   const [mailbox, ...others] = parseMailboxes(valueOf(bytes, field)) ?? [];
-  if (!mailbox?.name?.includes('*|') || others.length > 0) return undefined;
+  if (!mailbox?.name || !personal.hasTags(mailbox.name) || others.length > 0) return undefined;
   const name = personal.fillLine(mailbox.name);
   return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
 }
@@ -86,18 +88,46 @@ function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
 }
 
 /** The changes in all text parts. The pixel stands in the first HTML part. */
-function partChanges(bytes: Buffer, root: Part, personal: Personal): Change[] {
+function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
   const changes: Change[] = [];
+  const { autoText, extras } = job.outgoing;
+  const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') => asked === true ? findLone(root, type, SEALED) : undefined;
+  const [onlyText, onlyHtml] = [loneOf(extras?.autoHtml, 'text/plain'), loneOf(autoText, 'text/html')];
   let pixels = 0;
   const rewrite: Rewrite = (text, type) => {
-    const filled = personal.fill(text);
+    const filled = personal.fill(text, type);
     return type === 'text/html' ? personal.trackHtml(filled, pixels++ === 0) : personal.trackText(filled);
   };
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
     if (SEALED.has(part.type.value)) continue;
     open.push(...part.children.toReversed());
-    if (part.children.length === 0 && !part.type.value.startsWith('multipart/')) changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
+    if (part.children.length > 0 || part.type.value.startsWith('multipart/')) continue;
+    if (part === onlyText) changes.push(...loneText(bytes, part, job, personal));
+    else if (part === onlyHtml) changes.push(...loneHtml(bytes, part, job, personal, pixels++ === 0));
+    else changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
   }
   return changes;
+}
+
+/** The changes in the text part of a message that gets HTML besides; a part that cannot be read gets none. */
+function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Change[] {
+  let html = '';
+  const changes = changeTextPart(bytes, part, (text) => {
+    const filled = personal.fill(text, 'text/plain');
+    if (filled.trim() !== '') html = personal.trackHtml(personal.toHtml(filled), true).replace(/\r?\n/g, '\r\n');
+    return personal.trackText(filled);
+  });
+  return html === '' ? changes : withOther(bytes, part, changes, { type: 'text/html', text: html }, `=_${id}-html`);
+}
+
+/** The same for the HTML of a message that gets a text besides. */
+function loneHtml(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal, withPixel: boolean): Change[] {
+  let text = '';
+  const changes = changeTextPart(bytes, part, (html) => {
+    const filled = personal.fill(html, 'text/html');
+    text = personal.trackText(toPlainText(filled)).replace(/\r?\n/g, '\r\n');
+    return personal.trackHtml(filled, withPixel);
+  });
+  return text === '' ? changes : withOther(bytes, part, changes, { type: 'text/plain', text }, `=_${id}-text`);
 }

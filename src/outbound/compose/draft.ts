@@ -3,7 +3,8 @@ import { toPlainText } from '../../mail/compose/plain-text.ts';
 import type { Draft, DraftFile } from '../../mail/sending.ts';
 import type { ComposeJob } from '../types.ts';
 import { buildMime, toTextPart, type MimeOptions } from './mime.ts';
-import { oneLine, type Personal } from './personal.ts';
+import { oneLine } from './filling.ts';
+import type { Personal } from './personal.ts';
 
 type Headers = Draft['headers'];
 type Recipients = Draft['to'];
@@ -23,7 +24,7 @@ const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ 
 /** Writes a draft as the MIME message of one recipient. Throws `TooLong`. */
 export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
   const { outgoing } = job;
-  const html = draft.html === null ? null : toCrlf(personal.fill(draft.html));
+  const html = htmlOf(draft, outgoing, personal);
   const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
   const text = textOf(draft, html, outgoing.autoText, personal);
   const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
@@ -52,8 +53,14 @@ function bodies(text: string | null, html: string | null, withFiles: boolean): P
   };
 }
 
+function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personal): string | null {
+  if (html !== null) return toCrlf(personal.fill(html, 'text/html'));
+  const filled = extras?.autoHtml === true ? personal.fill(text ?? '', 'text/plain') : '';
+  return filled.trim() === '' ? null : toCrlf(personal.toHtml(filled));
+}
+
 function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personal): string | null {
-  if (draft.text !== null) return toCrlf(personal.fill(draft.text));
+  if (draft.text !== null) return toCrlf(personal.fill(draft.text, 'text/plain'));
   return autoText && html !== null ? toCrlf(toPlainText(html)) : null;
 }
 

@@ -1,89 +1,55 @@
-import { changeHtml, changeText, type Relink } from '../../mail/links.ts';
-import type { Vars } from '../../mail/merge/condition.ts';
-import { merge, toVars } from '../../mail/merge/merge.ts';
+import { toHtmlPage } from '../../mail/compose/text-to-html.ts';
+import { changeHtml, changeText } from '../../mail/links.ts';
 import { unsubAddress } from '../../mail/returns/address.ts';
 import { toToken } from '../../mail/send-tokens.ts';
 import type { ComposeJob } from '../types.ts';
+import { createFilling, type Filling } from './filling.ts';
+import { createMessageLinks } from './message-links.ts';
 import { mostOctets } from './too-large.ts';
 
-/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long. */
-export interface Personal {
-  /** Whether merge tags are replaced. */
-  readonly merges: boolean;
-  /** Whether links are followed or opens counted. */
+/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling `FaultyTemplate` too. */
+export interface Personal extends Filling {
+  /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
   readonly tracks: boolean;
-  fill(text: string): string;
-  /** The same for what stands in a header: a value cannot end the line. */
-  fillLine(text: string): string;
-  /** Links and the open pixel of an HTML part; `withPixel` is false for all but the first. */
+  /** Style sheets, links and the open pixel of an HTML part; `withPixel` is false for all but the first. */
   trackHtml(html: string, withPixel: boolean): string;
   trackText(text: string): string;
+  /** HTML of a text part whose tags are replaced, for a message that has none. */
+  toHtml(text: string): string;
   readonly listUnsubscribe: ReadonlyArray<readonly [name: string, value: string]>;
   readonly messageId: string;
 }
 
-/** A subject or a name is far shorter; servers cut a header at some ten thousand octets. */
-const LONGEST_LINE = 20_000;
-/** Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included. */
-const LONGEST_TARGET = 8000;
-const CONTROLS = /\p{Cc}/u;
-const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
-// encodeURIComponent leaves these, and readers of plain text end a link before some of them.
-const LEFT = /[!'()*]/g;
+/** Writes style sheets into the elements of an HTML text, where that is asked for. */
+export type Inline = (html: string) => string;
 
-export function createPersonal(job: ComposeJob): Personal {
+export function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const { outgoing, settings, accountNumber, id } = job;
   const { secret, publicUrl } = settings;
   const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
-  const options = { now: new Date(job.at), onUnsub: () => unsubUrl };
-  const vars = varsOf(job, (subject, known) => oneLine(merge(subject, known, { ...options, maxLength: LONGEST_LINE })));
-  const links = new Map<string, string>();
-  const relink: Relink = (url) => {
-    // Ours already: who wants no more mail is not followed there, and a link to a link would say it twice.
-    if (url.startsWith(`${publicUrl}/unsubscribe/`) || url.startsWith(`${publicUrl}/track/`)) return undefined;
-    const known = links.get(url);
-    if (known !== undefined) return known;
-    if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return undefined; // what could not be led on to stays what it is
-    const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
-    if (target.length > LONGEST_TARGET) return undefined;
-    const link = `${publicUrl}/track/click/${toToken(secret, 'click', accountNumber, id, url)}?u=${target}`;
-    links.set(url, link);
-    return link;
-  };
+  const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
   const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
   return Object.freeze({
-    merges: vars !== undefined,
-    tracks: outgoing.trackOpens || clicks !== 'none',
-    fill: (text: string) => (vars ? merge(text, vars, { ...options, maxLength: most }) : text),
-    fillLine: (text: string) => oneLine(vars ? merge(text, vars, { ...options, maxLength: LONGEST_LINE }) : text),
+    ...createFilling(job, unsubUrl, most),
+    tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
     trackHtml(html: string, withPixel: boolean) {
-      return changeHtml(html, {
-        relink: clicks === 'html' || clicks === 'all' ? relink : undefined, atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
+      return changeHtml(inline ? inline(html) : html, {
+        relink: links.relink(clicks === 'html' || clicks === 'all'), atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
       }, most);
     },
-    trackText: (text: string) => (clicks === 'text' || clicks === 'all' ? changeText(text, relink, most) : text),
+    trackText(text: string) {
+      const relink = links.relink(clicks === 'text' || clicks === 'all');
+      return relink ? changeText(text, relink, most) : text;
+    },
+    toHtml: (text: string) => toHtmlPage(text, most),
     listUnsubscribe: [
-      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain)}>`],
+      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
   });
-}
-
-/** What everybody's tags become, overlaid by the recipient's own; undefined when the account gave neither. */
-function varsOf({ outgoing, recipient }: ComposeJob, toSubject: (subject: string, known: Vars) => string): Vars | undefined {
-  const { globalVars, rcptVars } = outgoing;
-  if (globalVars === null && Object.keys(rcptVars).length === 0) return undefined;
-  const own = Object.hasOwn(rcptVars, recipient.toLowerCase()) ? rcptVars[recipient.toLowerCase()] : undefined;
-  const given = toVars([{ name: 'email', content: recipient }, ...globalVars ?? [], ...own ?? []]);
-  return given.has('subject') ? given : new Map([...given, ['subject', toSubject(outgoing.subject, given)]]);
-}
-
-/** Text for one line of a header. */
-export function oneLine(text: string): string {
-  return text.replace(BREAKS, ' ').trim();
 }
 
 function attribute(url: string): string {

@@ -1,8 +1,11 @@
+import { inSlices } from '../../base/steps.ts';
+import { toExtras } from '../../mail/extras.ts';
+import { findingFault } from '../../mail/merge/language.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import type { Submission } from '../../outbound/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import type { Keeping } from '../reception.ts';
-import { REFUSALS, unknownThing, type Reply } from '../refusal.ts';
+import { faultyTemplate, REFUSALS, unknownThing, type Reply } from '../refusal.ts';
 import type { Said, Who } from '../verbs.ts';
 import { readDocument, type Document } from './document.ts';
 import { takeApart } from './draft.ts';
@@ -57,23 +60,26 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
 /** What is sent: the document, or the template that it fills. */
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };
 
-async function toContent({ bytes, subject, options: { template } }: Document, { account }: Who, { store }: Parts): Promise<Made<Body>> {
+async function toContent({ bytes, subject, options: { template, mergeLanguage } }: Document, { account }: Who, { store }: Parts): Promise<Made<Body>> {
   if (template === null) return { made: { form: 'mime', template: null, subject, bytes } };
   const apart = await takeApart(bytes);
   if (!apart) return { refused: REFUSALS.badBody };
   const filling = await fillTemplate(store, account, template, apart.content);
   if (!filling.filled) return { refused: filling.why === 'unknown' ? unknownThing('No such template', `"${template.name}"`) : REFUSALS.templateTooLong };
   const { slug, html, text, subject: usual } = filling.filled;
+  const fault = mergeLanguage && await inSlices(findingFault(mergeLanguage, [['html', html], ['text', text], ['subject', subject === '' ? usual : subject]]));
+  if (fault) return { refused: faultyTemplate(fault) };
   const draft = JSON.stringify({ ...apart.rest, html, text });
   return { made: { form: 'draft', template: slug, subject: subject === '' ? usual ?? '' : subject, bytes: Buffer.from(draft) } };
 }
 
 function toSubmission({ sender, fromName, options }: Document, { bytes, ...content }: Body, who: Who, { clock, tracking }: Parts): Omit<Submission, 'recipients' | 'client'> {
-  const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool } = options;
+  const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool, mergeLanguage } = options;
   const { opens, clicks } = track ?? tracking;
   const outgoing: Outgoing = {
-    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content,
+    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content, ...toExtras(options.extras),
     apiKey: who.key,
+    ...(mergeLanguage && { mergeLanguage }),
     // A document is sent as it is; what a template makes is ours to complete.
     autoText: options.autoText ?? content.form === 'draft',
     trackOpens: opens,

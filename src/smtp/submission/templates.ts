@@ -1,3 +1,4 @@
+import { inSlices } from '../../base/steps.ts';
 import { fillingRegions } from '../../mail/regions.ts';
 import { slugOf } from '../../mail/template.ts';
 import { TooLong } from '../../mail/too-long.ts';
@@ -23,17 +24,9 @@ export async function fillTemplate(
   if (!row?.published || (row.name !== name && row.slug !== name)) return { why: 'unknown' };
   const { code, text, subject } = row.published;
   try {
-    return { filled: { slug, html: await inTurns(fillingRegions(code ?? '', new Map([[block, html]]))), text, subject } };
+    return { filled: { slug, html: await inSlices(fillingRegions(code ?? '', new Map([[block, html]]))), text, subject } };
   } catch (error) {
     if (error instanceof TooLong) return { why: 'too-long' };
     throw error;
-  }
-}
-
-/** Runs to the end in slices of about a millisecond: sessions share the loop. */
-async function inTurns(steps: Generator<void, string>): Promise<string> {
-  for (let step = steps.next(); ; step = steps.next()) {
-    if (step.done) return step.value;
-    await new Promise<void>((turned) => setImmediate(turned));
   }
 }

@@ -87,7 +87,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
-    const { deliveryId, attempt: made, state, dueAt, parked, at, report } = settlement;
+    const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
     // What was attempted has happened, whatever became of the delivery meanwhile.
     if (report) keepReport(report);
     const row = find.get(deliveryId);
@@ -102,7 +102,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     const open = number(row, 'state') === 0;
     const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
     if (open) {
-      const ended = state === 'waiting' ? dueAt : at;
+      const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
       update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
       if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
     } else if (made) {

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { readReport } from '../../../src/delivery/sending/report.ts';
 import { sentId } from '../../../src/mail/send-tokens.ts';
 import { mailUrl } from '../../../src/mail/sending.ts';
+import type { Settlement } from '../../../src/spool/types.ts';
 import { StoreAway } from '../../../src/store/collection.ts';
 import { settleDown } from '../bench.ts';
 import { aDelivery } from '../support.ts';
@@ -38,6 +39,22 @@ describe('mail going out', () => {
       id: sentId(delivery.id), account: 'acc', sender: 'news@sender.example', email: 'Jo@example.com', subject: 'News', tags: ['weekly'], template: null,
       subaccount: 'cust-1', metadata: { list: 'a', user: '9' }, apiKey: 'k1',
     });
+  });
+
+  it('is settled to be forgotten when its content is hidden, as soon as it ends', async () => {
+    await open();
+    const notes: Settlement[] = [];
+    const settle = world.spool.settle;
+    Object.assign(world.spool, { settle: async (settlement: Settlement) => { notes.push(settlement); return settle(settlement); } });
+    let code = 450;
+    world.serve(() => answer(code, '4.2.0 later'));
+    world.mail({ recipient: 'hidden@example.com' }, { extras: { hideContent: true } });
+    await settleDown(world);
+    code = 250;
+    await world.clock.advance(5000);
+    world.mail({ recipient: 'shown@example.com' });
+    await settleDown(world);
+    expect(notes.map(({ state, forget }) => [state, forget])).to.deep.equal([['waiting', undefined], ['delivered', true], ['delivered', undefined]]);
   });
 
   it('is tried again after 4xx with the gaps of webhooks, and ends as a soft bounce after five days', async () => {

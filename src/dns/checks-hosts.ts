@@ -1,0 +1,30 @@
+import { checkMx } from './checks.ts';
+import { sameName } from './names.ts';
+import type { Resolver } from './types.ts';
+
+/**
+ * Whether a name leads to a host: as an alias of it, or because all its addresses are the host's. What the DNS cannot say counts as
+ * no. `host` may be an IP address.
+ */
+export async function leadsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
+  if (await isAliasOf(resolver, name, [host])) return true;
+  const [found, own] = await Promise.all([resolver.addresses(name), resolver.addresses(host)]);
+  if (found.kind !== 'records' || own.kind !== 'records' || found.records.length === 0) return false;
+  return found.records.every((address) => own.records.includes(address));
+}
+
+/**
+ * Whether mail to a name comes to one of our hosts: an MX names one, or there is none and the name is an alias of one (RFC 5321
+ * section 5.1). What the DNS cannot say counts as no.
+ */
+export async function mailComesTo(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
+  const exchanges = await resolver.resolve(name, 'MX');
+  if (exchanges.kind === 'none') return isAliasOf(resolver, name, hosts);
+  const check = exchanges.kind === 'records' ? await checkMx(resolver, name, hosts) : 'unknown';
+  return check !== 'unknown' && check.valid;
+}
+
+async function isAliasOf(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
+  const alias = await resolver.resolve(name, 'CNAME');
+  return alias.kind === 'records' && alias.records.some((target) => hosts.some((host) => sameName(target, host)));
+}

@@ -1,0 +1,58 @@
+/** What a merge variable holds: JSON. Texts, numbers and truth values in both languages; lists and structs in handlebars. */
+export type MergeValue = string | number | boolean | null | readonly MergeValue[] | Struct;
+
+export interface Struct {
+  readonly [name: string]: MergeValue;
+}
+
+/** A value that may be missing. */
+export type Maybe = MergeValue | undefined;
+
+/** Values inside of values: as deep as the API takes JSON. */
+const DEEPEST = 32;
+
+/** Reads what JSON says; undefined when it is nested too deeply, or is no JSON. */
+export function readMergeValue(value: unknown, depth = 0): Maybe {
+  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
+  if (typeof value !== 'object' || depth >= DEEPEST) return undefined;
+  if (Array.isArray(value)) return readAll(value, depth);
+  const names = Object.keys(value);
+  const values = readAll(Object.values(value), depth);
+  // Made of entries, so that a name like __proto__ is a name like any other.
+  return values && Object.fromEntries(values.map((one, at) => [names[at] ?? '', one]));
+}
+
+function readAll(values: readonly unknown[], depth: number): readonly MergeValue[] | undefined {
+  const read = values.map((value) => readMergeValue(value, depth + 1));
+  return read.every((value) => value !== undefined) ? read : undefined;
+}
+
+export function isList(value: Maybe): value is readonly MergeValue[] {
+  return Array.isArray(value);
+}
+
+export function isStruct(value: Maybe): value is Struct {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/** Whether it stands alone, as both languages have it. */
+export function isScalar(value: Maybe): value is string | number | boolean | null {
+  return value !== undefined && (value === null || typeof value !== 'object');
+}
+
+/** As it is shown. Lists show the values in them that can be shown, structs nothing. */
+export function toText(value: Maybe): string {
+  if (isList(value)) return value.filter(isScalar).map(toText).join(',');
+  return value === undefined || value === null || isStruct(value) ? '' : String(value);
+}
+
+/** What a condition makes of it: nothing, no, zero, an empty text and an empty list do not hold. */
+export function isTrue(value: Maybe): boolean {
+  return isList(value) ? value.length > 0 : Boolean(value);
+}
+
+/** What stands under a name in a value. Only what the account gave: nothing that the language of this program adds is there. */
+export function member(value: Maybe, name: string): Maybe {
+  if (isList(value)) return name === 'length' ? value.length : /^\d{1,9}$/.test(name) ? value[Number(name)] : undefined;
+  return isStruct(value) && Object.hasOwn(value, name) ? value[name] : undefined;
+}
