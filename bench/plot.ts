@@ -17,6 +17,8 @@ const RIGHT = 16;
 const TOP = 64;
 const BARS = 230;
 const PANEL = 350;
+/** A bar beyond it is cut off, so that one giant leaves the others their height; the text on it says how much it is. */
+const HIGHEST = 2.5;
 
 /** An SVG with a ground of its own, so that it can be read on a light page and on a dark one. */
 export function toSvg(series: readonly string[], panels: readonly Panel[]): string {
@@ -36,16 +38,16 @@ function toKey(name: string, i: number): string {
 }
 
 function toPanel({ title, axis, groups }: Panel, series: number): string {
-  const most = Math.max(...groups.flatMap(({ bars }) => bars.map(({ value }) => value)).filter(Number.isFinite), 0) || 1;
+  const most = Math.min(HIGHEST, Math.max(...groups.flatMap(({ bars }) => bars.map(({ value }) => value)).filter(Number.isFinite), 0) || 1);
   const step = stepFor(most);
-  const top = Math.ceil(most / step) * step;
+  const top = Math.ceil(most / step - 1e-9) * step;
   const y = (value: number) => TOP + BARS * (1 - value / top);
   const room = (WIDTH - LEFT - RIGHT) / Math.max(1, groups.length);
   const lines = Array.from({ length: Math.round(top / step) + 1 }, (_, i) => toLine(y(i * step), i * step));
   return [
     `<text x="${LEFT}" y="24" font-size="15" font-weight="600">${escape(title)}</text>`,
     `<text transform="translate(18 ${TOP + BARS / 2}) rotate(-90)" text-anchor="middle">${escape(axis)}</text>`,
-    ...lines, ...groups.map((group, i) => toGroup(group, { x: LEFT + i * room, room, y, series })),
+    ...lines, ...groups.map((group, i) => toGroup(group, { x: LEFT + i * room, room, y, top, series })),
   ].join('\n');
 }
 
@@ -60,17 +62,22 @@ function toLine(y: number, value: number): string {
   return `<path d="M${LEFT} ${round(y)}H${WIDTH - RIGHT}" stroke="#dddddd"/><text x="${LEFT - 8}" y="${round(y + 4)}" text-anchor="end">${label}</text>`;
 }
 
-function toGroup({ label, note, bars }: Group, { x, room, y, series }: { readonly x: number; readonly room: number; readonly y: (value: number) => number; readonly series: number }): string {
+interface Place { readonly x: number; readonly room: number; readonly y: (value: number) => number; readonly top: number; readonly series: number }
+
+function toGroup({ label, note, bars }: Group, place: Place): string {
+  const middle = round(place.x + place.room / 2);
+  const under = (line: number, text: string, fill: string) => `<text x="${middle}" y="${TOP + BARS + 2 + 18 * line}" text-anchor="middle" fill="${fill}">${escape(text)}</text>`;
+  return [...bars.map((bar, i) => toBar(bar, i, place)), under(1, label, '#222222'), under(2, note, '#555555')].join('\n');
+}
+
+function toBar({ value, text }: Group['bars'][number], i: number, { x, room, y, top, series }: Place): string {
+  if (!Number.isFinite(value)) return '';
   const width = room * 0.88 / series;
-  const middle = round(x + room / 2);
-  const drawn = bars.map(({ value, text }, i) => {
-    const left = x + room * 0.06 + i * width;
-    if (!Number.isFinite(value)) return '';
-    return `<rect x="${round(left)}" y="${round(y(value))}" width="${round(width * 0.86)}" height="${round(y(0) - y(value))}" fill="${colour(i)}"/>`
-      + `<text x="${round(left + width * 0.43)}" y="${round(y(value) - 5)}" text-anchor="middle" font-size="${Math.min(12, round(width * 0.42))}">${escape(text)}</text>`;
-  });
-  return `${drawn.join('\n')}
-<text x="${middle}" y="${TOP + BARS + 20}" text-anchor="middle">${escape(label)}</text><text x="${middle}" y="${TOP + BARS + 38}" text-anchor="middle" fill="#555555">${escape(note)}</text>`;
+  const left = x + room * 0.06 + i * width;
+  const height = y(0) - y(Math.min(value, top));
+  const cut = value > top ? `<path d="M${round(left - 2)} ${round(y(top) + 16)}l${round(width * 0.86 + 4)} -7v5l${round(-width * 0.86 - 4)} 7z" fill="#ffffff"/>` : '';
+  return `<rect x="${round(left)}" y="${round(y(0) - height)}" width="${round(width * 0.86)}" height="${round(height)}" fill="${colour(i)}"/>${cut}`
+    + `<text x="${round(left + width * 0.43)}" y="${round(y(0) - height - 5)}" text-anchor="middle" font-size="${Math.min(12, round(width * 0.44))}">${escape(text)}</text>`;
 }
 
 const colour = (i: number): string => COLOURS[i % COLOURS.length] ?? '#000000';
