@@ -32,6 +32,8 @@ export interface Load {
   readonly seconds: number;
   readonly perSession?: number;
   readonly recipients?: number;
+  /** Messages before the measurement; a tenth of `messages` when not set. */
+  readonly warm?: number;
 }
 
 /** Something that counts posts, in a process of its own. */
@@ -62,7 +64,8 @@ export async function measure(peer: Peer, load: Load): Promise<Figures> {
 export async function measureStarted(one: Started, sink: Sink, load: Load): Promise<Figures> {
   const handled = one.held ?? sink.count;
   const early = await handled();
-  const warm = (await send(one.port, { ...load, messages: Math.ceil(load.messages / 10), seconds: load.seconds / 3 })).sent;
+  const first = load.warm === undefined ? { messages: Math.ceil(load.messages / 10), seconds: load.seconds / 3 } : { messages: load.warm, seconds: Number.POSITIVE_INFINITY };
+  const warm = (await send(one.port, { ...load, ...first })).sent;
   await until(handled, early + warm);
   const before = { cpu: one.cpu(), memory: one.memory().now, sink: sink.cpu(), from: performance.now() };
   const seen = await send(one.port, load);
