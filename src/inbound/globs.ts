@@ -42,11 +42,13 @@ export function createGlobs<T>(all: readonly { readonly pattern: string; readonl
 }
 
 function file<T>(entry: Entry<T>, { heads, tails, rest }: { readonly heads: End<T>; readonly tails: End<T>; readonly rest: Entry<T>[] }): void {
-  const [head = ''] = /^[^*?]*/.exec(fold(entry.pattern)) ?? [];
-  const [tail = ''] = /[^*?]*$/.exec(fold(entry.pattern)) ?? [];
-  const text = head.length >= tail.length ? head : tail;
+  const pattern = fold(entry.pattern);
+  const first = pattern.search(/[*?]/);
+  const last = Math.max(pattern.lastIndexOf('*'), pattern.lastIndexOf('?'));
+  const atHead = first >= pattern.length - 1 - last;
+  const text = atHead ? pattern.slice(0, first) : pattern.slice(last + 1);
   if (text === '') return void rest.push(entry);
-  const end = head.length >= tail.length ? heads : tails;
+  const end = atHead ? heads : tails;
   end.lengths.add(text.length);
   const filed = end.entries.get(text);
   if (filed) filed.push(entry);
