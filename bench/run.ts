@@ -28,6 +28,7 @@ const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
 const whole = !values.quick && values.only === undefined && values.size === undefined && values.connections === undefined;
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
+let interrupted = false;
 
 const within = (list: readonly string[] | undefined, value: string) => list === undefined || list.includes(value);
 const cells = CELLS.filter(({ size, connections, typical }) => within(values.size, size) && within(values.connections, String(connections)) && (typical || !values.quick));
@@ -51,6 +52,7 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
       try {
         outcome.rounds.push(await measure(peer, load));
       } catch (error) {
+        if (interrupted) process.exit(130);
         outcome.fault = String(error).split('\n', 1)[0];
         console.error(`${peer.name}: ${String(error)}`);
       }
@@ -59,6 +61,9 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
   }
   return { cell, outcomes: outcomes.map(({ name, rounds, fault }) => ({ name, rounds, ...(fault !== undefined && { fault }) })) };
 }
+
+// Who is measured ends with the measurement, which the signal has ended by ending the load program.
+process.once('SIGINT', () => { interrupted = true; });
 
 const began = performance.now();
 const lines: string[] = [];
