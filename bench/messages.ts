@@ -1,8 +1,9 @@
 import { generateKeyPairSync, randomBytes } from 'node:crypto';
 import { createTransport } from 'nodemailer';
+import type { ZoneRecords } from '../test/support/zone.ts';
 
 /** The zone that the measured daemon asks: SPF for the sender's domain, and the DKIM key. */
-export interface Sender { readonly domain: string; readonly selector: string; readonly privateKey: string; readonly zone: Record<string, Record<string, unknown>> }
+export interface Sender { readonly domain: string; readonly selector: string; readonly privateKey: string; readonly zone: ZoneRecords }
 
 export function createSender(): Sender {
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048, publicKeyEncoding: { type: 'spki', format: 'der' }, privateKeyEncoding: { type: 'pkcs8', format: 'pem' } });

@@ -1,46 +1,107 @@
 import { spawn, type ChildProcess } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
+import { setTimeout as wait } from 'node:timers/promises';
 
 export interface Running { readonly pid: number; readonly first: any; stop(): Promise<void> }
 
 /** Starts a node script and answers when it printed its first JSON line that `ready` accepts. */
 export async function start(args: readonly string[], env: Record<string, string> = {}, ready = (_line: any) => true): Promise<Running> {
-  const child = spawn(process.execPath, [...args], { stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
-  let noise = '';
-  child.stderr.on('data', (chunk) => { noise = (noise + String(chunk)).slice(-4000); });
+  const { child, noise } = launch(process.execPath, args, env);
   const first = await new Promise<any>((resolve, reject) => {
     createInterface({ input: child.stdout }).on('line', (line) => {
       const parsed = line.startsWith('{') ? JSON.parse(line) : undefined;
       if (parsed && ready(parsed)) resolve(parsed);
     });
-    child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code}: ${noise}`)));
+    child.once('exit', (code) => reject(new Error(`${args.join(' ')} ended with ${code}: ${noise()}`)));
   });
   return { pid: child.pid ?? 0, first, stop: () => stop(child) };
 }
 
-function stop(child: ChildProcess): Promise<void> {
+/** Starts any program as a session of its own and answers when it listens on that port of 127.0.0.1. Its children end with it. */
+export async function startListener(program: string, args: readonly string[], port: number, env: Record<string, string> = {}): Promise<Omit<Running, 'first'>> {
+  const { child, noise } = launch(program, args, env, true);
+  let said = '';
+  child.stdout.on('data', (chunk) => { said = (said + String(chunk)).slice(-2000); });
+  for (let tries = 0; !await answers(port); tries++) {
+    if (child.exitCode !== null || tries > 200) {
+      await stop(child, true);
+      throw new Error(`${program} ${args.join(' ')} does not listen (${child.exitCode}): ${noise()}${said}`);
+    }
+    await wait(50);
+  }
+  return { pid: child.pid ?? 0, stop: () => stop(child, true) };
+}
+
+function launch(program: string, args: readonly string[], env: Record<string, string>, detached = false) {
+  const child = spawn(program, [...args], { detached, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  let noise = '';
+  child.stderr.on('data', (chunk) => { noise = (noise + String(chunk)).slice(-4000); });
+  return { child, noise: () => noise };
+}
+
+function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    if (child.exitCode !== null) return resolve();
+    const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); });
+    socket.once('error', () => resolve(false));
+  });
+}
+
+function stop(child: ChildProcess, group = false): Promise<void> {
+  return new Promise((resolve) => {
+    if (child.exitCode !== null || child.signalCode !== null) return resolve();
     child.once('exit', () => resolve());
-    child.kill('SIGTERM');
+    if (group && child.pid !== undefined) process.kill(-child.pid, 'SIGTERM');
+    else child.kill('SIGTERM');
   });
 }
 
 /** Runs a node script to its end and answers its last line of JSON. */
 export async function run(args: readonly string[]): Promise<any> {
-  const child = spawn(process.execPath, [...args], { stdio: ['ignore', 'pipe', 'inherit'] });
+  const { child, noise } = launch(process.execPath, args, {});
   let out = '';
   child.stdout.on('data', (chunk) => { out += String(chunk); });
   const code = await new Promise((resolve) => child.once('close', resolve));
-  if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}`);
+  if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${noise()}`);
   return JSON.parse(out.trim().split('\n').at(-1) ?? '');
 }
 
-/** Seconds of processor time of a process so far, all its threads (proc(5), 100 ticks a second). */
+/** The fields of proc(5) behind the name of the program: 1 is the parent, 3 the session, from 11 on user and system ticks, own and those of dead children. */
+function statOf(pid: number | string): readonly string[] {
+  return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+}
+
+/** Seconds of processor time of a process so far, all its threads (100 ticks a second). */
 export function cpuSeconds(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  const fields = statOf(pid);
   return (Number(fields[11]) + Number(fields[12])) / 100;
+}
+
+/** Processor time of the processes of a session, and of those that its leader has seen end. */
+export function sessionSeconds(leader: number): number {
+  return sumOf(leader, (pid, fields) => {
+    const [user = 0, system = 0, deadUser = 0, deadSystem = 0] = fields.slice(11, 15).map(Number);
+    return (user + system + (pid === leader ? deadUser + deadSystem : 0)) / 100;
+  });
+}
+
+/** Memory of the processes of a session in MB; what several share counts once in all. */
+export function sessionMb(leader: number): number {
+  return sumOf(leader, (pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1]) / 1024);
+}
+
+function sumOf(leader: number, value: (pid: number, fields: readonly string[]) => number): number {
+  let sum = 0;
+  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
+    try {
+      const fields = statOf(name);
+      if (Number(fields[3]) === leader) sum += value(Number(name), fields);
+    } catch {
+      // It ended in between; its leader has its time.
+    }
+  }
+  return sum;
 }
 
 /** Peak and present resident memory in MB. */

@@ -2,108 +2,93 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { startZone } from '../test/support/zone.ts';
+import { toPlot } from './figures.ts';
+import { type Cell, CELLS, SECONDS, titleOf } from './matrix.ts';
+import { type Figures, measure } from './measure.ts';
 import { compose, createSender } from './messages.ts';
-import { cpuSeconds, memoryMb, run, start, type Running } from './processes.ts';
+import { aiosmtpd } from './peers/aiosmtpd.ts';
+import { createByHand } from './peers/by-hand.ts';
+import { haraka } from './peers/haraka.ts';
+import type { Peer } from './peers/peer.ts';
+import { postfix } from './peers/postfix.ts';
+import { createPostern } from './peers/postern.ts';
+import { type CellOutcome, toPeers, toTable } from './report.ts';
 
 /**
- * Accepted-to-posted throughput, 250 latency, processor time and memory, in one interleaved run on one machine: every round
- * runs every contestant once on every size, so that a slow moment of the machine hits all alike.
+ * Postern against what people build and what Debian has, on the same messages in one run on one machine. In every cell each round
+ * runs every contestant once, so that a slow moment of the machine hits all alike. README.md beside this says how to read it.
  */
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '3' }, quick: { type: 'boolean', default: false }, only: { type: 'string' }, size: { type: 'string' } } });
+const { values } = parseArgs({
+  options: {
+    quick: { type: 'boolean', default: false }, rounds: { type: 'string' }, only: { type: 'string', multiple: true }, size: { type: 'string', multiple: true },
+    connections: { type: 'string', multiple: true }, out: { type: 'string' }, 'no-install': { type: 'boolean', default: false }, 'no-growth': { type: 'boolean', default: false },
+  },
+});
+const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
+const whole = !values.quick && values.only === undefined && values.size === undefined && values.connections === undefined;
+const out = values.out ?? (whole ? import.meta.dirname : undefined);
+const scale = values.quick ? 0.25 : 1;
+let interrupted = false;
 
-const here = import.meta.dirname;
-const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
+const within = (list: readonly string[] | undefined, value: string) => list === undefined || list.includes(value);
+const cells = CELLS.filter(({ size, connections, typical }) => within(values.size, size) && within(values.connections, String(connections)) && (typical || !values.quick));
 const sender = createSender();
-const scale = values.quick ? 0.1 : 1;
+const all = [createPostern(sender), createByHand('fetch'), createByHand('undici'), haraka, aiosmtpd, postfix].filter(({ name }) => within(values.only, name));
 
-const SIZES = [
-  { name: '5 kB', bytes: 5_000, signed: false, connections: 50, messages: 6000 },
-  { name: '5 kB, DKIM-signed', bytes: 5_000, signed: true, connections: 50, messages: 6000 },
-  { name: '50 kB', bytes: 50_000, signed: false, connections: 50, messages: 1500 },
-  { name: '10 MB', bytes: 10_000_000, signed: false, connections: 10, messages: 20 },
-].filter(({ name }) => values.size === undefined || name === values.size);
-
-interface Contestant { readonly name: string; start(sink: string): Promise<{ process: Running; port: number; end(): void }> }
-
-const CONTESTANTS: Contestant[] = [
-  { name: 'postern', start: startPostern },
-  { name: 'by hand, fetch', start: (sink: string) => startHand('fetch', sink) },
-  { name: 'by hand, undici', start: (sink: string) => startHand('undici', sink) },
-].filter(({ name }) => values.only === undefined || name === values.only);
-
-async function startHand(how: string, sink: string) {
-  const process = await start([join(here, 'peers/hand.ts'), how, sink]);
-  return { process, port: Number(process.first.port), end: () => {} };
+async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: string }[] }> {
+  const looked: { peer: Peer; why: string | undefined }[] = [];
+  for (const peer of all) looked.push({ peer, why: await peer.missing(!values['no-install']) });
+  return { peers: looked.filter(({ why }) => why === undefined).map(({ peer }) => peer), missing: looked.flatMap(({ peer: { name }, why }) => (why === undefined ? [] : [{ name, why }])) };
 }
 
-async function startPostern(sink: string) {
-  const dir = mkdtempSync(join(work, 'data-'));
-  const zone = await startZone(sender.zone as Parameters<typeof startZone>[0]);
-  const key = 'a-key-for-the-bench-22';
-  const daemon = await start([join(here, '../src/main.ts'), 'serve'], {
-    POSTERN_DATA_DIR: dir, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_BOOTSTRAP__API_KEY: key,
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-    POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000', POSTERN_LOG__LEVEL: 'info',
-  }, (line) => line.event === 'daemon.ready');
-  const api = `http://${daemon.first.http}/api/1.0`;
-  const call = (path: string, params: object) => fetch(`${api}${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
-  await call('/inbound/add-domain', { domain: 'in.example' });
-  const route = await call('/inbound/add-route', { domain: 'in.example', pattern: '*', url: sink });
-  if (!route.ok) throw new Error(await route.text());
-  return { process: daemon, port: Number(String(daemon.first.smtp[0]).split(':').at(-1)), end: () => { void zone.stop(); rmSync(dir, { recursive: true }); } };
-}
-
-interface Figures { rate: number; p50: number; p99: number; cpuMs: number; peakMb: number; grownMb: number }
-
-async function measure(contestant: Contestant, size: (typeof SIZES)[number], file: string): Promise<Figures> {
-  const sink = await start([join(here, 'sink.ts')]);
-  const url = `http://127.0.0.1:${sink.first.port}/hook`;
-  const one = await contestant.start(url);
-  const messages = Math.max(10, Math.round(size.messages * scale));
-  const load = (count: number) => run([join(here, 'load.ts'), String(one.port), file, String(Math.min(count, size.connections)), String(count)]);
-  const posted = async () => (await (await fetch(url)).json() as { count: number }).count;
-  const all = async (count: number) => { while (await posted() < count) await new Promise((resolve) => setTimeout(resolve, 10)); };
-  try {
-    const warm = Math.ceil(messages / 10);
-    await load(warm);
-    await all(warm);
-    const before = { cpu: cpuSeconds(one.process.pid), memory: memoryMb(one.process.pid).now };
-    const from = performance.now();
-    const seen = await load(messages);
-    await all(warm + messages);
-    const seconds = (performance.now() - from) / 1000;
-    const memory = memoryMb(one.process.pid);
-    return { rate: messages / seconds, p50: seen.p50, p99: seen.p99, cpuMs: (cpuSeconds(one.process.pid) - before.cpu) * 1000 / messages, peakMb: memory.peak, grownMb: memory.peak - before.memory };
-  } finally {
-    await one.process.stop();
-    await sink.stop();
-    one.end();
+async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Promise<CellOutcome> {
+  const outcomes = peers.map(({ name }) => ({ name, rounds: [] as Figures[], fault: undefined as string | undefined }));
+  const { connections, perSession } = cell;
+  const load = { file, connections, messages: Math.max(10, Math.round(cell.messages * scale)), seconds: SECONDS * scale, ...(perSession !== undefined && { perSession }) };
+  for (let round = 1; round <= rounds; round++) {
+    for (const [i, peer] of peers.entries()) {
+      const outcome = outcomes[i];
+      if (!outcome || outcome.fault !== undefined) continue;
+      try {
+        outcome.rounds.push(await measure(peer, load));
+      } catch (error) {
+        if (interrupted) process.exit(130);
+        outcome.fault = String(error).split('\n', 1)[0];
+        console.error(`${peer.name}: ${String(error)}`);
+      }
+    }
+    process.stderr.write(`${titleOf(cell)}: round ${round} of ${rounds}\n`);
   }
+  return { cell, outcomes: outcomes.map(({ name, rounds, fault }) => ({ name, rounds, ...(fault !== undefined && { fault }) })) };
 }
 
-const median = (list: number[]) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
+// Who is measured ends with the measurement, which the signal has ended by ending the load program.
+process.once('SIGINT', () => { interrupted = true; });
+
+const began = performance.now();
 const lines: string[] = [];
-const say = (line: string) => { lines.push(line); console.log(line); };
-
-say(`# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}); median of ${values.rounds} interleaved rounds${values.quick ? ', a tenth of the messages' : ''}.`);
-say('Postern writes every message to disk and syncs before its 250, takes SPF, DKIM, DMARC and ARC verdicts, and signs its posts; the others do none of that.');
-for (const size of SIZES) {
+const say = (text: string) => { lines.push(text); console.log(text); };
+const { peers, missing } = await choose();
+say(`# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}); median of ${rounds} interleaved round${rounds === 1 ? '' : 's'}${values.quick ? ', a quarter of the messages' : ''}. Mail was sent for ${SECONDS * scale} seconds at most in each measurement.\n`);
+say(`${toPeers(peers, missing)}\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's. grown: peak over what it held before the load.\n`);
+if (out !== undefined) say('![Messages per second as shares of Postern\'s](results.svg)\n');
+const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
+const results: CellOutcome[] = [];
+for (const cell of cells) {
   const file = join(work, 'message.eml');
-  writeFileSync(file, await compose(size.bytes, size.signed ? sender : undefined));
-  const results = new Map<string, Figures[]>(CONTESTANTS.map(({ name }) => [name, []]));
-  for (let round = 0; round < Number(values.rounds); round++) {
-    for (const contestant of CONTESTANTS) results.get(contestant.name)?.push(await measure(contestant, size, file));
-  }
-  const of = (name: string, field: keyof Figures) => median((results.get(name) ?? []).map((figures) => figures[field]));
-  say(`\n## ${size.name}, ${size.connections} connections\n\n| | messages/s | ratio | 250 p50 ms | 250 p99 ms | CPU ms/message | peak MB | grown MB |\n|---|---|---|---|---|---|---|---|`);
-  const mine = of('postern', 'rate');
-  for (const { name } of CONTESTANTS) {
-    const cell = (field: keyof Figures, digits: number) => of(name, field).toFixed(digits);
-    say(`| ${name} | ${cell('rate', size.bytes > 1e6 ? 1 : 0)} | ${name === 'postern' ? '1' : (mine / of(name, 'rate')).toFixed(2)} | ${cell('p50', 1)} | ${cell('p99', 1)} | ${cell('cpuMs', 2)} | ${cell('peakMb', 0)} | ${cell('grownMb', 0)} |`);
-  }
+  writeFileSync(file, await compose(cell.bytes, cell.signed ? sender : undefined));
+  const result = await measureCell(peers, cell, file);
+  results.push(result);
+  say(toTable(result));
 }
-say('\nRatio: Postern\'s messages per second over the other\'s. Again: `npm run bench`.');
-if (!values.quick && values.only === undefined && values.size === undefined) writeFileSync(join(here, 'results.md'), lines.join('\n') + '\n');
 rmSync(work, { recursive: true, force: true });
+if (whole && !values['no-growth']) {
+  const { measureGrowth } = await import('./growth.ts');
+  say(await measureGrowth({ rounds, scale: 1, seconds: SECONDS }));
+}
+say(`${((performance.now() - began) / 60_000).toFixed(0)} minutes. Again: \`npm run bench\`.`);
+if (out !== undefined) {
+  writeFileSync(join(out, 'results.md'), `${lines.join('\n')}\n`);
+  writeFileSync(join(out, 'results.svg'), toPlot(peers.map(({ name }) => name), results));
+}
 process.exit(0);

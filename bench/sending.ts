@@ -1,10 +1,10 @@
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { freePort } from '../test/support/free-port.ts';
 import { startPostfix, whyNoPostfix } from '../test/support/postfix.ts';
-import { cpuSeconds, run, start } from './processes.ts';
+import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
 
 /**
  * Mail that is handed over and leaves: accepted per second, latency of the 250, delivered to a server of mail per second, and
@@ -41,21 +41,6 @@ async function startHop(sink: number): Promise<Contestant> {
   const port = await freePort();
   const { pid, stop } = await startPostfix(dir, { port, next: sink, main: { in_flow_delay: '0' } });
   return { port, login: [], marks: [/^Received: .*/m], cpu: () => sessionSeconds(pid), async stop() { await stop(); rmSync(dir, { recursive: true }); } };
-}
-
-/** Processor time of the processes of a session (proc(5)), and of those that its leader has seen end. */
-function sessionSeconds(leader: number): number {
-  let ticks = 0;
-  for (const name of readdirSync('/proc').filter((entry) => /^\d+$/.test(entry))) {
-    try {
-      const fields = readFileSync(`/proc/${name}/stat`, 'utf8').split(') ')[1]?.split(' ').map(Number) ?? [];
-      const [user = 0, system = 0, deadUser = 0, deadSystem = 0] = fields.slice(11, 15);
-      if (fields[3] === leader) ticks += user + system + (Number(name) === leader ? deadUser + deadSystem : 0);
-    } catch {
-      // It ended in between; its leader has its time.
-    }
-  }
-  return ticks / 100;
 }
 
 /** A newsletter of about 5 kB in two parts, with links to track. */

@@ -97,7 +97,8 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, { spool, re
   const poster = createPoster({
     timeoutMs: settings.webhooks.timeout_ms,
     userAgent: `Postern/${VERSION}`,
-    connections: settings.delivery.concurrency_per_endpoint,
+    // Many endpoints may be one host's: what is kept for it is not what one of them may have.
+    connections: settings.delivery.concurrency,
   }, { guard, clock });
   const renderer = createRenderer({
     workers: settings.parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),

@@ -2,10 +2,11 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { fold, isExact, literals, matches } from '../mail/pattern.ts';
+import { fold, isExact } from '../mail/pattern.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { InboundRouteRow } from '../store/inbound-routes.ts';
 import type { Store } from '../store/store.ts';
+import { createGlobs, type Globs } from './globs.ts';
 import type { Lookup, Match, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
@@ -13,7 +14,7 @@ interface Domain {
   /** Patterns without wildcard by folded mailbox: the oldest wins. */
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
-  readonly globs: readonly Match[];
+  readonly globs: Globs<Match>;
 }
 
 export interface RoutingSettings {
@@ -90,9 +91,8 @@ function toDomain(rows: readonly InboundRouteRow[]): Domain {
     const name = fold(row.pattern);
     if (!exact.has(name)) exact.set(name, toMatch(row));
   }
-  // Sorting is stable: among equals the oldest stays in front.
-  const globs = oldestFirst.filter((row) => !isExact(row.pattern)).toSorted((a, b) => literals(b.pattern) - literals(a.pattern));
-  return { exact, globs: globs.map(toMatch) };
+  const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
+  return { exact, globs: createGlobs(globs) };
 }
 
 /** Ids are `<account>.<sequence>`: the smaller sequence was made first. */
@@ -105,5 +105,5 @@ function toMatch(row: InboundRouteRow): Match {
 }
 
 function find(domain: Domain, mailbox: string): Match | undefined {
-  return domain.exact.get(fold(mailbox)) ?? domain.globs.find((glob) => matches(glob.pattern, mailbox));
+  return domain.exact.get(fold(mailbox)) ?? domain.globs.find(mailbox);
 }

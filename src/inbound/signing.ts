@@ -8,6 +8,8 @@ import type { SigningKeys } from './types.ts';
 const ROTATION_MS = 24 * 3600_000;
 /** How long a key is used without looking at the store: another host's rotation is noticed by then. */
 const FRESH_MS = 10_000;
+/** Keys that are known at a time; above that the one that was read first is forgotten. */
+const MOST = 50_000;
 
 interface Known { readonly row: SigningKeyRow; readonly readAt: number }
 
@@ -40,8 +42,11 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
   }
 
   function remember(row: SigningKeyRow): SigningKeyRow {
-    if (known.size >= 10_000) known.clear();
-    known.set(nameOf(row.account, row.url), { row, readAt: clock.monotonic() });
+    const name = nameOf(row.account, row.url);
+    known.delete(name); // a Map keeps the order of insertion
+    known.set(name, { row, readAt: clock.monotonic() });
+    const [first] = known.keys();
+    if (known.size > MOST && first !== undefined) known.delete(first);
     return row;
   }
 

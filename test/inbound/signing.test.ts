@@ -63,4 +63,16 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', URL)).to.deep.equal(known);
     expect(await keys.keysFor('a', `${URL}2`)).to.equal(undefined);
   });
+
+  it('are read once for each of 20,000 endpoints, not again and again', async () => {
+    let reads = 0;
+    const insert: Store['signingKeys']['insert'] = async () => 'inserted';
+    const one: Store['signingKeys']['one'] = async () => { reads++; return undefined; };
+    const keys = createSigningKeys({ store: { ...store, signingKeys: { ...store.signingKeys, one, insert } }, clock, ids });
+    const ENDPOINTS = 20_000;
+    for (let round = 0; round < 2; round++) {
+      for (let i = 0; i < ENDPOINTS; i++) await keys.keysFor('a', `${URL}/${i}`);
+    }
+    expect(reads).to.equal(ENDPOINTS);
+  });
 });

@@ -1,0 +1,31 @@
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { freePort } from '../../test/support/free-port.ts';
+import { startPostfix, whyNoPostfix } from '../../test/support/postfix.ts';
+import { sessionMb, sessionSeconds } from '../processes.ts';
+import { installDebian } from './debian.ts';
+import type { Peer } from './peer.ts';
+
+/** Held, so that nothing but taking the mail is measured: no attempt at delivery competes with it. Else as Debian ships it, but for sizes. */
+const MAIN = { smtpd_recipient_restrictions: 'check_recipient_access static:HOLD', in_flow_delay: '0', message_size_limit: '26214400' };
+
+/** An instance of Debian's postfix, apart from the system's own. */
+export const postfix: Peer = {
+  name: 'postfix',
+  does: { before250: 'written to the queue and synced', durable: 'yes', verdicts: 'none', parsed: 'no', posted: 'no: it stays in the queue' },
+  async missing(install) {
+    const why = whyNoPostfix();
+    return why === 'postfix is not installed' && install ? installDebian('postfix') ?? whyNoPostfix() : why;
+  },
+  async start(_sink, dir) {
+    const port = await freePort();
+    const { pid, stop } = await startPostfix(dir, { port, next: port, main: MAIN });
+    const now = () => sessionMb(pid);
+    return { port, cpu: () => sessionSeconds(pid), memory: () => ({ peak: now(), now: now() }), held: () => countFiles(join(dir, 'queue/hold')), stop };
+  },
+};
+
+/** Its queue may have a folder for each first letter of a name. */
+function countFiles(dir: string): number {
+  return readdirSync(dir, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile()).length;
+}
