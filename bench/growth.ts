@@ -55,7 +55,7 @@ export async function measureGrowth({ rounds, scale, seconds, only }: GrowthOpti
       await prepare(dir, zone.server, sink, what);
     }
     for (let round = 1; round <= rounds; round++) {
-      for (const { dir, fill: { endpoints }, seen } of measured) seen.push(await measureOne(dir, zone.server, sink, { ...load, recipients: endpoints, warm: Math.max(800, endpoints) }));
+      for (const { dir, fill: { endpoints }, seen } of measured) seen.push(await measureOne(dir, zone.server, sink, { ...load, recipients: endpoints, warm: { messages: Math.max(800, endpoints), seconds: Number.POSITIVE_INFINITY } }));
       process.stderr.write(`growth: round ${round} of ${rounds}\n`);
     }
   } finally {

@@ -32,8 +32,8 @@ export interface Load {
   readonly seconds: number;
   readonly perSession?: number;
   readonly recipients?: number;
-  /** Messages before the measurement; a tenth of `messages` when not set. */
-  readonly warm?: number;
+  /** Before the measurement; a tenth of `messages`, and a third of `seconds` at most, when not set. */
+  readonly warm?: { readonly messages: number; readonly seconds: number };
 }
 
 /** Something that counts posts, in a process of its own. */
@@ -45,7 +45,7 @@ export async function startSink(): Promise<Sink> {
   return { url, count: async () => (await (await fetch(url)).json() as { count: number }).count, cpu: () => cpuSeconds(pid), stop };
 }
 
-/** Starts the contestant afresh, warms it with a tenth of the load, and measures the rest. */
+/** Starts the contestant afresh, warms it, and measures it. */
 export async function measure(peer: Peer, load: Load): Promise<Figures> {
   const sink = await startSink();
   const dir = mkdtempSync(join(tmpdir(), 'postern-bench-one-')); // not in a common one: postfix must get through
@@ -64,7 +64,7 @@ export async function measure(peer: Peer, load: Load): Promise<Figures> {
 export async function measureStarted(one: Started, sink: Sink, load: Load): Promise<Figures> {
   const handled = one.held ?? sink.count;
   const early = await handled();
-  const first = load.warm === undefined ? { messages: Math.ceil(load.messages / 10), seconds: load.seconds / 3 } : { messages: load.warm, seconds: Number.POSITIVE_INFINITY };
+  const first = load.warm ?? { messages: Math.ceil(load.messages / 10), seconds: load.seconds / 3 };
   const warm = (await send(one.port, { ...load, ...first })).sent;
   await until(handled, early + warm);
   const before = { cpu: one.cpu(), memory: one.memory().now, sink: sink.cpu(), from: performance.now() };

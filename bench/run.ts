@@ -43,8 +43,13 @@ async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: 
 
 async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Promise<CellOutcome> {
   const outcomes = peers.map(({ name }) => ({ name, rounds: [] as Figures[], fault: undefined as string | undefined }));
-  const { connections, perSession } = cell;
-  const load = { file, connections, messages: Math.max(10, Math.round(cell.messages * scale)), seconds: SECONDS * scale, ...(perSession !== undefined && { perSession }) };
+  const { connections, perSession, warm } = cell;
+  const count = (messages: number) => Math.max(10, Math.round(messages * scale));
+  const seconds = SECONDS * scale;
+  const load = {
+    file, connections, messages: count(cell.messages), seconds,
+    ...(perSession !== undefined && { perSession }), ...(warm !== undefined && { warm: { messages: count(warm), seconds } }),
+  };
   for (let round = 1; round <= rounds; round++) {
     for (const [i, peer] of peers.entries()) {
       const outcome = outcomes[i];
