@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Log } from '../base/log.ts';
+import { toAsciiDomain } from '../mail/address.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
-import { findMessage, readReturnMailbox } from '../mail/returns/address.ts';
+import { findMessage, readReturnMailbox, type ReturnMailbox } from '../mail/returns/address.ts';
 import { judge, type Judgement } from '../mail/returns/judge.ts';
 import { headerText } from '../mail/returns/returned.ts';
 import type { Body, Delivery, Message } from '../spool/types.ts';
@@ -58,7 +59,7 @@ export function createReturns(deps: ReturnsDeps): Returns {
   return Object.freeze({
     async handle(delivery: Pick<Delivery, 'id' | 'recipient'>, message: Message, body: Body, now: number): Promise<Handled> {
       const secret = await deps.secret();
-      const mailbox = readReturnMailbox(secret, delivery.recipient.slice(0, delivery.recipient.lastIndexOf('@')));
+      const mailbox = readMailbox(secret, delivery.recipient);
       const done = (words: string): Handled => {
         log.info('return.handled', { delivery: delivery.id, message: message.id, to: mailbox?.kind, words });
         return { kind: 'done', words };
@@ -76,6 +77,13 @@ export function createReturns(deps: ReturnsDeps): Returns {
       return now - message.receivedAt < ROW_LATEST_MS ? { kind: 'later' } : done('nothing: there is no such message any more');
     },
   });
+}
+
+/** An address of our return domain, or of one that its message has for itself. */
+function readMailbox(secret: string, recipient: string): ReturnMailbox | undefined {
+  const at = recipient.lastIndexOf('@');
+  const [name, domain] = [recipient.slice(0, at), toAsciiDomain(recipient.slice(at + 1))];
+  return readReturnMailbox(secret, name) ?? (domain === undefined ? undefined : readReturnMailbox(secret, name, domain));
 }
 
 interface Arrived {

@@ -30,9 +30,8 @@ const MAY_BE_OURS = /^(?:unsub-)?[0-9a-z]{1,8}-[0-9a-f]{32}-[0-9a-v]{16}$/i;
 const PAGE = 500;
 
 /**
- * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Those that name a message are ours
- * at any domain, because messages may have a return domain of their own; who knows one could write to the same mailbox at our
- * domain, and nothing is passed on. Which account stands behind a number is kept in memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
+ * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Some are at another domain, which
+ * their message has for itself; the token says at which. Which account stands behind a number is kept in memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
  */
 export function createReturnAddresses(settings: ReturnAddressSettings, deps: ReturnAddressDeps): ReturnAddresses & Service {
   const { store, clock, log } = deps;
@@ -69,8 +68,8 @@ export function createReturnAddresses(settings: ReturnAddressSettings, deps: Ret
     if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
   }
 
-  function find(mailbox: string, key: string): Lookup {
-    const named = readReturnMailbox(key, mailbox);
+  function find(mailbox: string, key: string, about: string): Lookup {
+    const named = readReturnMailbox(key, mailbox, about);
     if (!named) return { kind: 'no-route' };
     if (named.kind === 'complaints') return matched(NOBODY);
     const account = accounts.get(named.account);
@@ -82,10 +81,11 @@ export function createReturnAddresses(settings: ReturnAddressSettings, deps: Ret
 
   return Object.freeze({
     lookup(mailbox: string, name: string): Lookup | undefined {
-      const isOwn = domain !== undefined && toAsciiDomain(name) === domain;
-      if (!isOwn && !MAY_BE_OURS.test(mailbox)) return undefined;
+      const ascii = toAsciiDomain(name);
+      const isOwn = domain !== undefined && ascii === domain;
+      if (ascii === undefined || (!isOwn && !MAY_BE_OURS.test(mailbox))) return undefined;
       if (secret === undefined) return { kind: 'unknown' };
-      const found = find(mailbox, secret);
+      const found = find(mailbox, secret, isOwn ? '' : ascii);
       // What only looks like one of ours at another domain is a matter of routes.
       return isOwn || found.kind !== 'no-route' ? found : undefined;
     },

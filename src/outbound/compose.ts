@@ -44,7 +44,7 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
     const bytes = new Uint8Array(trace.length + signed.length);
     bytes.set(trace);
     bytes.set(signed, trace.length);
-    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain) };
+    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '') };
   };
 }
 

@@ -25,7 +25,7 @@ export interface CustomDomainDeps {
 /** Where links of messages begin, and where mail about them comes back to. */
 export interface CustomDomains {
   /** Throws `StoreAway` when it cannot be known what belongs to the account. */
-  of(account: string, extras: Extras | undefined): Promise<Pick<ComposeSettings, 'publicUrl' | 'ownUrl' | 'returnDomain'>>;
+  of(account: string, extras: Extras | undefined): Promise<Pick<ComposeSettings, 'publicUrl' | 'ownUrl' | 'returnDomain' | 'ownReturns'>>;
 }
 
 /** How long an answer is believed: who has just set up a domain need not wait for long. Milliseconds. */
@@ -57,7 +57,7 @@ export function createCustomDomains(settings: CustomDomainSettings, { store, res
       const [tracks, returns] = await Promise.all([ask(tracking, trackingDomain), ask(returning, returnPathDomain)]);
       return {
         ...(tracks && trackingDomain !== undefined ? { publicUrl: atHost(url, trackingDomain), ownUrl: publicUrl } : { publicUrl }),
-        returnDomain: returns && returnPathDomain !== undefined ? returnPathDomain : returnDomain,
+        ...(returns && returnPathDomain !== undefined ? { returnDomain: returnPathDomain, ownReturns: true } : { returnDomain }),
       };
     },
   });

@@ -107,6 +107,8 @@ export interface ComposeSettings {
   readonly hostname: string;
   /** Domain of return paths and unsubscribe addresses. */
   readonly returnDomain: string;
+  /** The return domain is the message's own, and its addresses are good there alone. */
+  readonly ownReturns?: boolean;
   /** Where tracking links begin, without a final slash. */
   readonly publicUrl: string;
   /** Where they begin otherwise, when a message has a tracking domain of its own. */

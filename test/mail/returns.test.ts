@@ -149,6 +149,18 @@ describe('addresses of the return domain', () => {
     expect(boxes('abuse@x')).to.deep.equal({ kind: 'complaints' });
   });
 
+  it('are read back at a domain that they were made for, and found in the header of their message', () => {
+    const own = 'bounces.customer.test';
+    for (const [kind, address] of [['bounce', bounceAddress(SECRET, 7, MESSAGE, own, own)], ['unsub', unsubAddress(SECRET, 7, MESSAGE, own, own)]] as const) {
+      const [name = ''] = address.split('@');
+      expect(readReturnMailbox(SECRET, name, own)).to.deep.equal({ kind, account: 7, message: MESSAGE });
+      for (const other of [undefined, 'customer.test']) expect(readReturnMailbox(SECRET, name, other)).to.equal(undefined);
+      for (const text of [`Return-Path: <${address}>`, `<mailto:${address.toUpperCase()}?subject=x>`, `it was ${address}.`]) expect(findMessage(SECRET, text), text).to.deep.equal({ account: 7, message: MESSAGE });
+      expect(findMessage(SECRET, address.replace(own, 'else.test'))).to.equal(undefined);
+    }
+    for (const mailbox of ['fbl', 'abuse']) expect(readReturnMailbox(SECRET, mailbox, own)).to.equal(undefined);
+  });
+
   it('fit into a local part even for very many accounts', () => {
     for (const address of [bounceAddress, unsubAddress]) expect(address(SECRET, 36 ** 7 - 1, MESSAGE, '').length - 1).to.be.at.most(64);
   });

@@ -63,7 +63,7 @@ describe('domains of their own that messages name', () => {
     ['theirs.shop.example', false], ['null.shop.example', false], ['other.shop.example', false], ['broken.shop.example', false], ['nothing.shop.example', false], ['address.shop.example', false], ['unproven.example', false],
   ] as const) {
     it(`${comes ? 'are where mail comes back to' : 'are not used for the return path'}: ${returnPathDomain}`, async () => {
-      expect(await create().domains.of('acc', { returnPathDomain })).to.deep.equal({ ...OURS, ...(comes && { returnDomain: returnPathDomain }) });
+      expect(await create().domains.of('acc', { returnPathDomain })).to.deep.equal({ ...OURS, ...(comes && { returnDomain: returnPathDomain, ownReturns: true }) });
     });
   }
 
