@@ -11,7 +11,6 @@ const OPERATORS: ReadonlyMap<string, Operator> = new Map<string, Operator>([
   ['=', '=='], ['==', '=='], ['===', '=='], ['!=', '!='], ['!==', '!='], ['<>', '!='], ['<', '<'], ['<=', '<='], ['>', '>'], ['>=', '>='],
   ['&&', 'and'], ['and', 'and'], ['||', 'or'], ['or', 'or'],
 ]);
-const NEGATIONS = new Set(['!', 'not']);
 const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([['true', true], ['false', false], ['null', null], ['undefined', null]]);
 const DEEPEST = 16;
 
@@ -22,53 +21,87 @@ interface Token {
 
 /** Reads what stands between backticks: comparisons, and, or, not, brackets. Throws `FaultyTemplate`. */
 export function parseBacktick(source: string, readPath: ReadPath): Expression {
+  const tokens = createTokens(source, readPath);
+  const whole = either(tokens, 0);
+  if (tokens.peek() !== undefined) throw tokens.fault();
+  return whole;
+}
+
+/** The tokens of an expression, one after the other. */
+interface Tokens {
+  peek(): Token | undefined;
+  /** The operator that comes next, if one does. */
+  operator(): Operator | undefined;
+  pass(): void;
+  fault(): FaultyTemplate;
+  readonly readPath: ReadPath;
+}
+
+function createTokens(source: string, readPath: ReadPath): Tokens {
   const tokens = toTokens(source.replace(/&(?:lt|gt|amp|quot|#39);/g, (entity) => ENTITIES.get(entity) ?? entity));
   let at = 0;
-  const fault = () => new FaultyTemplate(`\`${source.slice(0, 100)}\` cannot be read`);
-  const peek = () => tokens[at];
-  const operator = () => { const token = peek(); return token && (token.kind === 'sign' || token.kind === 'word') ? OPERATORS.get(token.text.toLowerCase()) : undefined; };
+  return {
+    peek: () => tokens[at],
+    operator() {
+      const token = tokens[at];
+      return token?.kind === 'sign' || token?.kind === 'word' ? OPERATORS.get(token.text.toLowerCase()) : undefined;
+    },
+    pass() { at++; },
+    fault: () => new FaultyTemplate(`\`${source.slice(0, 100)}\` cannot be read`),
+    readPath,
+  };
+}
 
-  /** One value or more, with `wanted` operators between them; to the left they bind as strongly. */
-  const chain = (next: (depth: number) => Expression, wanted: (found: Operator) => boolean, depth: number): Expression => {
-    let left = next(depth);
-    for (let found = operator(); found !== undefined && wanted(found); found = operator()) {
-      at++;
-      left = { kind: 'operation', operator: found, left, right: next(depth) };
-    }
-    return left;
-  };
-  const either = (depth: number): Expression => chain(both, (found) => found === 'or', depth);
-  const both = (depth: number): Expression => chain(negated, (found) => found === 'and', depth);
-  const negated = (depth: number): Expression => {
-    if (depth > DEEPEST) throw new FaultyTemplate('an expression is nested too deeply');
-    const token = peek();
-    if (token?.kind === 'word' && NEGATIONS.has(token.text.toLowerCase())) {
-      at++;
-      return { kind: 'not', of: negated(depth + 1) };
-    }
-    return chain(single, (found) => found !== 'and' && found !== 'or', depth);
-  };
-  const single = (depth: number): Expression => {
-    const token = peek();
-    if (!token || depth > DEEPEST) throw fault();
-    at++;
-    if (token.kind === 'text') return { kind: 'value', value: token.text.slice(1, -1).replace(/\\(.)/gsu, '$1') };
-    if (token.kind === 'number') return { kind: 'value', value: Number(token.text) };
-    if (token.text === '!') return { kind: 'not', of: single(depth + 1) };
-    if (token.text === '(') {
-      const inside = either(depth + 1);
-      if (peek()?.text !== ')' || peek()?.kind !== 'sign') throw fault();
-      at++;
-      return inside;
-    }
-    if (token.kind !== 'word' || OPERATORS.has(token.text.toLowerCase())) throw fault();
-    const constant = CONSTANTS.get(token.text.toLowerCase());
-    return constant === undefined ? readPath(token.text) : { kind: 'value', value: constant };
-  };
+type Parse = (tokens: Tokens, depth: number) => Expression;
 
-  const whole = either(0);
-  if (at < tokens.length) throw fault();
-  return whole;
+const either: Parse = (tokens, depth) => chain(tokens, depth, both, (found) => found === 'or');
+const both: Parse = (tokens, depth) => chain(tokens, depth, negated, (found) => found === 'and');
+
+/** One value or more, with `wanted` operators between them; to the left they bind as strongly. */
+function chain(tokens: Tokens, depth: number, next: Parse, wanted: (found: Operator) => boolean): Expression {
+  let left = next(tokens, depth);
+  for (let found = tokens.operator(); found !== undefined && wanted(found); found = tokens.operator()) {
+    tokens.pass();
+    left = { kind: 'operation', operator: found, left, right: next(tokens, depth) };
+  }
+  return left;
+}
+
+function negated(tokens: Tokens, depth: number): Expression {
+  if (depth > DEEPEST) throw new FaultyTemplate('an expression is nested too deeply');
+  const token = tokens.peek();
+  if (token?.kind === 'word' && token.text.toLowerCase() === 'not') {
+    tokens.pass();
+    return { kind: 'not', of: negated(tokens, depth + 1) };
+  }
+  return chain(tokens, depth, single, (found) => found !== 'and' && found !== 'or');
+}
+
+function single(tokens: Tokens, depth: number): Expression {
+  const token = tokens.peek();
+  if (!token || depth > DEEPEST) throw tokens.fault();
+  tokens.pass();
+  switch (token.kind) {
+    case 'text': return { kind: 'value', value: token.text.slice(1, -1).replace(/\\(.)/gsu, '$1') };
+    case 'number': return { kind: 'value', value: Number(token.text) };
+    case 'word': {
+      if (OPERATORS.has(token.text.toLowerCase())) throw tokens.fault();
+      const constant = CONSTANTS.get(token.text.toLowerCase());
+      return constant === undefined ? tokens.readPath(token.text) : { kind: 'value', value: constant };
+    }
+    default: return signed(token.text, tokens, depth);
+  }
+}
+
+/** What begins with a sign: something else, or something in brackets. */
+function signed(sign: string, tokens: Tokens, depth: number): Expression {
+  if (sign === '!') return { kind: 'not', of: single(tokens, depth + 1) };
+  if (sign !== '(') throw tokens.fault();
+  const inside = either(tokens, depth + 1);
+  const close = tokens.peek();
+  if (close?.kind !== 'sign' || close.text !== ')') throw tokens.fault();
+  tokens.pass();
+  return inside;
 }
 
 function toTokens(source: string): Token[] {

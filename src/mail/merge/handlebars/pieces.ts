@@ -21,10 +21,11 @@ export interface Tag {
 
 /** Characters of a tag; a URL in one is the longest thing there is. */
 const LONGEST_TAG = 2048;
+/** Escaped ones too. */
 const MOST_TAGS = 50_000;
 
 /** Tags, and brackets that are none, that are looked at between two rests. */
-const SLICE = 2000;
+const SLICE = 500;
 
 /** Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not supported. */
 export function* takingApart(source: string): Steps<Piece[]> {
@@ -32,7 +33,6 @@ export function* takingApart(source: string): Steps<Piece[]> {
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
   let tags = 0;
-  let looked = 0;
   const endText = (end: number) => {
     texts.push(source.slice(done, end));
     const text = texts.join('');
@@ -40,7 +40,8 @@ export function* takingApart(source: string): Steps<Piece[]> {
     texts = [];
   };
   for (let open = source.indexOf('{{'); open >= 0; open = source.indexOf('{{', open)) {
-    if (++looked % SLICE === 0) yield;
+    if (++tags > MOST_TAGS) throw new FaultyTemplate(`it has more than ${MOST_TAGS} tags`);
+    if (tags % SLICE === 0) yield;
     const escaped = open > done && source[open - 1] === '\\';
     const doubled = escaped && open - 1 > done && source[open - 2] === '\\';
     if (escaped && !doubled) {
@@ -48,7 +49,6 @@ export function* takingApart(source: string): Steps<Piece[]> {
       open = done = open + 2;
       continue;
     }
-    if (++tags > MOST_TAGS) throw new FaultyTemplate(`it has more than ${MOST_TAGS} tags`);
     const { tag, end } = readTag(source, open);
     endText(doubled ? open - 1 : open); // of two backslashes, one stays
     pieces.push(tag);

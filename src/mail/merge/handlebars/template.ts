@@ -5,14 +5,15 @@ import { helperOf, parseCall, toCall, type Call } from './call.ts';
 import { createBlock, type Block } from './block.ts';
 import { takingApart, type Tag } from './pieces.ts';
 import type { Body, Node } from './program.ts';
-import { trimPieces } from './white-space.ts';
+import { trimmingPieces } from './white-space.ts';
 
 /** Blocks in blocks. */
 const DEEPEST = 64;
 /** What reading a tag costs for each of its characters: tags can be written that take the parser microseconds for each. */
 const STEPS_PER_CHARACTER = 5;
-/** Tags that are read between two rests. */
-const SLICE = 50;
+/** Tags between two rests, and what reading them may cost. */
+const SLICE = 500;
+const SLICE_STEPS = 1000;
 
 /**
  * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can be run with any
@@ -25,16 +26,20 @@ export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   const read = createReading(budget);
   let body = root;
   let tags = 0;
+  let rested = budget.spent();
   let tag: Tag | undefined;
   try {
-    for (const piece of trimPieces(yield* takingApart(source))) {
+    for (const piece of yield* trimmingPieces(yield* takingApart(source))) {
       if (piece.kind === 'text') {
         body.push(piece);
         continue;
       }
       tag = piece;
       body = take(piece, body, open, read);
-      if (++tags % SLICE === 0) yield;
+      if (++tags % SLICE === 0 || budget.spent() - rested > SLICE_STEPS) {
+        rested = budget.spent();
+        yield;
+      }
     }
     const left = open.at(-1);
     if (left) throw new FaultyTemplate(`the block {{#${left.name.slice(0, 100)}}} is not closed`);

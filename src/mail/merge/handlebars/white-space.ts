@@ -1,13 +1,18 @@
+import type { Steps } from '../../../base/steps.ts';
 import type { Piece } from './pieces.ts';
 
 // Tags that show nothing themselves: alone on a line, the line goes with them, as in all implementations of the language.
 const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', 'comment']);
 
+/** Pieces between two rests. */
+const SLICE = 1000;
+
 /** Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~` asks for. */
-export function trimPieces(pieces: readonly Piece[]): Piece[] {
+export function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
-  pieces.forEach((piece, at) => {
-    if (piece.kind === 'text') return;
+  for (const [at, piece] of pieces.entries()) {
+    if (at % SLICE === 0) yield;
+    if (piece.kind === 'text') continue;
     const before = pieces[at - 1];
     const behind = pieces[at + 1];
     const blanksBefore = STANDALONE.has(piece.kind) ? lineBefore(before) : undefined;
@@ -19,7 +24,7 @@ export function trimPieces(pieces: readonly Piece[]): Piece[] {
     const right = cuts[at + 1];
     if (left) left.end = Math.max(left.end, ends, alone ? blanksBefore : 0);
     if (right) right.start = Math.max(right.start, starts, alone ? blanksBehind : 0);
-  });
+  }
   return pieces.map((piece, at) => {
     const { start, end } = cuts[at] ?? { start: 0, end: 0 };
     return piece.kind === 'text' && start + end > 0 ? { kind: 'text', text: piece.text.slice(start, Math.max(start, piece.text.length - end)) } : piece;
