@@ -29,6 +29,15 @@ describe('a message that becomes too large', () => {
     expect(await failureOf(draftJob({ text: 'x' }, { globalVars: vars, fromName: '*|X|*' }))).to.be.instanceOf(TooLarge);
   }).timeout(30_000);
 
+  // Each part would be within the limit; all of them together would fill the memory of the process before anybody looked.
+  it('is refused for good: by values in very many parts', async () => {
+    const part = `--b\r\nContent-Type: text/html\r\n\r\n${'*|X|*'.repeat(200)}\r\n`;
+    const raw = Buffer.from(`From: ann@example.com\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n${part.repeat(400)}--b--\r\n`);
+    const job = (content: string) => toJob(raw, { outgoing: { form: 'mime', globalVars: [{ name: 'X', content }] } });
+    expect(await failureOf(job('x'.repeat(100_000)))).to.be.instanceOf(TooLarge);
+    expect(await failureOf(job('x'))).to.equal(undefined);
+  }).timeout(30_000);
+
   it('is refused for good: by what encoding makes of it', async () => {
     expect(await failureOf(draftJob({ html: '='.repeat(10 * MB), text: 'x' }))).to.be.instanceOf(TooLarge);
   }).timeout(30_000);

@@ -18,7 +18,7 @@ export interface Filling {
 const LONGEST_LINE = 20_000;
 const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
 
-/** What everybody's tags become, overlaid by the recipient's own; nothing is replaced when the account gave neither. `most`: characters of a text. */
+/** What everybody's tags become, overlaid by the recipient's own; nothing is replaced when the account gave neither. `most`: characters of all texts together, for a document may have a thousand. */
 export function createFilling(job: ComposeJob, unsubUrl: string, most: number): Filling {
   const list = variablesOf(job);
   if (!list) return { merges: false, hasTags: () => false, fill: (text) => text, fillLine: oneLine };
@@ -27,11 +27,16 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   const lineOf = (filler: Filler, text: string) => oneLine(toEnd(filler.filling(text, 'text', LONGEST_LINE)));
   const given = createFiller(mergeLanguage, list, options);
   const named = list.some(({ name }) => name.toLowerCase() === 'subject');
+  let left = most;
   const filler = named ? given : createFiller(mergeLanguage, [...list, { name: 'subject', content: lineOf(given, subject) }], options);
   return {
     merges: true,
     hasTags: filler.hasTags,
-    fill: (text, type) => toEnd(filler.filling(text, type === 'text/html' ? 'html' : 'text', most)),
+    fill(text, type) {
+      const filled = toEnd(filler.filling(text, type === 'text/html' ? 'html' : 'text', left));
+      left -= filled.length;
+      return filled;
+    },
     fillLine: (text) => lineOf(filler, text),
   };
 }
