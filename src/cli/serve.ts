@@ -1,6 +1,8 @@
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import { createPrometheus } from '../base/prometheus.ts';
 import { ConfigError, type Loaded, type Settings } from '../config.ts';
 import { VERSION } from '../base/version.ts';
 import { openDaemon, type Daemon } from '../daemon.ts';
