@@ -117,7 +117,7 @@ function register(family: Family, values: () => Iterable<Value>, registry: Regis
   } });
   else new PromGauge({ ...config, collect() {
     this.reset();
-    this.remove(); // one without labels is 0 after a reset, which would be a reading
+    this.remove({}); // one without labels is 0 after a reset, which would be a reading
     for (const [set, value] of family.readings) this.set({ ...set }, value);
   } });
 }

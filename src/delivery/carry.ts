@@ -7,8 +7,8 @@ import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
-import type { Delivery, Settlement, Spool } from '../spool/types.ts';
-import type { Meters } from './meters.ts';
+import type { Settlement, Spool } from '../spool/types.ts';
+import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import type { RunningTime } from './schedule/running-time.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
@@ -72,8 +72,8 @@ export interface Carrier {
 
 export function createCarrier(deps: CarryDeps): Carrier {
   const { spool, renderer, poster, signingKeys, clock, ids, log, time, meters } = deps;
-  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note });
-  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note });
+  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note: (settlement) => note('mail', settlement) });
+  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
 
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
@@ -91,7 +91,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const found = await spool.message(delivery.messageId);
     if (!found) {
-      await note(delivery, settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
@@ -103,7 +103,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
       if (carried.kind !== 'settled') return carried;
       const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
       if (fresh) meters.verdicts(fresh);
-      await note(delivery, carried.settled.settlement, fresh);
+      await note(classOf(delivery), carried.settled.settlement, fresh);
       return carried;
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
@@ -138,11 +138,11 @@ export function createCarrier(deps: CarryDeps): Carrier {
    * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
    * posting, for it would post the same things again and again.
    */
-  async function note(delivery: Pick<Delivery, 'url' | 'batch'>, settlement: Settlement, fresh?: Verdicts): Promise<void> {
+  async function note(of: DeliveryClass, settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let told = false; ; told = true) {
       try {
         await spool.settle(settlement, fresh);
-        if (settlement.state === 'dead') meters.dead(delivery);
+        if (settlement.state === 'dead') meters.dead(of);
         return;
       } catch (error) {
         if (deps.stopping()) return;
@@ -155,7 +155,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
 
   async function giveUp(waiting: Waiting): Promise<void> {
     const { delivery, delivery: { id, url }, parked } = waiting;
-    if (!isMailUrl(url) || !road) return await note(delivery, settleUnattempted(id, 'dead', parked, clock.now()));
+    if (!isMailUrl(url) || !road) return await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
     await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
   }
 

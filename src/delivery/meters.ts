@@ -18,7 +18,8 @@ export type DeliveryClass = (typeof CLASSES)[number];
 /** What is counted of deliveries. */
 export interface Meters {
   attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
-  dead(delivery: Pick<Delivery, 'url' | 'batch'>): void;
+  /** It was given up. */
+  dead(of: DeliveryClass): void;
   /** Verdicts that were just taken. */
   verdicts(verdicts: Verdicts): void;
   /** A message went out raw. */
@@ -39,7 +40,7 @@ export function createMeters(metrics: Metrics = NO_METRICS): Meters {
       attempts[of][outcome][codeOf(result)].add();
       seconds[of].observe(result.durationMs / 1000);
     },
-    dead: (delivery: Pick<Delivery, 'url' | 'batch'>) => dead[classOf(delivery)].add(),
+    dead: (of: DeliveryClass) => dead[of].add(),
     verdicts: countVerdicts(metrics),
     unparsed: () => unparsed.add(),
     sending: (kind: string) => sending.get(kind)?.add(),
@@ -81,7 +82,8 @@ function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
   };
 }
 
-function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
+/** What kind of thing a delivery is. */
+export function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
   if (batch) return 'batch';
   return isMailUrl(url) ? 'mail' : isReturnUrl(url) ? 'return' : 'route';
 }

@@ -20,7 +20,7 @@ export interface ReturningDeps {
   /** After how many milliseconds it is given up: a mail that we cannot read through a fault of ours. */
   readonly limit: number;
   /** Writes a settlement, however long the spool takes to be able to. */
-  note(delivery: Waiting['delivery'], settlement: Settlement): Promise<void>;
+  note(settlement: Settlement): Promise<void>;
 }
 
 /** A report that is faster than the row of its message is so by a moment, or by as long as the store was away. */
@@ -56,7 +56,7 @@ export function createReturning(deps: ReturningDeps): Returning {
       budget: { age: time.age(budgetFrom), limit: deps.limit, mayEnd: time.sure() }, othersPass: gate.othersPass(),
     });
     gate.leave(result, settled);
-    await deps.note(delivery, settled.settlement);
+    await deps.note(settled.settlement);
     // What became of it stands in the log already, in its own words.
     return done ? { kind: 'gone' } : { kind: 'settled', settled, result };
   }
@@ -66,7 +66,7 @@ export function createReturning(deps: ReturningDeps): Returning {
       const { delivery } = waiting;
       const found = await spool.message(delivery.messageId);
       if (!found) {
-        await deps.note(delivery, settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+        await deps.note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
         return { kind: 'gone' };
       }
       if (!(await gate.enter())) return { kind: 'turned back' };

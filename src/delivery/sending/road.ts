@@ -43,7 +43,7 @@ export interface RoadDeps extends MailParts {
   readonly limit: number;
   readonly abandoned: () => boolean;
   /** Writes a settlement, however long the spool takes to be able to. */
-  note(delivery: Waiting['delivery'], settlement: Settlement): Promise<void>;
+  note(settlement: Settlement): Promise<void>;
   readonly meters?: Pick<Meters, 'sending'> | undefined;
 }
 
@@ -92,7 +92,7 @@ export function createRoad(deps: RoadDeps): Road {
 
   /** Written down, so that a restart keeps to it; no attempt is counted. */
   async function putOff({ delivery }: Waiting, at: number): Promise<Carried> {
-    await deps.note(delivery, { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
+    await deps.note({ ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
     return { kind: 'put off', at };
   }
 
@@ -173,7 +173,7 @@ export function createRoad(deps: RoadDeps): Road {
 
   async function note({ delivery, attempts }: Waiting, message: Message | undefined, settlement: Settlement, happening: Happening | undefined): Promise<void> {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
-    await deps.note(delivery, { ...settlement, report });
+    await deps.note({ ...settlement, report });
     if (report) deps.reported();
   }
 
