@@ -77,9 +77,9 @@ export const METRICS = {
   postern_api_call_seconds: { kind: 'histogram', help: 'Time that a call took, in seconds.', labels: { group: 'the first part of the path' }, buckets: SECONDS },
 
   // tasks
-  postern_task_runs_total: { kind: 'counter', help: 'Runs of tasks in this process.', labels: { task: 'the names of src/tasks', result: 'done, failed, skipped (the store is away)' } },
+  postern_task_runs_total: { kind: 'counter', help: 'Runs of tasks on this host.', labels: { task: 'the names of src/tasks', result: 'done, failed, skipped (the store is away)' } },
   postern_task_seconds: { kind: 'histogram', help: 'Time that a run took, in seconds.', labels: { task: 'the names of src/tasks' }, buckets: [0.01, 0.1, 1, 10, 60, 600] },
-  postern_task_last_success_timestamp_seconds: { kind: 'gauge', help: 'When a task last ran well in this process, seconds since 1970; with several hosts on one store, the greatest counts.', labels: { task: 'the names of src/tasks' } },
+  postern_task_last_success_timestamp_seconds: { kind: 'gauge', help: 'When a task last ran well on this host, seconds since 1970; with several hosts on one store, the greatest counts.', labels: { task: 'the names of src/tasks' } },
 
   // the process
   postern_log_lines_total: { kind: 'counter', help: 'Warnings and errors of the log, by event.', labels: { level: 'warn, error', event: 'the names in src/base/log.ts' } },
