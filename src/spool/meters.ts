@@ -11,9 +11,11 @@ export interface Known {
   disk(): { readonly total: number; readonly free: number } | undefined;
   /** Milliseconds since 1970 from which the oldest waits; null when none does. */
   oldest(): Promise<number | null>;
-  /** Ended ones, by state. */
-  ended(): Promise<Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>>;
+  /** Ended ones, by state, and how many milliseconds the reader took to count them. */
+  ended(): Promise<Ended>;
 }
+
+type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
 
 /** Counting a million ended deliveries takes a tenth of a second of the reader: no more than this share of its time goes into it. */
 const SHARE = 0.01;
@@ -35,18 +37,15 @@ export function showQueue(known: Known, clock: Clock, metrics: Metrics = NO_METR
   metrics.gauge('postern_spool_disk_bytes', () => known.disk()?.total);
 }
 
-/** An answer that is kept the longer the longer it took. */
-function remembered<T>(ask: () => Promise<T>, clock: Clock): () => Promise<T> {
-  let known: T | undefined;
+/** Counts that are kept the longer the longer they took. */
+function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ended['counts']> {
+  let known: Ended | undefined;
   let until = -Infinity;
   return async () => {
-    const began = clock.monotonic();
-    if (known === undefined || began >= until) {
-      known = await ask();
-      const now = clock.monotonic();
-      until = now + (now - began) / SHARE;
-    }
-    return known;
+    if (known && clock.monotonic() < until) return known.counts;
+    known = await ask();
+    until = clock.monotonic() + known.ms / SHARE;
+    return known.counts;
   };
 }
 
