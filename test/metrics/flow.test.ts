@@ -8,7 +8,8 @@ import { message, openSession, sendMail } from '../support/mail.ts';
 import { startMailServer, type MailServer } from '../support/mail-server.ts';
 import { scrape } from '../support/metrics.ts';
 import { startReceiver, type Receiver } from '../support/receiver.ts';
-import { createClient } from '../support/smtp.ts';
+import { createClient, openData } from '../support/smtp.ts';
+import { plain } from '../support/submission.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -29,6 +30,7 @@ describe('the numbers of the daemon', function () {
     postern = await startDaemon({
       POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false',
       POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key'),
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20',
     });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: 'box*', url: receiver.url });
@@ -126,6 +128,36 @@ describe('the numbers of the daemon', function () {
     expect(after.of('postern_sending_results_total{result="hard_bounce"}')).to.equal(1);
     expect(after.of('postern_attempts_total{class="mail",outcome="failed",code="5xx"}')).to.equal(1);
     expect(after.of('postern_dead_letters_total{class="mail"}')).to.equal(1);
+  });
+
+  it('count logins, what is handed over by SMTP, and batches of events', async () => {
+    await postern.api('/webhooks/add', { url: receiver.url, events: ['send'] });
+    const before = await scrape(postern.base);
+    const place = postern.submission[0];
+    const client = createClient(connect(place?.port ?? 0, place?.host));
+    await client.reply();
+    await client.say('EHLO client.test');
+    await client.say('STARTTLS');
+    await client.secure();
+    await client.say('EHLO client.test');
+    expect(await client.say(`AUTH PLAIN ${plain('not-a-key-of-anybody')}`)).to.match(/^535 /);
+    expect(await client.say(`AUTH PLAIN ${plain(postern.key)}`)).to.match(/^235 /);
+    await openData(client, 'news@sender.test', 'jo@to.test');
+    client.send('From: news@sender.test\r\nSubject: Numbers\r\n\r\nHello\r\n.\r\n');
+    expect(await client.reply()).to.match(/^250 /);
+    client.destroy();
+    const after = await until('the batch', async () => {
+      const found = await scrape(postern.base);
+      return found.of('postern_attempts_total{class="batch",outcome="delivered",code="2xx"}') > 0 && found;
+    });
+    const more = (series: string) => after.of(series) - before.of(series);
+    expect(more('postern_smtp_logins_total{result="ok"}')).to.equal(1);
+    expect(more('postern_smtp_logins_total{result="wrong"}')).to.equal(1);
+    expect(more('postern_smtp_sessions_total{listener="submission"}')).to.equal(1);
+    expect(more('postern_smtp_refusals_total{listener="submission",code="535",reason="wrong_key"}')).to.equal(1);
+    expect(more('postern_submissions_total{source="smtp"}')).to.equal(1);
+    expect(more('postern_message_bytes_count{direction="outbound"}')).to.equal(1);
+    expect(after.of('postern_attempts_total{class="batch",outcome="delivered",code="2xx"}')).to.equal(1);
   });
 
   it('count calls of the API by operation and status, and time the store', async () => {
