@@ -61,12 +61,7 @@ export function createPrometheus(deps: { readonly clock: Clock }, options: { rea
   }
 
   async function scrape(): Promise<string> {
-    const missing: string[] = [];
-    await Promise.all([...families.values()].filter(({ readers }) => readers.length > 0).map(async (family) => {
-      const readings = await Promise.all(family.readers.map((read) => inTime(read, deps.clock)));
-      if (readings.includes('missing')) missing.push(family.name);
-      family.readings = readings.flatMap(toReadings);
-    }));
+    const missing = await readGauges([...families.values()], deps.clock);
     const lost = families.get('postern_scrape_missing');
     if (lost) lost.readings = missing.map((metric) => [{ metric }, 1]);
     return registry.metrics();
@@ -92,6 +87,17 @@ export function createPrometheus(deps: { readonly clock: Clock }, options: { rea
 
 function createFamily(name: string, declared: Declared): Family {
   return { name, declared, sets: new Map(), readers: [], readings: [] };
+}
+
+/** Reads every gauge anew; answers the names of those that could not be read. */
+async function readGauges(families: readonly Family[], clock: Clock): Promise<string[]> {
+  const missing: string[] = [];
+  await Promise.all(families.filter(({ readers }) => readers.length > 0).map(async (family) => {
+    const readings = await Promise.all(family.readers.map((read) => inTime(read, clock)));
+    if (readings.includes('missing')) missing.push(family.name);
+    family.readings = readings.flatMap(toReadings);
+  }));
+  return missing;
 }
 
 /** The reading of a part, or `missing` when it failed or took too long. */
