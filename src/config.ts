@@ -73,6 +73,7 @@ const schema = z.strictObject({
     max_body_bytes: count(1024, 1024 ** 3),
     max_bad_keys_per_minute: count(1),
   }),
+  metrics: z.strictObject({ allow: list(network) }),
   store: z.strictObject({
     url: z.string().refine((value) => value === '' || /^mongodb(\+srv)?:\/\//.test(value), 'must begin with mongodb:// or mongodb+srv://'),
     url_file: text,

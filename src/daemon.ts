@@ -17,6 +17,7 @@ import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
 import { createHealth } from './composition/health.ts';
+import { counted, showBuild } from './composition/numbers.ts';
 import { createEvents, createInbound, createOutbound, createDelivery } from './composition/parts.ts';
 import { type DaemonDeps, onLoopbackOnly, dnsSettings, sendingSettings, taskSettings, apiSettings, listenerSettings, submissionSettings } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
@@ -38,30 +39,32 @@ export interface Daemon {
 interface Place { readonly host: string; readonly port: number }
 
 /** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
-export async function openDaemon(settings: Settings, deps: DaemonDeps): Promise<Daemon> {
-  const { log, clock, ids } = deps;
+export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
+  const deps = counted(given);
+  const { log, clock, ids, metrics } = deps;
+  showBuild(settings, metrics);
   const storage = await openStorage(settings, deps);
   const { spool, store } = storage;
   const loopbackOnly = onLoopbackOnly(settings, deps);
   const inbound = createInbound(settings, deps, storage);
   // Somebody who asks to check a domain has just changed it: no cached answer will do.
-  const fresh = createResolver(dnsSettings(settings), { clock, log, ids, cacheEntries: 0 });
+  const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
   const outbound = createOutbound(settings, deps, { store, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids });
   const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
   const delivery = createDelivery(settings, deps, { spool, loopbackOnly, ...inbound, ...events, mail: sending.mail });
-  const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log });
-  const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log });
+  const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
+  const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log, metrics });
   const scheduling = createScheduling({ ...storage, clock });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
-  const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log });
+  const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log, metrics });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
   // What this life of this process holds in the store: leases of tasks, claims of jobs.
   const holder = `${settings.hostname} ${ids.key()}`;
   const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, submitting, scheduling, releasing, poke: (task) => scheduler.poke(task), resolver: fresh, health });
   const tasks = createTasks(taskSettings(settings, holder), { ...storage, ...events, ...outbound, scheduling, ids, log, clock, resolver: fresh, cached: inbound.resolver });
-  const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log });
+  const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
 
   return Object.freeze({
     async start() {

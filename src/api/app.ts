@@ -10,6 +10,7 @@ import type { BodyReader } from './body.ts';
 import { Refusal, refusal, toEnvelope } from './errors.ts';
 import { parseBody } from './formats.ts';
 import type { KeyReader } from './keys.ts';
+import type { CallMeters } from './meters.ts';
 import type { Operation } from './operation.ts';
 
 /** What the path of an API call is made of: the versions that official clients send are one and the same thing. */
@@ -36,6 +37,7 @@ export interface AppDeps {
   readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
   /** /docs, /healthz and whatever else is no operation. */
   readonly pages: Koa.Middleware;
+  readonly meters: CallMeters;
   readonly clock: Clock;
   readonly log: Log;
 }
@@ -91,7 +93,10 @@ async function dispatch(ctx: Context, operations: ReadonlyMap<string, Operation>
     return;
   }
   const operation = operationAt(ctx.path, operations);
-  if (!operation) throw refusal('Unknown_Operation', hint(ctx.path, operations));
+  if (!operation) {
+    deps.meters.unknown();
+    throw refusal('Unknown_Operation', hint(ctx.path, operations));
+  }
   if (ctx.method !== 'POST') {
     // GET was advertised by the ancestor and used by nobody; a key in a URL would end in the logs of every proxy.
     ctx.set('Allow', 'POST, OPTIONS');
@@ -115,6 +120,7 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
     throw failure;
   } finally {
     const ms = Math.round(deps.clock.monotonic() - began);
+    deps.meters.call(operation.path, failure?.status ?? 200, ms);
     deps.log.info('api.call', { operation: operation.path, account: account?.id, status: failure?.status ?? 200, error: failure?.name, ms, address });
   }
 }

@@ -6,11 +6,10 @@ const MAX_HOPS = 20;
 
 /** Says who really calls: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not trusted. */
 export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
-  const trusted = toBlockList(trustedProxies);
-  const isTrusted = (address: string) => trusted.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+  const isTrusted = createAddressList(trustedProxies);
   return (req) => {
     const peer = plain(req.socket.remoteAddress ?? '');
-    if (isIP(peer) === 0 || !isTrusted(peer)) return peer;
+    if (!isTrusted(peer)) return peer;
     const header = req.headers['x-forwarded-for'];
     const hops = (Array.isArray(header) ? header.join(',') : header ?? '').split(',').slice(-MAX_HOPS).map((hop) => plain(hop.trim()));
     let client = peer;
@@ -38,6 +37,12 @@ export function network(address: string): string {
 function plain(address: string): string {
   const [bare = ''] = address.split('%');
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare;
+}
+
+/** Whether an address is in one of the networks. */
+export function createAddressList(networks: readonly string[]): (address: string) => boolean {
+  const list = toBlockList(networks);
+  return (address) => isIP(address) !== 0 && list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
 }
 
 function toBlockList(networks: readonly string[]): BlockList {

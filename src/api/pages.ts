@@ -2,6 +2,7 @@ import Router from '@koa/router';
 import type { Middleware } from 'koa';
 import type { ExportFiles } from './export-files.ts';
 import { toOpenApi } from './openapi.ts';
+import type { MetricsPage } from './metrics-page.ts';
 import type { Operation } from './operation.ts';
 import { home, reference, STYLE_HASH } from './page.ts';
 import type { TrackPages } from './track-pages.ts';
@@ -20,6 +21,7 @@ export interface PageDeps {
   readonly exportFiles: ExportFiles;
   readonly verifyPage: VerifyPage;
   readonly trackPages: TrackPages;
+  readonly metricsPage: MetricsPage;
 }
 
 /** Everything that is no operation: a start page, the reference, and the health checks. */
@@ -45,6 +47,7 @@ export function createPages(settings: { readonly publicUrl: string; readonly ver
     ctx.set('Cache-Control', 'no-store');
     ctx.body = { status: 'ok', version: settings.version };
   });
+  router.get('/metrics', deps.metricsPage);
   router.get('/readyz', async (ctx) => {
     const { ok, checks } = await deps.health.ready();
     ctx.set('Cache-Control', 'no-store');

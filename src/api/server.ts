@@ -7,9 +7,13 @@ import { createClientAddress } from './client-address.ts';
 import { createKeyReader, type KeySettings } from './keys.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
+import { createCallMeters } from './meters.ts';
+import { createMetricsPage } from './metrics-page.ts';
 import { createPages, type PageDeps } from './pages.ts';
 import { createTrackPages, type Tracking } from './track-pages.ts';
 import { createVerifyPage } from './verify-page.ts';
+import { NO_METRICS, type Metrics } from '../base/metrics.ts';
+import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 
 export interface ApiSettings extends OperationSettings, BodySettings, KeySettings, ExportFileSettings {
@@ -19,12 +23,16 @@ export interface ApiSettings extends OperationSettings, BodySettings, KeySetting
   readonly publicUrl: string;
   /** Addresses or networks whose X-Forwarded-For is believed. */
   readonly trustedProxies: readonly string[];
+  /** Who may read /metrics: addresses or networks. */
+  readonly metricsAllow: readonly string[];
   /** Of Postern. */
   readonly version: string;
 }
 
-export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages'> {
+export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
   readonly tracking: Tracking;
+  /** Without it nothing is counted, and there is no /metrics. */
+  readonly metrics?: (Metrics & Exposition) | undefined;
 }
 
 /** The HTTP side: the API, its reference and the health checks. */
@@ -56,7 +64,8 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     keys: createKeyReader(settings, deps),
     clientAddress,
     partsOf: createAccountParts(settings, deps),
-    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress) }),
+    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress), metricsPage: createMetricsPage(settings, deps.metrics) }),
+    meters: createCallMeters(OPERATIONS.map(({ path }) => path), deps.metrics ?? NO_METRICS),
     clock: deps.clock,
     log: deps.log,
   });

@@ -1,8 +1,11 @@
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import { createPrometheus } from '../base/prometheus.ts';
 import { ConfigError, type Loaded, type Settings } from '../config.ts';
 import { VERSION } from '../base/version.ts';
+import type { CountedDeps } from '../composition/slices.ts';
 import { openDaemon, type Daemon } from '../daemon.ts';
 import { watchCertificates } from './certificates.ts';
 import { EXIT, type Command, type Invocation, type Io } from './command.ts';
@@ -19,14 +22,15 @@ export const serve: Command = {
   async run(call, io) {
     const { settings, shown } = call.settings();
     const log = createLog(settings.log.level);
+    const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
-    const daemon = await open(settings, io, log, supervision.socket !== undefined);
+    const daemon = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
     if (typeof daemon === 'number') return daemon;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
       : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
-    const reload = createReload(call, shown, { daemon, notifier, log });
+    const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
     await notifier.ready('Taking mail');
@@ -37,10 +41,10 @@ export const serve: Command = {
   },
 };
 
-async function open(settings: Settings, io: Io, log: Log, supervised: boolean): Promise<Daemon | number> {
+async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<Daemon | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
-    const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets });
+    const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets, metrics });
     const { smtp, submission, http, firstKey } = await daemon.start();
     log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
     io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
@@ -89,19 +93,24 @@ function untilStopped(io: Io, reload: () => void): Promise<void> {
   });
 }
 
-interface Running { readonly daemon: Daemon; readonly notifier: Notifier; readonly log: Log }
+interface Running { readonly daemon: Daemon; readonly notifier: Notifier; readonly log: Log; readonly metrics: Metrics }
 
 /** Reads settings and certificates again, one time after the other. What is wrong changes nothing. */
-function createReload(call: Invocation, atStart: Loaded['shown'], { daemon, notifier, log }: Running): () => void {
+function createReload(call: Invocation, atStart: Loaded['shown'], { daemon, notifier, log, metrics }: Running): () => void {
   let last = Promise.resolve();
+  let state = { taken: true, at: systemClock.now() };
+  metrics.gauge('postern_config_last_reload_success', () => Number(state.taken));
+  metrics.gauge('postern_config_last_reload_success_timestamp_seconds', () => state.at / 1000);
   async function reload(): Promise<void> {
     await notifier.reloading();
     try {
       const { settings, shown } = call.settings();
       await daemon.reload(settings);
+      state = { taken: true, at: systemClock.now() };
       const later = changedBetween(atStart, shown);
       log.info('daemon.reloaded', later.length > 0 ? { after_a_restart: later } : {});
     } catch (error) {
+      state = { ...state, taken: false };
       log.error('daemon.reload_refused', { reason: error instanceof Error ? error.message : String(error), note: 'the old settings stay in force' });
     }
     await notifier.ready('Taking mail');

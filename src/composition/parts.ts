@@ -35,13 +35,13 @@ import { createSenderDomains } from '../outbound/sender-domains.ts';
 import { createSources } from '../outbound/sources.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { type DaemonDeps, dnsSettings, spoolDir } from './slices.ts';
+import { type CountedDeps, dnsSettings, spoolDir } from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
 
 /** How events come into the numbers, the lists and onto webhooks. */
-export function createEvents({ webhooks }: Settings, { log, clock, ids }: DaemonDeps, { store, spool, tokenSecret }: Storage) {
+export function createEvents({ webhooks }: Settings, { log, clock, ids }: CountedDeps, { store, spool, tokenSecret }: Storage) {
   const outbox = createOutbox({ store, spool, clock });
   const limits = { events: webhooks.batch_events, bytes: webhooks.batch_bytes };
   const batching = createBatching({ limits, waitMs: webhooks.batch_wait_ms }, { spool, clock, ids, log });
@@ -53,18 +53,18 @@ export function createEvents({ webhooks }: Settings, { log, clock, ids }: Daemon
 }
 
 /** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
-export function createInbound(settings: Settings, { log, clock, ids }: DaemonDeps, { spool, store, tokenSecret }: Storage) {
+export function createInbound(settings: Settings, { log, clock, ids, metrics }: CountedDeps, { spool, store, tokenSecret }: Storage) {
   return {
-    resolver: createResolver(dnsSettings(settings), { clock, log, ids }),
+    resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
     routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
     returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
     signingKeys: createSigningKeys({ store, clock, ids }),
-    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids }),
+    acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
   };
 }
 
 /** Mail of our own going out, and the domains that mail is sent from. */
-export function createOutbound(settings: Settings, { log, clock, ids }: DaemonDeps, { store, fresh, cached, loopbackOnly }: { store: Store; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
+export function createOutbound(settings: Settings, { log, clock, ids }: CountedDeps, { store, fresh, cached, loopbackOnly }: { store: Store; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers({
     hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
@@ -90,8 +90,8 @@ interface DeliveryParts {
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: DaemonDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly }: DeliveryParts) {
-  const { log, clock, ids } = deps;
+export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly }: DeliveryParts) {
+  const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster({
@@ -107,13 +107,13 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, { spool, re
     tmpDir: join(spoolDir(settings), 'tmp'),
     dns: dnsSettings(settings),
     hostname,
-  }, { clock, log });
+  }, { clock, log, metrics });
   const dispatcher = createDispatcher({
     concurrency: settings.delivery.concurrency,
     concurrencyPerEndpoint: settings.delivery.concurrency_per_endpoint,
     retryHours: settings.delivery.retry_hours,
     mailConcurrency: settings.outbound.concurrency,
     concurrencyPerDestination: settings.outbound.relay === '' ? settings.outbound.concurrency_per_destination : settings.outbound.concurrency_to_relay,
-  }, { spool, renderer, poster, signingKeys, returns, mail, clock, ids, log });
+  }, { spool, renderer, poster, signingKeys, returns, mail, clock, ids, log, metrics });
   return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -3,6 +3,8 @@ import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../config.ts';
 
@@ -17,7 +19,12 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
+  /** Where numbers are kept; the daemon makes a place of its own when none is given, without the figures of the process. */
+  readonly metrics?: Metrics & Exposition;
 }
+
+/** The same once it is settled where numbers are kept. */
+export type CountedDeps = DaemonDeps & Required<Pick<DaemonDeps, 'metrics'>>;
 
 /** Every listener is on loopback: a machine of a developer, not of the internet. */
 export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
@@ -62,6 +69,7 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     listen: handedOver('http', deps)[0] ?? http.listen,
     publicUrl,
     trustedProxies: http.trusted_proxies,
+    metricsAllow: settings.metrics.allow,
     maxBodyBytes: http.max_body_bytes,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,

@@ -7,9 +7,10 @@ import type { Spool } from '../spool/types.ts';
 import type { Database } from '../store/collection.ts';
 import { openEmbedded } from '../store/embedded.ts';
 import { openMongo } from '../store/mongo.ts';
+import { measured } from '../store/measured.ts';
 import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
 import { openStore, type Store } from '../store/store.ts';
-import { type DaemonDeps, spoolDir } from './slices.ts';
+import { type CountedDeps, spoolDir } from './slices.ts';
 
 /** The store's database: MongoDB when a URL is set, else a file under data_dir. */
 export function openDatabase(settings: Settings, log: Log): Promise<Database> {
@@ -20,7 +21,7 @@ export function openDatabase(settings: Settings, log: Log): Promise<Database> {
 }
 
 /** The queue and the store. */
-export async function openStorage(settings: Settings, { log, clock, ids }: DaemonDeps) {
+export async function openStorage(settings: Settings, { log, clock, ids, metrics }: CountedDeps) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
@@ -28,8 +29,8 @@ export async function openStorage(settings: Settings, { log, clock, ids }: Daemo
     minFreePercent: settings.spool.min_free_percent,
     minFreeBytes: settings.spool.min_free_bytes,
     maxMessageBytes: settings.smtp.max_message_bytes,
-  }, { clock, log });
-  const store = await openStore(await openDatabase(settings, log));
+  }, { clock, log, metrics });
+  const store = await openStore(measured(await openDatabase(settings, log), { clock, metrics }));
   return { spool, store, tokenSecret: createTokenSecret(store, ids) };
 }
 

@@ -1,12 +1,14 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { Returns } from '../events/returns.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { Settlement, Spool } from '../spool/types.ts';
+import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import type { RunningTime } from './schedule/running-time.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
@@ -30,10 +32,12 @@ export interface DeliveryDeps {
   readonly mail?: (MailParts & { readonly limit: number }) | undefined;
   /** Without it, mail that came back stays on the spool. */
   readonly returns?: Returns | undefined;
+  readonly metrics?: Metrics | undefined;
 }
 
 export interface CarryDeps extends DeliveryDeps {
   readonly time: RunningTime;
+  readonly meters: Meters;
   /** After how many milliseconds a delivery is given up. */
   readonly limit: number;
   /** True once the dispatcher stops: then nothing is waited for. */
@@ -62,16 +66,14 @@ export type Carried =
 export interface Carrier {
   /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
   carry(waiting: Waiting, gate: Gate): Promise<Carried>;
-  /** Writes a settlement, and the verdicts that were taken on the way to it, however long the spool takes to be able to. */
-  note(settlement: Settlement, fresh?: Verdicts): Promise<void>;
   /** Ends a delivery whose time was over while its endpoint was away. Never throws. */
   giveUp(waiting: Waiting): Promise<void>;
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
-  const { spool, renderer, poster, signingKeys, clock, ids, log, time } = deps;
-  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note });
-  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note });
+  const { spool, renderer, poster, signingKeys, clock, ids, log, time, meters } = deps;
+  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note: (settlement) => note('mail', settlement) });
+  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
 
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
@@ -89,17 +91,19 @@ export function createCarrier(deps: CarryDeps): Carrier {
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const found = await spool.message(delivery.messageId);
     if (!found) {
-      await note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
     if (!keys) return { kind: 'put off' };
     const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
+    if (rendered.parseError !== null) meters.unparsed();
     try {
       const carried = await post(waiting, rendered, gate);
       if (carried.kind !== 'settled') return carried;
       const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
-      await note(carried.settled.settlement, fresh);
+      if (fresh) meters.verdicts(fresh);
+      await note(classOf(delivery), carried.settled.settlement, fresh);
       return carried;
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
@@ -130,13 +134,15 @@ export function createCarrier(deps: CarryDeps): Carrier {
   }
 
   /**
+   * Writes a settlement, and the verdicts that were taken on the way to it, however long the spool takes to be able to.
    * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
    * posting, for it would post the same things again and again.
    */
-  async function note(settlement: Settlement, fresh?: Verdicts): Promise<void> {
+  async function note(of: DeliveryClass, settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let told = false; ; told = true) {
       try {
         await spool.settle(settlement, fresh);
+        if (settlement.state === 'dead') meters.dead(of);
         return;
       } catch (error) {
         if (deps.stopping()) return;
@@ -148,12 +154,12 @@ export function createCarrier(deps: CarryDeps): Carrier {
   }
 
   async function giveUp(waiting: Waiting): Promise<void> {
-    const { delivery: { id, url }, parked } = waiting;
-    if (!isMailUrl(url) || !road) return await note(settleUnattempted(id, 'dead', parked, clock.now()));
+    const { delivery, delivery: { id, url }, parked } = waiting;
+    if (!isMailUrl(url) || !road) return await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
     await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
   }
 
-  return Object.freeze({ carry, note, giveUp });
+  return Object.freeze({ carry, giveUp });
 }
 
 /**

@@ -3,6 +3,7 @@ import { isMailUrl } from '../mail/sending.ts';
 import { createAgenda } from './schedule/agenda.ts';
 import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from './carry.ts';
 import { toMemory } from './endpoint.ts';
+import { createMeters, showEndpoints } from './meters.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder } from './schedule/feeder.ts';
 import { createGate } from './schedule/gate.ts';
@@ -51,6 +52,8 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   const time = createRunningTime(clock);
   const notices = createNotices(log);
   const lanes = createLanes(clock, most);
+  const meters = createMeters(deps.metrics);
+  showEndpoints(lanes, deps.metrics);
   const agenda = createAgenda<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, lanes, poke });
   const feeder = createFeeder({ spool, clock, log, lanes: lanes.count, poke, stopping });
@@ -58,7 +61,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   // Mail going out has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
   const places = { posts: createPlaces(settings.concurrency), mail: createPlaces(settings.mailConcurrency ?? settings.concurrency) };
   const placesOf = ({ url }: Lane) => isMailUrl(url) ? places.mail : places.posts;
-  const carrier = createCarrier({ ...deps, time, limit, stopping, abandoned: () => phase === 'abandoned' });
+  const carrier = createCarrier({ ...deps, time, meters, limit, stopping, abandoned: () => phase === 'abandoned' });
 
   function createPlaces(concurrency: number) {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
@@ -91,7 +94,8 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     const { attempts, posts } = placesOf(lane);
     attempts.begin(inDoubt);
     lane.usedAt = clock.monotonic();
-    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result) => {
+    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled) => {
+      meters.attempt(waiting.delivery, result, settled);
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
       poke(lane);

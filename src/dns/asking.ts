@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
 import type { Codec, Heard } from './reply.ts';
 import { keyOf, startRound, TURNS, turnsOf } from './round.ts';
 import type { Server } from './servers.ts';
@@ -18,6 +19,7 @@ interface Deps {
   readonly servers: () => readonly Server[];
   /** A question id that nobody can guess. */
   readonly newId: () => number;
+  readonly metrics?: Metrics | undefined;
 }
 
 /** Questions on their way at one time: each is a socket or two. */
@@ -30,6 +32,7 @@ const NOTE_EVERY_MS = 60_000;
 export function createAsking(deps: Deps, settings: { readonly timeoutMs: number }): Asking {
   const { clock } = deps;
   const outage = createOutage(clock, deps.log);
+  const count = createCount(deps.metrics);
   let preferred = '';
   let running = 0;
   let stopped = false;
@@ -39,8 +42,10 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   async function ask(name: string, type: RecordType, deadline: number): Promise<Heard> {
     if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => line.push(resolve));
     running++;
+    const began = clock.monotonic();
     try {
       const heard = await askAll(name, type, deadline);
+      count(type, heard, clock.monotonic() - began);
       if (!stopped) outage.note(name, heard);
       return heard;
     } finally {
@@ -71,6 +76,20 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
       for (const end of [...ends]) end();
     },
   });
+}
+
+/** Counts questions by what was heard; each pair of type and result is bound once. */
+function createCount(metrics: Metrics = NO_METRICS): (type: RecordType, heard: Heard, ms: number) => void {
+  const seconds = metrics.histogram('postern_dns_seconds');
+  const counters = new Map<string, Counter>();
+  return (type, heard, ms) => {
+    const result = heard.kind === 'failure' ? heard.reason : heard.reply.rcode === 3 ? 'nxdomain' : 'answered';
+    const key = `${type} ${result}`;
+    const counter = counters.get(key) ?? metrics.counter('postern_dns_questions_total', { type, result });
+    counters.set(key, counter);
+    counter.add();
+    seconds.observe(ms / 1000);
+  };
 }
 
 /** Notices when nobody answers any more. */

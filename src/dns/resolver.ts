@@ -4,6 +4,7 @@ import type { Resource } from 'dns2';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import { createAsking } from './asking.ts';
 import { createCache } from './cache.ts';
 import { createHosts } from './hosts.ts';
@@ -23,6 +24,7 @@ export interface ResolverDeps {
   readonly hostsFile?: string;
   /** Answers to keep; 0 asks anew each time, for who wants to see what changed just now. */
   readonly cacheEntries?: number;
+  readonly metrics?: Metrics | undefined;
 }
 
 const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
@@ -35,7 +37,7 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
   const hosts = createHosts(deps.hostsFile ?? '/etc/hosts', clock);
   const newId = () => Math.floor(deps.ids.jitter() * 0x10000);
   const servers = createServers(settings.servers, deps.systemServers ?? systemServers, clock);
-  const asking = createAsking({ clock, log: deps.log, codec: CODEC, servers, newId }, settings);
+  const asking = createAsking({ clock, log: deps.log, metrics: deps.metrics, codec: CODEC, servers, newId }, settings);
   const entries = deps.cacheEntries ?? 10_000;
   const texts = createLookup({ asking, cache: createCache<string>(entries, clock), read: readText, clock }, settings.timeoutMs);
   const exchanges = createLookup({ asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock }, settings.timeoutMs);

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
+import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import { traceLine } from '../mail/trace.ts';
 import type { Body, Delivery, Spool } from '../spool/types.ts';
 import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
@@ -8,8 +9,10 @@ import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
  * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
  * Only after `accepted` may a client be told 250.
  */
-export function createAcceptance(settings: { readonly hostname: string }, deps: { spool: Spool; clock: Clock; ids: Ids }): Acceptance {
-  const { spool, clock, ids } = deps;
+export function createAcceptance(settings: { readonly hostname: string }, deps: { spool: Spool; clock: Clock; ids: Ids; metrics?: Metrics | undefined }): Acceptance {
+  const { spool, clock, ids, metrics = NO_METRICS } = deps;
+  const taken = { smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }), api: metrics.counter('postern_messages_accepted_total', { source: 'api' }) };
+  const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
   return Object.freeze({
     begin() {
       const messageId = ids.message();
@@ -20,8 +23,13 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       const deliveries = toDeliveries(messageId, routed);
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
+      // The bytes are given away with the message, and have no length afterwards.
+      const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
       const outcome = await spool.accept({ id: messageId, receivedAt, envelope: arrival.envelope, trace, body }, deliveries);
-      return outcome === 'accepted' ? { outcome, messageId } : { outcome };
+      if (outcome !== 'accepted') return { outcome };
+      (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
+      sizes.observe(size);
+      return { outcome, messageId };
     },
   });
 }

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
 import type { Lists, Recorder } from '../events/types.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import { mailUrl } from '../mail/sending.ts';
@@ -30,6 +31,7 @@ export interface SubmitDeps {
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
+  readonly metrics?: Metrics | undefined;
 }
 
 /** Chunks that a body is written in; no part of the spool holds more than it has to. */
@@ -51,6 +53,7 @@ interface Sorted {
  */
 export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
   const { store, log } = deps;
+  const count = createCount(deps.metrics);
   return Object.freeze({
     async submit(submission: Submission): Promise<SubmitOutcome> {
       const { account, outgoing: { subaccount } } = submission;
@@ -61,6 +64,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
         if (outcome !== 'accepted') return { outcome };
         await recordAll(sorted, deps);
         log.info('message.submitted', { account, message: sorted.messageId, deliveries: sorted.deliveries.length, rejected: sorted.suppressed.length });
+        count(sorted);
         return { outcome, recipients: sorted.answers };
       } catch (error) {
         if (!(error instanceof StoreAway)) log.error('message.fault', { account, error }); // that it is away is logged once
@@ -68,6 +72,18 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
       }
     },
   });
+}
+
+function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
+  const of = (source: string) => metrics.counter('postern_submissions_total', { source });
+  const sources = { smtp: of('smtp'), api: of('api') };
+  const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
+  const statuses = new Map<string, Counter>(['queued', 'scheduled', 'rejected', 'invalid'].map((status) => [status, metrics.counter('postern_submission_recipients_total', { status })]));
+  return ({ submission, answers }) => {
+    (submission.client === null ? sources.api : sources.smtp).add();
+    sizes.observe(submission.bytes.length);
+    for (const { status } of answers) statuses.get(status)?.add();
+  };
 }
 
 async function sort(submission: Submission, { returnDomain }: SubmitSettings, { lists, clock, ids }: SubmitDeps): Promise<Sorted> {

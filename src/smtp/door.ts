@@ -4,6 +4,7 @@ import type { Log } from '../base/log.ts';
 import { capKey, createNetworks, normalizeAddress } from './addresses.ts';
 import { createLagProbe } from './lag.ts';
 import { createCaps } from './limits.ts';
+import type { Meters } from './meters.ts';
 import { readProxyHeader } from './proxy.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerSettings } from './settings.ts';
@@ -26,7 +27,7 @@ export interface Door {
 /** `welcome` gets the socket of a session, the address of its client, and what to call when the connection is closed. */
 export function createDoor(
   settings: ListenerSettings,
-  deps: { readonly clock: Clock; readonly log: Log },
+  deps: { readonly clock: Clock; readonly log: Log; readonly meters: Meters },
   welcome: (socket: Socket, address: string, leave: () => void) => void,
 ): Door {
   const { clock, log } = deps;
@@ -46,6 +47,7 @@ export function createDoor(
     const now = clock.monotonic();
     const write = now - loggedAt >= QUIET_MS ? log.info : log.debug;
     if (write === log.info) loggedAt = now;
+    deps.meters.refused(reply);
     write('smtp.refused', { client, reply: reply.line.trimEnd() });
     hold(socket);
     socket.resume().end(reply.line);

@@ -9,6 +9,7 @@ import { protocolOf, type Said } from './verbs.ts';
 /** Mail that comes in for the domains of accounts: from anybody, to routes only. */
 export function createInbound(settings: ListenerSettings, deps: ListenerDeps): Side {
   return Object.freeze({
+    name: 'smtp' as const,
     policy: createPolicy(settings, deps),
     receive(said: Said, address: string) {
       const { transaction, helo, tls } = said;

@@ -8,6 +8,7 @@ import type { Service } from '../base/service.ts';
 import { createDoor } from './door.ts';
 import { MAX_LINE, notePulse, overdue } from './limits.ts';
 import { createInbound } from './inbound.ts';
+import { createMeters } from './meters.ts';
 import { createPorts } from './ports.ts';
 import { greeting, REFUSALS, type Reply } from './refusal.ts';
 import { createSession, type Session } from './session.ts';
@@ -32,6 +33,8 @@ interface Shared {
   stopping(): boolean;
   /** Something ended that a stop may be waiting for. */
   settled(): void;
+  /** We end a session of our own accord. */
+  refused(reply: Reply): void;
   fault(error: unknown): void;
 }
 
@@ -131,6 +134,7 @@ class Connection extends SMTPConnection {
 
   /** Ends the session from our side. */
   finish(reply: Reply): void {
+    this.#shared.refused(reply);
     this.own.ending(reply.line.trimEnd());
     this.#say(reply);
     this.close();
@@ -230,8 +234,9 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
 }
 
 /** Listens for what the side is there for. */
-export function createListenerFor(side: Side, settings: ListenerSettings, deps: Pick<ListenerDeps, 'clock' | 'log'>): Listener {
+export function createListenerFor(side: Side, settings: ListenerSettings, deps: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>): Listener {
   const { clock, log } = deps;
+  const meters = createMeters(side.name === 'submission' && settings.implicitTls ? 'submissions' : side.name, deps.metrics);
   const library = new SMTPServer({ name: settings.hostname, logger: false });
   const open = new Set<Connection>();
   let stopping = false;
@@ -244,10 +249,11 @@ export function createListenerFor(side: Side, settings: ListenerSettings, deps: 
     implicitTls: settings.implicitTls ?? false,
     stopping: () => stopping,
     settled: () => wake(),
+    refused: meters.refused,
     fault: (fault) => log.error('smtp.fault', { fault }),
   };
-  const door = createDoor(settings, deps, (socket, address, leave) => {
-    const session = createSession(settings, { clock, log, side }, { address, offersTls: tls });
+  const door = createDoor(settings, { clock, log, meters }, (socket, address, leave) => {
+    const session = createSession(settings, { clock, log, side, meters }, { address, offersTls: tls });
     const connection = new Connection(library, socket, session, shared, () => {
       leave();
       open.delete(connection);
@@ -290,6 +296,7 @@ export function createListenerFor(side: Side, settings: ListenerSettings, deps: 
     // Made before anything is changed: it throws when key and certificate do not belong together.
     if (next) library.secureContext.set('*', createSecureContext({ cert: next.cert, key: next.key, minVersion: next.minVersion }));
     tls = next !== undefined;
+    meters.certificate(next?.cert);
   }
 
   return Object.freeze({

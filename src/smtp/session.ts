@@ -1,4 +1,5 @@
 import { createPulse, type Pulse } from './limits.ts';
+import type { Meters } from './meters.ts';
 import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
@@ -26,16 +27,16 @@ export interface Session {
 
 export function createSession(
   settings: ListenerSettings,
-  deps: Pick<ListenerDeps, 'clock' | 'log'> & { readonly side: Side },
+  deps: Pick<ListenerDeps, 'clock' | 'log'> & { readonly side: Side; readonly meters: Meters },
   connection: { readonly address: string; readonly offersTls: boolean },
 ): Session {
-  const { side, clock, log } = deps;
+  const { side, clock, log, meters } = deps;
   const { address, offersTls } = connection;
   const pulse = createPulse(clock.monotonic());
   const said = saidNothing();
   const gate = side.gate?.(said, connection);
   const speaker = { settings, policy: side.policy, offersTls, offers: () => gate?.offers() ?? [], said };
-  const tally = createTally(address, said, log);
+  const tally = createTally(address, said, { log, meters });
   let reception: Reception | undefined;
   let reason: string | undefined;
   let gone = false;
@@ -121,6 +122,7 @@ export function createSession(
     secured(version: string | null) {
       // What counts against the client stays: encryption is no way to begin anew.
       Object.assign(said, { helo: null, extended: false, transaction: undefined, who: undefined, tls: version ?? 'TLS' });
+      meters.secured(version);
       pulse.lineSince = undefined;
     },
     ending(why: string) { reason ??= why; },

@@ -1,6 +1,7 @@
 import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 
@@ -50,4 +51,5 @@ export interface ListenerDeps {
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly metrics?: Metrics | undefined;
 }

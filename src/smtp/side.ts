@@ -7,6 +7,8 @@ import type { Answer, Said } from './verbs.ts';
  * where a message goes.
  */
 export interface Side {
+  /** How its numbers are told apart. */
+  readonly name: 'smtp' | 'submission';
   readonly policy: Policy;
   /** Opens the place that the bytes of the present transaction go to. */
   receive(said: Said, address: string): Reception;

@@ -1,4 +1,5 @@
 import type { Log } from '../base/log.ts';
+import type { Meters } from './meters.ts';
 import type { Reply } from './refusal.ts';
 import type { Said } from './verbs.ts';
 
@@ -14,12 +15,14 @@ export interface Tally {
   end(reason: string, durationMs: number): void;
 }
 
-export function createTally(address: string, said: Said, log: Log): Tally {
+export function createTally(address: string, said: Said, { log, meters }: { readonly log: Log; readonly meters: Meters }): Tally {
   let recipientsTaken = 0;
   let refusals = 0;
+  meters.opened();
   return Object.freeze({
     refused(reply: Reply, command: string) {
       refusals++;
+      meters.refused(reply);
       const fields = { client: address, helo: said.helo, command: loggable(command), reply: reply.line.trimEnd() };
       if (refusals <= MAX_LOGGED) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
@@ -30,6 +33,7 @@ export function createTally(address: string, said: Said, log: Log): Tally {
     },
     end(reason: string, durationMs: number) {
       const { helo, tls, messages } = said;
+      meters.closed();
       log.info('smtp.session', {
         client: address, helo, tls, messages, recipients: recipientsTaken, refusals, reason, duration_ms: Math.round(durationMs),
       });

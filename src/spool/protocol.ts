@@ -21,6 +21,14 @@ export interface News {
   readonly endpoints?: readonly EndpointRow[];
   /** Everything anew: another process changed the file, or it was rebuilt. */
   readonly loaded?: Loaded;
+  readonly commit?: CommitFigures;
+}
+
+/** One commit: milliseconds with its sync, what it wrote, and how many of that were new messages. */
+export interface CommitFigures {
+  readonly ms: number;
+  readonly writes: number;
+  readonly messages: number;
 }
 
 /** An endpoint that is new, or whose memory changed. */

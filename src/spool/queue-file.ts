@@ -1,8 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { MessageRow } from './file/changes.ts';
 import { SpoolFault } from './faults.ts';
 import { openKeeper, type Keeper } from './keeper.ts';
+import { createCommitMeters } from './meters.ts';
 import { createPauses } from './pauses.ts';
 import type { News, ThreadData, WriterAsk } from './protocol.ts';
 import type { Rebuilt } from './file/rebuild.ts';
@@ -41,10 +43,12 @@ const POLL_MS = 1000;
 const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported']);
 
 /** Opens the queue file in its thread. */
-export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log: Log }, listener: QueueFileListener): Promise<QueueFile> {
+export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log: Log; metrics?: Metrics | undefined }, listener: QueueFileListener): Promise<QueueFile> {
   const { clock } = deps;
+  const committed = createCommitMeters(deps.metrics);
   const tally = createTally();
-  const news = ({ loaded, endpoints, shifts }: News) => {
+  const news = ({ loaded, endpoints, shifts, commit }: News) => {
+    if (commit) committed(commit);
     if (loaded) {
       tally.replace(loaded);
       listener.changed();

@@ -11,6 +11,8 @@ export interface Disk {
 /** Whether the disk has room for new mail. */
 export interface Room {
   has(): boolean;
+  /** The disk as it was last seen. */
+  disk(): Disk | undefined;
   /** Looks now, and once a second from then on. */
   start(): Promise<void>;
   stop(): void;
@@ -22,13 +24,16 @@ const LOOK_MS = 1000;
 export function createRoom(settings: Omit<SpoolSettings, 'dir'>, deps: { clock: Clock; log: Log; look: () => Promise<Disk> }): Room {
   const { clock, log, look } = deps;
   let room = true;
+  let seen: Disk | undefined;
   let stopped = false;
   let cancel = () => {};
 
   const floorOf = (total: number) =>
     Math.max((total * settings.minFreePercent) / 100, settings.minFreeBytes, 3 * settings.maxMessageBytes);
 
-  const judge = ({ total, free }: Disk) => {
+  const judge = (disk: Disk) => {
+    seen = disk;
+    const { total, free } = disk;
     const floor = floorOf(total);
     if (free >= floor === room) return;
     room = free >= floor;
@@ -42,12 +47,14 @@ export function createRoom(settings: Omit<SpoolSettings, 'dir'>, deps: { clock: 
     } catch (error) {
       if (room) log.error('spool.fault', { reason: 'free disk cannot be looked up', error });
       room = false;
+      seen = undefined;
     }
     if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
   }
 
   return Object.freeze({
     has: () => room,
+    disk: () => seen,
     start: watch,
     stop() {
       stopped = true;

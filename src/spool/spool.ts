@@ -3,6 +3,7 @@ import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { createBlobs, type Blobs } from './blobs.ts';
 import { createCache, type Cache } from './cache.ts';
@@ -11,6 +12,7 @@ import type { EventNews } from './event-types.ts';
 import type { MessageRow } from './file/changes.ts';
 import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
 import { takeLock } from './lock.ts';
+import { showQueue } from './meters.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
 import { quarantine, recover } from './recovery.ts';
@@ -29,6 +31,7 @@ export interface SpoolDeps {
    * visitor: the command line, which looks and changes beside it.
    */
   readonly role?: 'daemon' | 'visitor';
+  readonly metrics?: Metrics | undefined;
 }
 
 /** Bytes of bodies just accepted that are kept in memory. */
@@ -62,27 +65,30 @@ interface Listener {
  * SpoolFault when it cannot be had.
  */
 export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
-  const { clock, log, role = 'daemon' } = deps;
+  const { clock, log, role = 'daemon', metrics } = deps;
   const folder = folderOf(settings.dir);
   makeFolders(folder);
   const lock = role === 'daemon' ? takeLock(folder.lock) : null;
   try {
     const swept = lock ? emptyTmp(folder) : 0;
-    const parts = await openParts(settings, folder, { clock, log, role });
+    const parts = await openParts(settings, folder, { clock, log, role, metrics });
     if (lock) await recover({ ...parts, path: folder.blobs }, swept);
     await parts.room.start();
-    return createSpool(parts, () => lock?.release());
+    const spool = createSpool(parts, () => lock?.release());
+    const { file, reading, room } = parts;
+    showQueue({ waiting: file.tally.byEndpoint, hasRoom: spool.hasRoom, disk: room.disk, oldest: () => reading.read('oldest'), ended: () => reading.read('ended') }, clock, metrics);
+    return spool;
   } catch (error) {
     lock?.release();
     throw error;
   }
 }
 
-async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role }: Required<SpoolDeps>): Promise<Parts> {
+async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role, metrics }: Required<SpoolDeps>): Promise<Parts> {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners: Parts['listeners'] = [];
   let reading: Reading | undefined;
-  const file = await openQueueFile(data, { clock, log }, {
+  const file = await openQueueFile(data, { clock, log, metrics }, {
     changed: () => tell({ listeners, log }, []),
     async replaced() { await reading?.reopen(); },
   });

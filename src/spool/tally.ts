@@ -1,4 +1,5 @@
 import type { Loaded } from './file/endpoints.ts';
+import { isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { EndpointRow } from './protocol.ts';
 
@@ -14,6 +15,8 @@ export interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
+  /** All of them, by where they go. */
+  byEndpoint(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
   /** Endpoints with something waiting or a memory. */
   entries(): readonly (Readonly<Entry> & { readonly key: number })[];
 }
@@ -24,8 +27,10 @@ export function createTally(): Tally {
   const accounts = new Map<string, number>();
   /** Of these, what goes out as mail. */
   const outgoing = new Map<string, number>();
+  let byEndpoint = { webhook: 0, mail: 0, return: 0 };
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
+    byEndpoint[isMailUrl(entry.url) ? 'mail' : isReturnUrl(entry.url) ? 'return' : 'webhook'] += more;
     for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts]) sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return Object.freeze({
@@ -33,6 +38,7 @@ export function createTally(): Tally {
       endpoints.clear();
       accounts.clear();
       outgoing.clear();
+      byEndpoint = { webhook: 0, mail: 0, return: 0 };
       for (const { key, account, url, memory, waiting } of loaded) {
         const entry = { account, url, memory, waiting: 0 };
         endpoints.set(key, entry);
@@ -51,6 +57,7 @@ export function createTally(): Tally {
       }
     },
     ofAccount: (account: string, way?: 'in') => (accounts.get(account) ?? 0) - (way === 'in' ? outgoing.get(account) ?? 0 : 0),
+    byEndpoint: () => byEndpoint,
     entries: () => [...endpoints].filter(([, { waiting, memory }]) => waiting > 0 || memory !== null).map(([key, entry]) => ({ key, ...entry })),
   });
 }

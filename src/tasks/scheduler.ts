@@ -1,9 +1,11 @@
 import cron from 'node-cron';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Leases } from './lease.ts';
+import { createMeters, type Meters } from './meters.ts';
 import type { Task } from './task.ts';
 
 /** Clocks of hosts may differ by this much and still mean the same time of a schedule. Milliseconds; less than its smallest step. */
@@ -22,6 +24,7 @@ export interface SchedulerDeps {
   readonly leases: Leases;
   readonly clock: Clock;
   readonly log: Log;
+  readonly metrics?: Metrics | undefined;
 }
 
 /** Runs tasks at their times, each one never beside itself. A run that fails is logged and comes again at its next time. */
@@ -31,7 +34,7 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   const pokedAgain = new Set<string>();
   const watched = new Map<string, { readonly since: number; cancel(): void }>();
   const ending = new AbortController();
-  const attempt = createAttempt(deps, ending.signal);
+  const attempt = createAttempt(deps, createMeters(tasks.map(({ name }) => name), deps), ending.signal);
   let jobs: { destroy(): unknown }[] = [];
 
   /** `since`: the run is not needed when another process began one after this. */
@@ -85,11 +88,11 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
 }
 
 /** One run of a task under its lease; true: another process holds the lease. Never throws. */
-function createAttempt({ leases, log }: SchedulerDeps, stopping: AbortSignal): (task: Task, since: number) => Promise<boolean> {
+function createAttempt({ leases, log }: SchedulerDeps, meters: Meters, stopping: AbortSignal): (task: Task, since: number) => Promise<boolean> {
   let away = false;
 
   async function once(task: Task, ending: AbortSignal): Promise<void> {
-    const done = await task.run(ending);
+    const done = await meters.timed(task.name, () => task.run(ending));
     if (done) log.info('task.run', { task: task.name, ...done });
   }
 
@@ -110,6 +113,7 @@ function createAttempt({ leases, log }: SchedulerDeps, stopping: AbortSignal): (
       if (!task.perHost) return await leased(task, since);
       await once(task, stopping);
     } catch (error) {
+      meters.ended(task.name, error instanceof StoreAway ? 'skipped' : 'failed');
       if (!(error instanceof StoreAway)) log.error('task.fault', { task: task.name, error });
       // One line for the whole time, not one a minute for every task.
       else if (!away) log.warn('task.skipped', { task: task.name, reason: 'the store is away; so are others until it is back' });

@@ -7,7 +7,7 @@ import { CELL, type ThreadData, type ThreadJob, type ThreadReply } from './proto
 export interface HandleSettings {
   readonly timeoutMs: number;
   readonly memoryMb: number;
-  readonly data: Pick<ThreadData, 'dns' | 'hostname'>;
+  readonly data: Pick<ThreadData, 'dns' | 'hostname' | 'numbers'>;
   readonly script: URL;
 }
 

@@ -1,6 +1,7 @@
 import { rm } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import { NO_METRICS, type Metrics } from '../../base/metrics.ts';
 import type { DnsSettings } from '../../dns/types.ts';
 import type { RenderQueue, RenderTask } from './queue.ts';
 import { RENDER_SCRIPT, startThread, type Handle, type TaskReply, type ThreadEnd } from './handle.ts';
@@ -24,6 +25,7 @@ export interface RendererDeps {
   readonly log: Log;
   /** What the threads run instead, for tests of threads that break. */
   readonly script?: URL;
+  readonly metrics?: Metrics | undefined;
 }
 
 /** The render threads and what waits for them. */
@@ -40,6 +42,8 @@ interface Thread {
   /** Started when it is first needed. */
   handle: Handle | undefined;
   readonly inside: Map<number, RenderTask>;
+  /** What its threads count in, one after the other. */
+  readonly numbers: SharedArrayBuffer;
   /** A task that broke a thread is in it, and nothing else. */
   alone: boolean;
 }
@@ -48,7 +52,8 @@ interface Thread {
 const MOST_INSIDE = 200;
 
 export function createPool(settings: RendererSettings, deps: RendererDeps, queue: RenderQueue): Pool {
-  const threads = Array.from({ length: settings.workers }, () => ({ handle: undefined, inside: new Map(), alone: false }));
+  const { metrics = NO_METRICS } = deps;
+  const threads = Array.from({ length: settings.workers }, () => ({ handle: undefined, inside: new Map(), numbers: metrics.share(), alone: false }));
   return { settings, deps, queue, threads, scheduled: false, stopped: false };
 }
 
@@ -108,7 +113,7 @@ function send(pool: Pool, thread: Thread, tasks: readonly RenderTask[]): void {
 
 function start(pool: Pool, thread: Thread): Handle {
   const { timeoutMs, memoryMb, dns, hostname } = pool.settings;
-  const settings = { timeoutMs, memoryMb, data: { dns, hostname }, script: pool.deps.script ?? RENDER_SCRIPT };
+  const settings = { timeoutMs, memoryMb, data: { dns, hostname, numbers: thread.numbers }, script: pool.deps.script ?? RENDER_SCRIPT };
   const handle = startThread(settings, pool.deps, {
     replied: (reply) => replied(pool, thread, reply),
     ended: (end) => ended(pool, thread, end),

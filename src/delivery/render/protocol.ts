@@ -11,6 +11,8 @@ export interface ThreadData {
   readonly hostname: string;
   /** Two cells shared with the pool: see `CELL`. */
   readonly pulse: SharedArrayBuffer;
+  /** What the thread counts in (base/metrics.ts `createThreadMetrics`). */
+  readonly numbers: SharedArrayBuffer;
   /** Milliseconds between beats. */
   readonly beatMs: number;
 }

@@ -1,5 +1,7 @@
 import { readFile } from 'node:fs/promises';
+import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
+import type { Histogram } from '../../base/metrics.ts';
 import type { Authenticator } from '../../inbound/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
@@ -12,6 +14,8 @@ interface Deps {
   readonly authenticator: Authenticator;
   readonly log: Log;
   readonly marked: RunMarked;
+  readonly parseSeconds: Histogram;
+  readonly clock: Clock;
 }
 
 type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
@@ -27,9 +31,16 @@ const NO_VERDICTS: Verdicts = {
  * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
  * Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
  */
-export function createRender({ authenticator, log, marked }: Deps): (job: PostJob) => Promise<Rendering> {
+export function createRender({ authenticator, log, marked, parseSeconds, clock }: Deps): (job: PostJob) => Promise<Rendering> {
   const fileLane = createLane();
   const encoder = createFormEncoder();
+
+  async function timed<T>(work: () => Promise<T>): Promise<T> {
+    const began = clock.monotonic();
+    const done = await work();
+    parseSeconds.observe((clock.monotonic() - began) / 1000);
+    return done;
+  }
 
   async function scan(job: PostJob): Promise<Scanned> {
     const scanned = await marked(job.number, async () => scanMessage(await load(job)));
@@ -40,7 +51,7 @@ export function createRender({ authenticator, log, marked }: Deps): (job: PostJo
   async function parse(job: PostJob, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await marked(job.number, () => parseMessage(raw, scanned.root)) };
+      return { parsed: await marked(job.number, () => timed(() => parseMessage(raw, scanned.root))) };
     } catch (error) {
       const reason = 'the parser failed';
       log.warn('message.parse_failed', { message: job.message.id, reason, error });

@@ -2,6 +2,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../../base/clock.ts';
 import { createIds } from '../../base/ids.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
+import { createThreadMetrics } from '../../base/metrics.ts';
 import { createResolver } from '../../dns/resolver.ts';
 import { createAuthenticator } from '../../inbound/authenticate.ts';
 import { createComposer } from '../../outbound/compose.ts';
@@ -18,13 +19,14 @@ function runThread(port: NonNullable<typeof parentPort>, data: ThreadData): void
   const cells = new Int32Array(data.pulse);
   const outbox = createOutbox(port);
   const log = createThreadLog(outbox.push);
-  const resolver = createResolver(data.dns, { clock: systemClock, log, ids: createIds(systemClock) });
+  const metrics = createThreadMetrics(data.numbers);
+  const resolver = createResolver(data.dns, { clock: systemClock, log, ids: createIds(systemClock), metrics });
   const authenticator = createAuthenticator({
     resolver, clock: systemClock,
     settings: { questionsPerMessage: data.dns.questionsPerMessage, budgetMs: data.dns.budgetMs, hostname: data.hostname },
   });
   const marked = createMarked((number) => { Atomics.store(cells, CELL.parsing, number); });
-  const render = createRender({ authenticator, log, marked });
+  const render = createRender({ authenticator, log, marked, parseSeconds: metrics.histogram('postern_message_parse_seconds'), clock: systemClock });
   const compose = createComposing({ marked, compose: createComposer() });
   setInterval(() => { Atomics.add(cells, CELL.beat, 1); }, data.beatMs).unref();
   const take = (jobs: readonly ThreadJob[]): void => {

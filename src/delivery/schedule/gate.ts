@@ -18,7 +18,7 @@ export interface GateDeps {
 
 /** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
 export function createGate(
-  lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: Told) => void,
+  lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: Told, settled: Settled) => void,
 ): Gate & { close(): void } {
   const { posts } = deps;
   const probe = lane.state.phase !== 'closed';
@@ -73,7 +73,7 @@ export function createGate(
     leave(result, settled) {
       const change = absorb(settled);
       close();
-      onResult(change, result);
+      onResult(change, result, settled);
     },
     othersPass: () => lane.state.passedAt > failedAt,
     close,

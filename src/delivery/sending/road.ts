@@ -7,6 +7,7 @@ import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, So
 import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import type { Carried, Gate } from '../carry.ts';
+import type { Meters } from '../meters.ts';
 import type { RunningTime } from '../schedule/running-time.ts';
 import type { Waiting } from '../schedule/waiting.ts';
 import { settleUnattempted } from '../settle.ts';
@@ -43,6 +44,7 @@ export interface RoadDeps extends MailParts {
   readonly abandoned: () => boolean;
   /** Writes a settlement, however long the spool takes to be able to. */
   note(settlement: Settlement): Promise<void>;
+  readonly meters?: Pick<Meters, 'sending'> | undefined;
 }
 
 /** The road of mail going out, from the spool to the servers of its recipient. */
@@ -135,6 +137,7 @@ export function createRoad(deps: RoadDeps): Road {
     if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
     const result = toTold(attempt);
+    deps.meters?.sending(settled.happening.kind);
     gate.leave(result, settled);
     const tells = settled.outcome !== 'deferred' || await isNews(waiting);
     await note(waiting, message, settled.settlement, tells ? settled.happening : undefined);
@@ -160,6 +163,7 @@ export function createRoad(deps: RoadDeps): Road {
   /** Ends it without a server having been asked. */
   async function end(waiting: Waiting, message: Message | undefined, state: 'dead' | 'dropped', happening: Happening, error: string | null): Promise<Carried> {
     const now = clock.now();
+    deps.meters?.sending(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
     await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
     const { id, messageId, account } = waiting.delivery;

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { NO_METRICS, type Metrics } from '../../base/metrics.ts';
 import { StoreAway } from '../../store/collection.ts';
 import { keyHash } from '../../store/keys.ts';
 import type { Store } from '../../store/store.ts';
@@ -66,5 +67,19 @@ export function createLogins(settings: { readonly maxBadKeysPerMinute: number },
       return login;
     },
     check: (who: Who) => find(who.key),
+  });
+}
+
+/** The same, counted. */
+export function countLogins(logins: Logins, metrics: Metrics = NO_METRICS): Logins {
+  const count = (result: string) => metrics.counter('postern_smtp_logins_total', { result });
+  const results = { ok: count('ok'), wrong: count('wrong'), away: count('away') };
+  return Object.freeze({
+    ...logins,
+    async logIn(key: string, address: string) {
+      const login = await logins.logIn(key, address);
+      results[login.who ? 'ok' : login.why].add();
+      return login;
+    },
   });
 }

@@ -22,7 +22,7 @@ export interface SubmissionSettings extends ListenerSettings {
 }
 
 /** What submission needs of the parts below it. */
-export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log'> {
+export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'metrics'> {
   readonly store: Pick<Store, 'keys' | 'accounts' | 'templates'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly submitting: Submitting;

@@ -21,6 +21,10 @@ export interface Queries extends ReportQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): QueuedDelivery[];
   /** The number of each endpoint that has something waiting, with the time the first of it is due. */
   firstDue(): [key: number, dueAt: number][];
+  /** From when the oldest that waits has waited, milliseconds since 1970; null when none does. */
+  oldest(): number | null;
+  /** How many ended, by state: one pass over an index, which took so many milliseconds. */
+  ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
   message(id: string): Found | undefined;
   attempts(deliveryId: string): AttemptRecord[];
@@ -41,7 +45,7 @@ export interface Queries extends ReportQueries {
 
 /** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({ ...createScheduling(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
+  return Object.freeze({ ...createScheduling(db), ...createFigures(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
 }
 
 function createScheduling(db: DatabaseSync) {
@@ -64,6 +68,23 @@ function createScheduling(db: DatabaseSync) {
         const due = numberOrNull(row, 'due');
         return due === null ? [] : [[number(row, 'key'), due]];
       });
+    },
+  };
+}
+
+function createFigures(db: DatabaseSync) {
+  const oldest = db.prepare('SELECT min(budget_from) AS since FROM deliveries INDEXED BY deliveries_since WHERE state = 0');
+  const ended = db.prepare('SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state');
+  return {
+    oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
+    ended() {
+      const began = performance.now();
+      const counts = { delivered: 0, dead: 0, dropped: 0 };
+      for (const row of ended.all()) {
+        const state = STATES[number(row, 'state')];
+        if (state && state !== 'waiting') counts[state] = number(row, 'n');
+      }
+      return { counts, ms: performance.now() - began };
     },
   };
 }

@@ -98,9 +98,11 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   return {
     commit(asks: readonly Ask[]) {
       if (broken !== null) return say(refuse(asks, broken), null);
+      const began = performance.now();
       const { answers, news } = file.commit(asks);
       broken = news.broken?.reason ?? null;
-      say(answers, news);
+      const messages = asks.reduce((sum, [, name]) => sum + Number(name === 'accept'), 0);
+      say(answers, { ...news, commit: { ms: performance.now() - began, writes: asks.length, messages } });
       if (broken === null) {
         try {
           checkpoint(file);

@@ -1,0 +1,114 @@
+import { DECLARED, METRICS, type Declared } from './metric-list.ts';
+
+type Names = keyof typeof METRICS;
+/** The metrics of a kind, by name. */
+export type MetricName<K extends Declared['kind']> = { [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never }[Names];
+/** A value for each label of a metric. */
+export type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L } ? { readonly [K in keyof L]: string } : Readonly<Record<never, string>>;
+type Given<N extends Names> = (typeof METRICS)[N] extends { readonly labels: unknown } ? [labels: Labels<N>] : [];
+
+/** A number that only grows. */
+export interface Counter {
+  /** One more when no amount is said. */
+  add(amount?: number): void;
+}
+
+/** Numbers sorted into buckets. */
+export interface Histogram {
+  observe(value: number): void;
+}
+
+/** What a gauge shows: one number, or one for each set of labels; undefined when nothing is known. */
+export type Reading<N extends Names> = number | undefined | readonly (readonly [labels: Labels<N>, value: number])[];
+
+/**
+ * The numbers of a part, for operators. A part asks for its counters and histograms once and keeps them: to add is then as cheap as
+ * adding to a variable. Gauges are read when somebody looks.
+ *
+ * A value of a label comes from a closed list, never from a client: no address, no URL, no name that a sender chose.
+ */
+export interface Metrics {
+  counter<N extends MetricName<'counter'>>(name: N, ...labels: Given<N>): Counter;
+  histogram<N extends MetricName<'histogram'>>(name: N, ...labels: Given<N>): Histogram;
+  /** `read` is called at each scrape, under its deadline. Several may show the same gauge with labels of their own. */
+  gauge<N extends MetricName<'gauge'>>(name: N, read: () => Reading<N> | Promise<Reading<N>>): void;
+  /** Memory that a thread of ours adds to (`createThreadMetrics`); what is in it counts with everything else. */
+  share(): SharedArrayBuffer;
+}
+
+const NOTHING: Counter & Histogram = Object.freeze({ add() {}, observe() {} });
+
+/** For parts whose numbers nobody looks at. */
+export const NO_METRICS: Metrics = Object.freeze({
+  counter: () => NOTHING, histogram: () => NOTHING, gauge() {}, share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
+});
+
+/** How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for what is above, one for the sum. */
+export function widthOf({ buckets }: Declared): number {
+  return buckets ? buckets.length + 2 : 1;
+}
+
+/** A counter in the cell `at`. */
+export function counterIn(cells: Float64Array, at: number): Counter {
+  return { add(amount = 1) { cells[at] = (cells[at] ?? 0) + amount; } };
+}
+
+/** A histogram in the cells from `at` on. */
+export function histogramIn(cells: Float64Array, at: number, buckets: readonly number[]): Histogram {
+  const { length } = buckets;
+  return {
+    observe(value) {
+      let i = 0;
+      while (i < length && value > (buckets[i] ?? 0)) i++;
+      cells[at + i] = (cells[at + i] ?? 0) + 1;
+      cells[at + length + 1] = (cells[at + length + 1] ?? 0) + value;
+    },
+  };
+}
+
+/** Where in the memory of a thread a metric with these labels has its cells. */
+export interface Place {
+  readonly name: string;
+  readonly labels: Readonly<Record<string, string>>;
+  readonly at: number;
+}
+
+/** The same on both sides, because it follows from the declarations. */
+export function placesInThreads(): { readonly places: readonly Place[]; readonly cells: number } {
+  const places: Place[] = [];
+  let cells = 0;
+  for (const [name, declared] of DECLARED) {
+    if (!declared.threads) continue;
+    for (const labels of combinations(Object.entries(declared.threads))) {
+      places.push({ name, labels, at: cells });
+      cells += widthOf(declared);
+    }
+  }
+  return { places, cells };
+}
+
+function combinations(labels: readonly (readonly [name: string, values: readonly string[]])[]): Record<string, string>[] {
+  return labels.reduce<Record<string, string>[]>((found, [name, values]) => found.flatMap((one) => values.map((value) => ({ ...one, [name]: value }))), [{}]);
+}
+
+/** Tells sets of labels apart, in whatever order they were written. */
+export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
+  return Object.keys(labels).sort().map((name) => `${name}\0${labels[name]}`).join('\0');
+}
+
+/** What a thread counts with: plain numbers in memory that it shares, so that no message carries them. What is not declared for threads is not counted. */
+export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
+  const cells = new Float64Array(shared);
+  const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${keyOf(labels)}`, at]));
+  return Object.freeze({
+    ...NO_METRICS,
+    counter(name: string, labels?: Readonly<Record<string, string>>) {
+      const at = places.get(`${name} ${keyOf(labels)}`);
+      return at === undefined ? NOTHING : counterIn(cells, at);
+    },
+    histogram(name: MetricName<'histogram'>, labels?: Readonly<Record<string, string>>) {
+      const at = places.get(`${name} ${keyOf(labels)}`);
+      return at === undefined ? NOTHING : histogramIn(cells, at, METRICS[name].buckets);
+    },
+  });
+}

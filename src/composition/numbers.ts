@@ -1,0 +1,30 @@
+import type { EventName, Fields, Log } from '../base/log.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
+import { createPrometheus } from '../base/prometheus.ts';
+import { VERSION } from '../base/version.ts';
+import type { Settings } from '../config.ts';
+import type { CountedDeps, DaemonDeps } from './slices.ts';
+
+/** Settles where numbers are kept, and has the warnings and errors of the log counted. */
+export function counted(deps: DaemonDeps): CountedDeps {
+  const metrics = deps.metrics ?? createPrometheus(deps, { ofProcess: false });
+  return { ...deps, metrics, log: countLines(deps.log, metrics) };
+}
+
+/** What runs here, as labels. */
+export function showBuild({ store }: Settings, metrics: Metrics): void {
+  const labels = { version: VERSION, node: process.versions.node, store: store.url === '' && store.url_file === '' ? 'embedded' : 'mongodb' };
+  metrics.gauge('postern_build_info', () => [[labels, 1]]);
+}
+
+function countLines(log: Log, metrics: Metrics): Log {
+  const counters = new Map<string, Counter>();
+  const counting = (level: 'warn' | 'error') => (event: EventName, fields?: Fields) => {
+    const key = `${level} ${event}`;
+    const counter = counters.get(key) ?? metrics.counter('postern_log_lines_total', { level, event });
+    counters.set(key, counter);
+    counter.add();
+    log[level](event, fields);
+  };
+  return Object.freeze({ ...log, warn: counting('warn'), error: counting('error') });
+}

@@ -1,0 +1,105 @@
+import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import { isReturnUrl } from '../mail/returns/address.ts';
+import { isMailUrl } from '../mail/sending.ts';
+import type { Delivery } from '../spool/types.ts';
+import type { Lane } from './schedule/lane.ts';
+import type { Settled } from './settle.ts';
+import type { Told } from './types.ts';
+
+const CLASSES = ['route', 'batch', 'mail', 'return'] as const;
+const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
+const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
+const ENDPOINTS = ['webhook', 'mail', 'return'] as const;
+
+/** What kind of thing is on its way. */
+export type DeliveryClass = (typeof CLASSES)[number];
+
+/** What is counted of deliveries. */
+export interface Meters {
+  attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
+  /** It was given up. */
+  dead(of: DeliveryClass): void;
+  /** Verdicts that were just taken. */
+  verdicts(verdicts: Verdicts): void;
+  /** A message went out raw. */
+  unparsed(): void;
+  /** What became of mail going out: the kind of its event. */
+  sending(kind: string): void;
+}
+
+export function createMeters(metrics: Metrics = NO_METRICS): Meters {
+  const attempts = table(CLASSES, (of) => table(OUTCOMES, (outcome) => table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code }))));
+  const seconds = table(CLASSES, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
+  const dead = table(CLASSES, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
+  const unparsed = metrics.counter('postern_message_parse_failures_total');
+  const sending = new Map<string, Counter>(['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [result, metrics.counter('postern_sending_results_total', { result })]));
+  return Object.freeze({
+    attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, { outcome }: Pick<Settled, 'outcome'>) {
+      const of = classOf(delivery);
+      attempts[of][outcome][codeOf(result)].add();
+      seconds[of].observe(result.durationMs / 1000);
+    },
+    dead: (of: DeliveryClass) => dead[of].add(),
+    verdicts: countVerdicts(metrics),
+    unparsed: () => unparsed.add(),
+    sending: (kind: string) => sending.get(kind)?.add(),
+  });
+}
+
+/** Shows what is known of endpoints; one pass over those that have work, or had some of late. */
+export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics = NO_METRICS): void {
+  metrics.gauge('postern_endpoints', () => {
+    const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
+    for (const { url, state: { phase }, probing } of lanes.all()) counts[endpointOf(url)][probing && phase !== 'closed' ? 'half_open' : phase]++;
+    return ENDPOINTS.flatMap((endpoint) => Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const));
+  });
+  metrics.gauge('postern_attempts_in_flight', () => {
+    const counts = table(ENDPOINTS, () => 0);
+    for (const { url, posting } of lanes.all()) counts[endpointOf(url)] += posting;
+    return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]]);
+  });
+}
+
+function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
+  const of = (method: string, ...results: readonly string[]) => {
+    const count = (result: string) => metrics.counter('postern_authentication_results_total', { method, result });
+    const known = new Map<string, Counter>(results.map((result) => [result, count(result)]));
+    const other = count('other');
+    return (result: string) => (known.get(result) ?? other).add();
+  };
+  const methods = {
+    spf: of('spf', 'pass', 'fail', 'softfail', 'neutral', 'none', 'temperror', 'permerror'),
+    dkim: of('dkim', 'pass', 'fail', 'none'),
+    dmarc: of('dmarc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
+    arc: of('arc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
+  };
+  return ({ spf, dkim, dmarc, arc }) => {
+    methods.spf(spf.result);
+    methods.dkim(dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none');
+    methods.dmarc(dmarc.result);
+    methods.arc(arc.result);
+  };
+}
+
+/** What kind of thing a delivery is. */
+export function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
+  if (batch) return 'batch';
+  return isMailUrl(url) ? 'mail' : isReturnUrl(url) ? 'return' : 'route';
+}
+
+function endpointOf(url: string): (typeof ENDPOINTS)[number] {
+  return isMailUrl(url) ? 'mail' : isReturnUrl(url) ? 'return' : 'webhook';
+}
+
+function codeOf(result: Told): (typeof CODES)[number] {
+  if (result.kind !== 'answered') return 'none';
+  if (result.status >= 600 || result.status < 200) return 'other';
+  return result.status < 300 ? '2xx' : result.status < 400 ? '3xx' : result.status < 500 ? '4xx' : '5xx';
+}
+
+/** A value for each name, so that none is looked up by text. */
+function table<const K extends string, V>(names: readonly K[], make: (name: K) => V): Record<K, V>;
+function table(names: readonly string[], make: (name: string) => unknown): Record<string, unknown> {
+  return Object.fromEntries(names.map((name) => [name, make(name)]));
+}
