@@ -1,0 +1,61 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { spawnDaemon, type ChildDaemon } from '../../test/support/child.ts';
+import { createCaller, KEY } from '../../test/support/daemon.ts';
+import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
+import { tempDir } from '../../test/support/temp.ts';
+import { withPatches, type Patch } from './patches.ts';
+
+/** A daemon in a process of its own that takes mail for in.test, and the webhook that it posts to. */
+export interface Victim {
+  readonly postern: ChildDaemon;
+  readonly dir: string;
+  readonly hook: Receiver;
+  api(path: string, params?: object): Promise<any>;
+  /** Memory of the process now, in MB. */
+  rss(): Promise<number>;
+  /** The most memory since `forgetPeak`, in MB; the kernel keeps count of it. */
+  peak(): Promise<number>;
+  forgetPeak(): Promise<void>;
+  /** What stands in the log that is no one's fault but ours, and whatever a crash would print. */
+  faults(): string[];
+  stop(): Promise<void>;
+}
+
+export interface VictimOptions {
+  /** Settings, as in the environment. */
+  readonly env?: Readonly<Record<string, string>>;
+  /** Protections that are switched off. */
+  readonly patches?: readonly Patch[];
+  /** Where its mail goes instead of to a receiver of its own. */
+  readonly url?: string;
+}
+
+export async function startVictim({ env = {}, patches = [], url }: VictimOptions = {}): Promise<Victim> {
+  const dir = await tempDir();
+  const hook = await startReceiver();
+  const postern = await spawnDaemon(dir, { ...env, ...withPatches(patches) }).catch(async (error: unknown) => {
+    await hook.stop();
+    throw error;
+  });
+  const { api } = createCaller(postern.base, KEY);
+  await api('/inbound/add-domain', { domain: 'in.test' });
+  await api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: url ?? hook.url });
+  const status = async (name: string) => {
+    const text = await readFile(`/proc/${postern.pid}/status`, 'utf8');
+    return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? NaN) / 1024;
+  };
+  return {
+    postern, dir, hook, api,
+    rss: () => status('VmRSS'),
+    peak: () => status('VmHWM'),
+    forgetPeak: () => writeFile(`/proc/${postern.pid}/clear_refs`, '5'),
+    faults: () => [
+      ...postern.lines.filter(({ event, level }) => level === 'error' || event?.endsWith('.fault') === true).map((line) => JSON.stringify(line)),
+      ...postern.said().split('\n').filter((line) => /Error|\bat .*:\d+:\d+|Warning/.test(line)),
+    ],
+    async stop() {
+      await postern.end('SIGKILL');
+      await hook.stop();
+    },
+  };
+}
