@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { spawnDaemon, type ChildDaemon } from '../../test/support/child.ts';
 import { createCaller, KEY } from '../../test/support/daemon.ts';
-import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
+import { startReceiver, type Received, type Receiver } from '../../test/support/receiver.ts';
 import { tempDir } from '../../test/support/temp.ts';
 import { withPatches, type Patch } from './patches.ts';
 
@@ -11,6 +11,8 @@ export interface Victim {
   readonly dir: string;
   readonly hook: Receiver;
   api(path: string, params?: object): Promise<any>;
+  /** Posts of mail so far. */
+  posts(): Received[];
   /** Memory of the process now, in MB. */
   rss(): Promise<number>;
   /** The most memory since `forgetPeak`, in MB; the kernel keeps count of it. */
@@ -46,6 +48,8 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
   };
   return {
     postern, dir, hook, api,
+    // Without the questions whether the URL is there.
+    posts: () => hook.requests.filter(({ method, body }) => method === 'POST' && body.length > 30),
     rss: () => status('VmRSS'),
     peak: () => status('VmHWM'),
     forgetPeak: () => writeFile(`/proc/${postern.pid}/clear_refs`, '5'),
