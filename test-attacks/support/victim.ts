@@ -1,9 +1,11 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rm, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { spawnDaemon, type ChildDaemon } from '../../test/support/child.ts';
 import { createCaller, KEY } from '../../test/support/daemon.ts';
 import { startReceiver, type Received, type Receiver } from '../../test/support/receiver.ts';
 import { tempDir } from '../../test/support/temp.ts';
-import { withPatches, type Patch } from './patches.ts';
+import { until } from '../../test/support/until.ts';
+import { withHooks, type Patch } from './patches.ts';
 
 /** A daemon in a process of its own that takes mail for in.test, and the webhook that it posts to. */
 export interface Victim {
@@ -18,6 +20,8 @@ export interface Victim {
   /** The most memory since `forgetPeak`, in MB; the kernel keeps count of it. */
   peak(): Promise<number>;
   forgetPeak(): Promise<void>;
+  /** How late the loop of the daemon was since the last question, as it measures itself, in milliseconds. */
+  lateness(): Promise<{ readonly p99: number; readonly most: number }>;
   /** What stands in the log that is no one's fault but ours, and whatever a crash would print. */
   faults(): string[];
   stop(): Promise<void>;
@@ -34,8 +38,9 @@ export interface VictimOptions {
 
 export async function startVictim({ env = {}, patches = [], url }: VictimOptions = {}): Promise<Victim> {
   const dir = await tempDir();
+  const gauge = join(await tempDir(), 'gauge.json');
   const hook = await startReceiver();
-  const postern = await spawnDaemon(dir, { ...env, ...withPatches(patches) }).catch(async (error: unknown) => {
+  const postern = await spawnDaemon(dir, { ...env, ...withHooks(patches, gauge) }).catch(async (error: unknown) => {
     await hook.stop();
     throw error;
   });
@@ -53,6 +58,11 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
     rss: () => status('VmRSS'),
     peak: () => status('VmHWM'),
     forgetPeak: () => writeFile(`/proc/${postern.pid}/clear_refs`, '5'),
+    async lateness() {
+      await rm(gauge, { force: true });
+      postern.signal('SIGUSR2');
+      return until('the gauge', async () => JSON.parse(await readFile(gauge, 'utf8').catch(() => '') || 'false'));
+    },
     faults: () => [
       ...postern.lines.filter(({ event, level }) => level === 'error' || event?.endsWith('.fault') === true).map((line) => JSON.stringify(line)),
       ...postern.said().split('\n').filter((line) => /Error|\bat .*:\d+:\d+|Warning/.test(line)),
