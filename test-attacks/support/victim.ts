@@ -24,6 +24,8 @@ export interface Victim {
   lateness(): Promise<{ readonly p99: number; readonly most: number }>;
   /** What stands in the log that is no one's fault but ours, and whatever a crash would print. */
   faults(): string[];
+  /** Forgets what else stands in the log, when there is much of it. */
+  forgetLog(): void;
   stop(): Promise<void>;
 }
 
@@ -64,12 +66,17 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
       return until('the gauge', async () => JSON.parse(await readFile(gauge, 'utf8').catch(() => '') || 'false'));
     },
     faults: () => [
-      ...postern.lines.filter(({ event, level }) => level === 'error' || event?.endsWith('.fault') === true).map((line) => JSON.stringify(line)),
+      ...postern.lines.filter(isFault).map((line) => JSON.stringify(line)),
       ...postern.said().split('\n').filter((line) => /Error|\bat .*:\d+:\d+|Warning/.test(line)),
     ],
+    forgetLog() { postern.lines.splice(0, postern.lines.length, ...postern.lines.filter(isFault)); },
     async stop() {
       await postern.end('SIGKILL');
       await hook.stop();
     },
   };
+}
+
+function isFault({ event, level }: ChildDaemon['lines'][number]): boolean {
+  return level === 'error' || event?.endsWith('.fault') === true;
 }
