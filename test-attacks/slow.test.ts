@@ -1,0 +1,101 @@
+import { expect } from 'chai';
+import { until } from '../test/support/until.ts';
+import { startCrowd, type CrowdReport, type Manner } from './support/crowd.ts';
+import { figures } from './support/figures.ts';
+import { startHelper, type Helper } from './support/helper.ts';
+import type { Patch } from './support/patches.ts';
+import { size, SMALL } from './support/sizes.ts';
+import { startVictim, type Victim } from './support/victim.ts';
+
+const CLIENTS = size(5000, 500);
+const GOOD_SESSIONS = 8;
+const MEASURED_MS = size(12_000, 2500);
+const KEPT = SMALL ? 0.5 : 0.8;
+
+// Seconds. The window in which DATA must keep its pace is no setting.
+const COMMAND = size(60, 8);
+const SESSION = size(90, 12);
+const WINDOW = size(30, 7);
+// The sweep comes once a second, and the machine may be busy.
+const SLACK = size(6, 10);
+
+const MANNERS: readonly { readonly manner: Manner; readonly share: number; readonly told: string; readonly after: number }[] = [
+  { manner: 'line', share: 0.4, told: '421 4.4.2 Timeout while waiting for the end of a command', after: COMMAND },
+  { manner: 'data', share: 0.4, told: '421 4.4.2 Message arrives too slowly', after: WINDOW },
+  { manner: 'noops', share: 0.2, told: '421 4.4.2 Session took too long', after: SESSION },
+];
+
+const pause = (ms: number) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+describe(`${CLIENTS} clients that send a byte a second`, () => {
+  const running: { stop(): Promise<void> }[] = [];
+  const keep = <T extends { stop(): Promise<void> }>(part: T): T => { running.push(part); return part; };
+  afterEach(async () => { for (const part of running.splice(0).reverse()) await part.stop(); });
+
+  async function start(env: Readonly<Record<string, string>>, patches: readonly Patch[] = []) {
+    const window = { file: 'smtp/limits.ts', from: 'RATE_WINDOW_S = 30', to: `RATE_WINDOW_S = ${WINDOW}` };
+    const victim = keep(await startVictim({ patches: [window, ...patches], env: { POSTERN_SMTP__MAX_SESSIONS: '20000', ...env } }));
+    const good = keep(startHelper<{ taken: number; lost: number }>('good-client.ts', { at: victim.postern.smtp, sessions: GOOD_SESSIONS }));
+    await rate(victim, good, MEASURED_MS); // the first seconds are those of the compiler
+    return { victim, good };
+  }
+
+  /** Good messages a second, over some time. */
+  async function rate(victim: Victim, good: Helper<{ taken: number }>, ms: number): Promise<number> {
+    const [began, before] = [performance.now(), (await good.report()).taken];
+    while (performance.now() < began + ms) {
+      await pause(50);
+      victim.hook.requests.splice(0);
+      victim.forgetLog();
+    }
+    return ((await good.report()).taken - before) / ((performance.now() - began) / 1000);
+  }
+
+  async function crowds(victim: Victim, manners: typeof MANNERS): Promise<Helper<CrowdReport>[]> {
+    const all = manners.map(({ manner, share }, i) => keep(startCrowd({ at: victim.postern.smtp, count: CLIENTS * share, manner, net: 60 + i, perAddress: 40 })));
+    for (const crowd of all) await until('the crowd', async () => (await crowd.report()).ready, 60_000);
+    return all;
+  }
+
+  it('are ended by deadlines that no byte moves, and take little from the others', async () => {
+    const { victim, good } = await start({ POSTERN_SMTP__COMMAND_TIMEOUT_S: String(COMMAND), POSTERN_SMTP__SESSION_TIMEOUT_S: String(SESSION) });
+    const before = await rate(victim, good, MEASURED_MS);
+    const all = await crowds(victim, MANNERS);
+    const during = await rate(victim, good, MEASURED_MS);
+    const open = (await Promise.all(all.map((crowd) => crowd.report()))).reduce((sum, report) => sum + report.open, 0);
+    const reports = await until('the end of all', async () => {
+      victim.hook.requests.splice(0);
+      victim.forgetLog();
+      const present = await Promise.all(all.map((crowd) => crowd.report()));
+      return present.every((report) => report.open === 0) && present;
+    }, (SESSION + 30) * 1000);
+    const after = await rate(victim, good, MEASURED_MS);
+    const kept = during / ((before + after) / 2);
+    const ends = MANNERS.map(({ told }, i) => reports[i]?.ends[told] ?? { count: 0, soonest: 0, latest: Infinity });
+    figures(11, {
+      clients: CLIENTS, 'all there while measured': open, 'mails/s before': before, during, after, 'share kept %': kept * 100,
+      ...Object.fromEntries(MANNERS.map(({ manner }, i) => [`${manner} held s`, `${((ends[i]?.soonest ?? 0) / 1000).toFixed(0)}-${((ends[i]?.latest ?? 0) / 1000).toFixed(0)}`])),
+      'good mail refused': (await good.report()).lost,
+    });
+    for (const [i, { told, after: seconds, share }] of MANNERS.entries()) {
+      expect(ends[i]?.count, told).to.equal(CLIENTS * share);
+      expect(ends[i]?.latest, told).to.be.below((seconds + SLACK) * 1000);
+    }
+    expect(kept, 'share of the good mail').to.be.above(KEPT);
+    expect((await good.report()).lost, 'good mail that was refused').to.equal(0);
+    expect(victim.faults()).to.deep.equal([]);
+  });
+
+  it('would stay, and take what they want, without deadlines and where a byte costs much (control)', async () => {
+    const costly = { file: 'smtp/limits.ts', from: 'pulse.quietSince = now;\n  const end', to: `if (chunk.length === 1) for (const until = performance.now() + ${2000 / CLIENTS}; performance.now() < until;);\n  pulse.quietSince = now;\n  const end` };
+    const { victim, good } = await start({ POSTERN_SMTP__COMMAND_TIMEOUT_S: '600', POSTERN_SMTP__MIN_DATA_RATE: '0', POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000' }, [costly]);
+    const before = await rate(victim, good, MEASURED_MS);
+    const all = await crowds(victim, MANNERS.slice(0, 2));
+    const during = await rate(victim, good, Math.max(MEASURED_MS, (WINDOW + 2) * 1000));
+    expect(during / before, 'share of the good mail').to.be.below(KEPT);
+    for (const crowd of all) {
+      const { open } = await crowd.report();
+      expect(open, 'after the window of DATA').to.equal(CLIENTS * 0.4);
+    }
+  });
+});

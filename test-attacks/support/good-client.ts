@@ -1,0 +1,30 @@
+import { message, openSession, type Place } from '../../test/support/mail.ts';
+import { answer, orders } from './helper.ts';
+
+// Few enough to be done long before a session has lasted too long.
+const MESSAGES = 60;
+
+/** Sends ordinary mail over some sessions, the next when the last was taken, and counts the 250s. */
+const { at, sessions }: { at: Place; sessions: number } = orders();
+const TEXT = message('good', 'Good mail goes through.\r\n'.repeat(200));
+let [taken, lost] = [0, 0];
+
+async function speak(): Promise<void> {
+  const session = await openSession(at);
+  await session.say('EHLO good.test');
+  for (let i = 0; i < MESSAGES; i++) {
+    await session.say('MAIL FROM:<good@sender.test>');
+    await session.say('RCPT TO:<good@in.test>');
+    await session.say('DATA');
+    const reply = await session.data(TEXT);
+    if (reply.startsWith('250')) taken++;
+    else lost++;
+  }
+  session.close();
+}
+
+async function run(): Promise<void> {
+  for (;;) await speak().catch(() => { lost++; });
+}
+for (let i = 0; i < sessions; i++) void run();
+answer(() => ({ taken, lost }));
