@@ -25,6 +25,10 @@ const MANNERS: readonly { readonly manner: Manner; readonly share: number; reado
   { manner: 'noops', share: 0.2, told: '421 4.4.2 Session took too long', after: SESSION },
 ];
 
+interface Rate { readonly perSecond: number; readonly perWork: number }
+/** What is left of the rate during an attack. */
+const left = (of: keyof Rate, during: Rate, ...quiet: readonly Rate[]) => during[of] / (quiet.reduce((sum, rate) => sum + rate[of], 0) / quiet.length);
+
 const pause = (ms: number) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
 describe(`${CLIENTS} clients that send a byte a second`, () => {
@@ -40,19 +44,20 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
     return { victim, good };
   }
 
-  /** Good messages a second, over some time. */
-  async function rate(victim: Victim, good: Helper<{ taken: number }>, ms: number): Promise<number> {
-    const [began, before] = [performance.now(), (await good.report()).taken];
+  /** Good messages over some time: in a second, and in a second of the processor, which does not change with what else the machine does. */
+  async function rate(victim: Victim, good: Helper<{ taken: number }>, ms: number): Promise<Rate> {
+    const [began, before, used] = [performance.now(), (await good.report()).taken, await victim.used()];
     while (performance.now() < began + ms) {
       await pause(50);
       victim.hook.requests.splice(0);
       victim.forgetLog();
     }
-    return ((await good.report()).taken - before) / ((performance.now() - began) / 1000);
+    const taken = (await good.report()).taken - before;
+    return { perSecond: taken / ((performance.now() - began) / 1000), perWork: taken / (await victim.used() - used) };
   }
 
-  async function crowds(victim: Victim, manners: typeof MANNERS): Promise<Helper<CrowdReport>[]> {
-    const all = manners.map(({ manner, share }, i) => keep(startCrowd({ at: victim.postern.smtp, count: CLIENTS * share, manner, net: 60 + i, perAddress: 40 })));
+  async function crowds(victim: Victim, manners: typeof MANNERS, clients = CLIENTS): Promise<Helper<CrowdReport>[]> {
+    const all = manners.map(({ manner, share }, i) => keep(startCrowd({ at: victim.postern.smtp, count: clients * share, manner, net: 60 + i, perAddress: 40 })));
     for (const crowd of all) await until('the crowd', async () => (await crowd.report()).ready, 60_000);
     return all;
   }
@@ -70,10 +75,11 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
       return present.every((report) => report.open === 0) && present;
     }, (SESSION + 30) * 1000);
     const after = await rate(victim, good, MEASURED_MS);
-    const kept = during / ((before + after) / 2);
+    const [time, work] = [left('perSecond', during, before, after), left('perWork', during, before, after)];
     const ends = MANNERS.map(({ told }, i) => reports[i]?.ends[told] ?? { count: 0, soonest: 0, latest: Infinity });
     figures(11, {
-      clients: CLIENTS, 'all there while measured': open, 'mails/s before': before, during, after, 'share kept %': kept * 100,
+      clients: CLIENTS, 'all there while measured': open, 'mails/s before': before.perSecond, during: during.perSecond, after: after.perSecond,
+      'kept of mails/s %': time * 100, 'kept of mails by processor second %': work * 100,
       ...Object.fromEntries(MANNERS.map(({ manner }, i) => [`${manner} held s`, `${((ends[i]?.soonest ?? 0) / 1000).toFixed(0)}-${((ends[i]?.latest ?? 0) / 1000).toFixed(0)}`])),
       'good mail refused': (await good.report()).refused,
     });
@@ -81,21 +87,20 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
       expect(ends[i]?.count, told).to.equal(CLIENTS * share);
       expect(ends[i]?.latest, told).to.be.below((seconds + SLACK) * 1000);
     }
-    expect(kept, 'share of the good mail').to.be.above(KEPT);
+    expect(work, 'good mail by the work of the daemon').to.be.above(KEPT);
+    // What a machine does that is busy with other things as well says nothing.
+    if (!SMALL) expect(time, 'good mail by the time').to.be.above(KEPT);
     expect((await good.report()).refused, 'good mail that was refused').to.equal(0);
     expect(victim.faults()).to.deep.equal([]);
   });
 
   it('would stay, and take what they want, without deadlines and where a byte costs much (control)', async () => {
-    const costly = { file: 'smtp/limits.ts', from: 'pulse.quietSince = now;\n  const end', to: `if (chunk.length === 1) for (const until = performance.now() + ${2000 / CLIENTS}; performance.now() < until;);\n  pulse.quietSince = now;\n  const end` };
+    const costly = { file: 'smtp/limits.ts', from: 'pulse.quietSince = now;\n  const end', to: `if (chunk.length === 1) for (const from = process.threadCpuUsage().user; process.threadCpuUsage().user < from + 20_000;);\n  pulse.quietSince = now;\n  const end` };
     const { victim, good } = await start({ POSTERN_SMTP__COMMAND_TIMEOUT_S: '600', POSTERN_SMTP__MIN_DATA_RATE: '0', POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000' }, [costly]);
     const before = await rate(victim, good, MEASURED_MS);
-    const all = await crowds(victim, MANNERS.slice(0, 2));
-    const during = await rate(victim, good, Math.max(MEASURED_MS, (WINDOW + 2) * 1000));
-    expect(during / before, 'share of the good mail').to.be.below(KEPT);
-    for (const crowd of all) {
-      const { open } = await crowd.report();
-      expect(open, 'after the window of DATA').to.equal(CLIENTS * 0.4);
-    }
+    const all = await crowds(victim, MANNERS.slice(0, 2), 200);
+    const during = await rate(victim, good, (Math.max(COMMAND, WINDOW) + 3) * 1000);
+    expect(left('perWork', during, before), 'good mail by the work of the daemon').to.be.below(KEPT);
+    for (const crowd of all) expect((await crowd.report()).open, 'behind all deadlines').to.equal(200 * 0.4);
   });
 });

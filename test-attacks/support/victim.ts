@@ -20,6 +20,8 @@ export interface Victim {
   /** The most memory since `forgetPeak`, in MB; the kernel keeps count of it. */
   peak(): Promise<number>;
   forgetPeak(): Promise<void>;
+  /** Seconds of a processor that the daemon has used, on all its threads. */
+  used(): Promise<number>;
   /** How late the loop of the daemon was since the last question, as it measures itself, in milliseconds. */
   lateness(): Promise<{ readonly p99: number; readonly most: number }>;
   /** What stands in the log that is no one's fault but ours, and whatever a crash would print. */
@@ -60,6 +62,11 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
     rss: () => status('VmRSS'),
     peak: () => status('VmHWM'),
     forgetPeak: () => writeFile(`/proc/${postern.pid}/clear_refs`, '5'),
+    async used() {
+      // Behind the name, which may hold blanks: fields 14 and 15 of proc_pid_stat(5), in hundredths of a second.
+      const fields = (await readFile(`/proc/${postern.pid}/stat`, 'utf8')).split(') ').at(-1)?.split(' ') ?? [];
+      return (Number(fields[11]) + Number(fields[12])) / 100;
+    },
     async lateness() {
       await rm(gauge, { force: true });
       postern.signal('SIGUSR2');
