@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { join } from 'node:path';
 import { message, openSession, sendMail } from '../test/support/mail.ts';
 import { until } from '../test/support/until.ts';
 import { megabytesIn, watchDisk } from './support/disk.ts';
@@ -27,6 +28,8 @@ describe('messages and lines that are far too long', () => {
     for (let i = 0; i < 3; i++) await sendMail(fresh.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, i === 0 ? big : message(`warm ${i}`));
     await until('the deliveries', () => fresh.posts().length === 3, 60_000);
     fresh.hook.requests.splice(0);
+    // The form of a large post is a file until its delivery is settled.
+    await until('the end of the forms', async () => await megabytesIn(join(fresh.dir, 'spool/tmp')) < 0.1);
     return fresh;
   }
 
