@@ -82,7 +82,7 @@ describe(`bytes of chance (seed ${SEED})`, () => {
       { file: 'smtp/refusal.ts', from: "'Command not recognized'", to: "'Error: no such command at obey (/src/smtp/verbs.ts:70:13)'" },
       { file: 'smtp/verbs.ts', from: "case 'HELP': return", to: "case 'HELP': if (said.idleCommands > 0) throw new Error('broken'); return" },
     ]);
-    const { came } = await mail(world, 1500);
+    const { came } = await mail(world, 600);
     expect(came.failures.map(({ why }) => why)).to.include('other bytes in the post');
     await access(came.failures[0]?.file ?? '');
     const { failures } = await dialogs(world.victim, 300);

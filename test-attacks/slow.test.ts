@@ -44,7 +44,7 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
     return { victim, good };
   }
 
-  /** Good messages over some time: in a second, and in a second of the processor, which does not change with what else the machine does. */
+  /** Good messages over some time: in a second, and in a second of the processor that the daemon used. */
   async function rate(victim: Victim, good: Helper<{ taken: number }>, ms: number): Promise<Rate> {
     const [began, before, used] = [performance.now(), (await good.report()).taken, await victim.used()];
     while (performance.now() < began + ms) {
@@ -57,8 +57,12 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
   }
 
   async function crowds(victim: Victim, manners: typeof MANNERS, clients = CLIENTS): Promise<Helper<CrowdReport>[]> {
-    const all = manners.map(({ manner, share }, i) => keep(startCrowd({ at: victim.postern.smtp, count: clients * share, manner, net: 60 + i, perAddress: 40 })));
-    for (const crowd of all) await until('the crowd', async () => (await crowd.report()).ready, 60_000);
+    const all: Helper<CrowdReport>[] = [];
+    for (const [i, { manner, share }] of manners.entries()) {
+      const crowd = keep(startCrowd({ at: victim.postern.smtp, count: clients * share, manner, net: 60 + i, perAddress: 40 }));
+      all.push(crowd);
+      await until('the crowd', async () => (await crowd.report()).ready, 60_000);
+    }
     return all;
   }
 
@@ -87,20 +91,20 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
       expect(ends[i]?.count, told).to.equal(CLIENTS * share);
       expect(ends[i]?.latest, told).to.be.below((seconds + SLACK) * 1000);
     }
-    expect(work, 'good mail by the work of the daemon').to.be.above(KEPT);
-    // What a machine does that is busy with other things as well says nothing.
-    if (!SMALL) expect(time, 'good mail by the time').to.be.above(KEPT);
+    // What else a machine does spoils either figure: the time when it comes and goes, the work when it starves the daemon, so that
+    // the bytes of the crowd weigh more beside fewer mails.
+    expect(Math.max(time, work), 'share of the good mail').to.be.above(KEPT);
     expect((await good.report()).refused, 'good mail that was refused').to.equal(0);
     expect(victim.faults()).to.deep.equal([]);
   });
 
   it('would stay, and take what they want, without deadlines and where a byte costs much (control)', async () => {
-    const costly = { file: 'smtp/limits.ts', from: 'pulse.quietSince = now;\n  const end', to: `if (chunk.length === 1) for (const from = process.threadCpuUsage().user; process.threadCpuUsage().user < from + 20_000;);\n  pulse.quietSince = now;\n  const end` };
+    const costly = { file: 'smtp/limits.ts', from: 'pulse.quietSince = now;\n  const end', to: `if (chunk.length === 1) for (const from = process.threadCpuUsage().user; process.threadCpuUsage().user < from + 12_000;);\n  pulse.quietSince = now;\n  const end` };
     const { victim, good } = await start({ POSTERN_SMTP__COMMAND_TIMEOUT_S: '600', POSTERN_SMTP__MIN_DATA_RATE: '0', POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000' }, [costly]);
     const before = await rate(victim, good, MEASURED_MS);
-    const all = await crowds(victim, MANNERS.slice(0, 2), 200);
+    const all = await crowds(victim, MANNERS.slice(0, 2).reverse(), 200);
     const during = await rate(victim, good, (Math.max(COMMAND, WINDOW) + 3) * 1000);
-    expect(left('perWork', during, before), 'good mail by the work of the daemon').to.be.below(KEPT);
+    expect(Math.max(left('perSecond', during, before), left('perWork', during, before)), 'share of the good mail').to.be.below(KEPT);
     for (const crowd of all) expect((await crowd.report()).open, 'behind all deadlines').to.equal(200 * 0.4);
   });
 });

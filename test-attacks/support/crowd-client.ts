@@ -66,6 +66,8 @@ function createDrip(socket: Socket): () => void {
 for (let i = 0; i < CONNECTING; i++) start();
 let slot = 0;
 setInterval(() => {
+  // All shall be there before it begins: a daemon that is busy with bytes greets late.
+  if (heard < count) return;
   for (const drip of slices[slot++ % SLICES] ?? []) drip();
 }, 1000 / SLICES);
 answer((): CrowdReport => ({ ready: heard >= count, open, first, ends }));
