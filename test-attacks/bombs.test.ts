@@ -85,9 +85,10 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
         'slowest neighbour s': Math.max(...seen.map(({ neighbour }) => neighbour)) / 1000, NOOPs: noops.length, 'NOOP p99 ms': percentile(noops, 0.99), 'most ms': Math.max(...noops), 'loop late p99 ms': late.p99, 'loop late most ms': late.most,
       });
       expect(seen.filter(({ why }) => why !== '').map(({ name, why }) => `${name}: ${why}`)).to.deep.equal([]);
-      expect(percentile(noops, 0.99), 'ms').to.be.below(STALL_MS);
+      // Where the machine is busy the probe itself waits for a processor; what the loop says of itself is nearer to the truth then.
+      expect(SMALL ? late.p99 : percentile(noops, 0.99), 'ms').to.be.below(STALL_MS);
       expect(lost, 'NOOPs without an answer').to.equal(0);
-      expect(victim.postern.lines.filter(({ event }) => event?.endsWith('fault'))).to.deep.equal([]);
+      expect(victim.faults()).to.deep.equal([]);
     } finally {
       await probe.stop();
     }

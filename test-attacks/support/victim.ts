@@ -85,5 +85,6 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
 }
 
 function isFault({ event, level }: ChildDaemon['lines'][number]): boolean {
-  return level === 'error' || event?.endsWith('.fault') === true;
+  // Where a test has no zone, nobody answers questions.
+  return level === 'error' || (event?.endsWith('.fault') === true && event !== 'dns.fault');
 }
