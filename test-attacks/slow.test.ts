@@ -4,7 +4,7 @@ import { startCrowd, type CrowdReport, type Manner } from './support/crowd.ts';
 import { figures } from './support/figures.ts';
 import { startHelper, type Helper } from './support/helper.ts';
 import type { Patch } from './support/patches.ts';
-import { size, SMALL } from './support/sizes.ts';
+import { size } from './support/sizes.ts';
 import { startVictim, type Victim } from './support/victim.ts';
 
 const CLIENTS = size(5000, 500);
