@@ -63,6 +63,7 @@ take "$root$prefix/lib/systemd/system/postern.service"
 for socket in smtp submission submissions; do take "$root$prefix/lib/systemd/system/postern-$socket.socket"; done
 take "$root$prefix/bin/postern"
 take "$lib"
+take "$root/var/cache/postern"
 if [ -n "$purge" ]; then
   take "$root/etc/postern"
   take "$root/var/lib/postern"

@@ -5,6 +5,8 @@ import { cpuSeconds, memoryMb, start, type Running } from '../processes.ts';
 import type { Peer, Started } from './peer.ts';
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
+/** As the unit and `npm start` have it. */
+const CACHE = join(import.meta.dirname, '../../node_modules/.cache/postern');
 const KEY = 'a-key-for-the-bench-22';
 
 /** Posts at one time to the one sink, as many as the pool of the one by hand has connections. The default of 8 spares a webhook that is small. */
@@ -22,7 +24,7 @@ export async function startPostern(dir: string, dns: string): Promise<Postern> {
   const daemon = await start([MAIN, 'serve'], {
     POSTERN_DATA_DIR: dir, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_DNS__SERVERS: dns,
     POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0', POSTERN_SMTP__MAX_BACKLOG_PER_ACCOUNT: '2000000',
-    POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000', POSTERN_LOG__LEVEL: 'info',
+    POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000', POSTERN_LOG__LEVEL: 'info', NODE_COMPILE_CACHE: CACHE,
     POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(POSTS),
   }, (line) => line.event === 'daemon.ready');
   return { ...daemon, port: portOf(daemon), cpu: () => cpuSeconds(daemon.pid), memory: () => memoryMb(daemon.pid), call: createCall(`http://${daemon.first.http}/api/1.0`) };
