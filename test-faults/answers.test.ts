@@ -67,7 +67,7 @@ async function warmUp(world: World, receivers: readonly Hostile[]): Promise<void
   for (const [n, kind] of KINDS.entries()) {
     await api('/inbound/add-route', { domain: 'in.test', pattern: kind, url: receivers[n]?.url });
   }
-  const load = world.load({ limit: size('ANSWER_WARM_UP', 3000, 600), bytes: 2000 });
+  const load = world.load({ limit: size('ANSWER_WARM_UP', 3000, 200), bytes: 2000 });
   load.turnTo(world.edge.daemon().smtp);
   await load.done;
   for (const kind of KINDS) for (let n = 0; n < 5; n++) await mail(world, kind, `${kind}, warming up`);
@@ -90,8 +90,10 @@ async function recover(world: World, receivers: readonly Hostile[]): Promise<num
   return (await leftIn(world.edge.dir)).length;
 }
 
-const show = (what: string, { heldMs, spoilt, growth, sockets = NaN, left = NaN }: Seen) =>
-  console.log(`      ${what}: ${spoilt} answers spoilt, held ${Math.round(heldMs)} ms at most (deadline ${DEADLINE}), memory +${growth.toFixed(1)} MB, sockets +${sockets}, left in the queue ${left}`);
+function show(what: string, { heldMs, spoilt, growth, sockets, left }: Seen): void {
+  const afterwards = sockets === undefined ? '' : `, sockets +${sockets}, left in the queue ${left}`;
+  console.log(`      ${what}: ${spoilt} answers spoilt, held ${Math.round(heldMs)} ms at most (deadline ${DEADLINE}), memory +${growth.toFixed(1)} MB${afterwards}`);
+}
 
 describe('endpoints that drip, or whose answers never end', function () {
   this.timeout(300_000);

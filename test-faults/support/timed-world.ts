@@ -5,7 +5,7 @@ import { openStore } from '../../src/store/store.ts';
 import { postern as command } from '../../test/support/command.ts';
 import { startDaemon } from '../../test/support/daemon.ts';
 import { rejectRow } from '../../test/support/lists.ts';
-import { message, sendMail } from '../../test/support/mail.ts';
+import { message, type Place, sendMail } from '../../test/support/mail.ts';
 import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
 import { until } from '../../test/support/until.ts';
 import type { FastClock } from './fast-clock.ts';
@@ -18,6 +18,8 @@ export const DAY = 24 * HOUR;
 /** The whole daemon in this process, by a clock of ours, with two endpoints. */
 export interface TimedWorld {
   readonly clock: FastClock;
+  readonly dir: string;
+  readonly smtp: Place;
   readonly good: Receiver;
   readonly bad: Receiver;
   api(path: string, params?: object): Promise<any>;
@@ -44,9 +46,10 @@ const ENV = {
   POSTERN_EXPORTS__KEEP_DAYS: '2', POSTERN_EVENTS__KEEP_DAYS: '2', POSTERN_PUBLIC_URL: 'https://mail.example.com', POSTERN_SMTP__MAX_LOOP_LAG_MS: PATIENT,
 };
 
-export async function openTimedWorld(clock: FastClock, env: Readonly<Record<string, string>> = {}): Promise<TimedWorld> {
+/** `start`: starts the daemon; a control has one of its own. */
+export async function openTimedWorld(clock: FastClock, env: Readonly<Record<string, string>> = {}, start = startDaemon): Promise<TimedWorld> {
   const [good, bad] = [await startReceiver(), await startReceiver()];
-  const postern = await startDaemon({ ...ENV, ...env }, { clock });
+  const postern = await start({ ...ENV, ...env }, { clock });
   const { api, dir } = postern;
   // The file may be used by another process; here another handle plays what the command line does.
   const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
@@ -56,7 +59,7 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
   await api('/inbound/add-route', { domain: 'in.test', pattern: 'bad', url: bad.url });
   let link = '';
   return {
-    clock, good, bad, api,
+    clock, dir, smtp: postern.smtp, good, bad, api,
     async send(to, subject) {
       const reply = await sendMail(postern.smtp, { from: 'ada@example.org', to: `${to}@in.test` }, message(subject));
       if (!reply.startsWith('250')) throw new Error(reply);
