@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import { tell } from './support/figures.ts';
-import type { Life } from './support/edge.ts';
+import type { Life, Ready } from './support/edge.ts';
 import { size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
@@ -10,18 +10,18 @@ const KILLS = size('KILLS', 100, 4);
 const MESSAGES = size('KILL_MESSAGES', 50_000, 2000);
 /** Attempts at one time in the whole daemon: what a kill may cut off on its way. */
 const IN_FLIGHT = 64;
-/** A start is far below; a test shares its machine. */
-const READY_MS = 10_000;
+/** Of the processors, from the start of the process to the first mail it takes: what else a machine does is not our figure. */
+const READY_MS = 2000;
 const EARLY = new URL('./support/acknowledge-early.ts', import.meta.url);
 
 /** Kills the daemon `kills` times while it takes `messages`, each time after another share of them. */
-async function storm(kills: number, messages: number, life: Life = {}): Promise<{ verdict: Verdict; readyMs: number[] }> {
+async function storm(kills: number, messages: number, life: Life = {}): Promise<{ verdict: Verdict; starts: Ready[] }> {
   const world = await openWorld();
   try {
     const { edge, ledger, sink } = world;
     await edge.start(life);
     const load = world.load({ connections: 50 });
-    const readyMs: number[] = [];
+    const starts: Ready[] = [];
     for (let kill = 0; kill < kills; kill++) {
       load.turnTo(edge.daemon().smtp);
       // A kill in each share, anywhere in it.
@@ -30,12 +30,12 @@ async function storm(kills: number, messages: number, life: Life = {}): Promise<
       await until('some of the load', () => load.acknowledged() >= Math.max(at, before + 1), 120_000);
       await edge.kill();
       load.turnTo(undefined);
-      readyMs.push(await edge.start(life));
+      starts.push(await edge.start(life));
     }
     load.turnTo(edge.daemon().smtp);
     await until('the rest of the load', () => load.acknowledged() >= messages, 600_000);
     await load.stop();
-    return { verdict: await judgeWhenQuiet(edge.dir, ledger, sink, life.imports ? 5000 : 300_000), readyMs };
+    return { verdict: await judgeWhenQuiet(edge.dir, ledger, sink, life.imports ? 5000 : 300_000), starts };
   } finally {
     await world.close();
   }
@@ -45,13 +45,13 @@ describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function 
   this.timeout(1_800_000);
 
   it('loses nothing that was acknowledged, and repeats only what was on its way, under the same id', async () => {
-    const { verdict, readyMs } = await storm(KILLS, MESSAGES);
-    const slowest = Math.max(...readyMs);
-    tell('kill storm', verdict, { kills: KILLS, 'ready after ms (median)': Math.round(median(readyMs)), 'at most': Math.round(slowest) });
+    const { verdict, starts } = await storm(KILLS, MESSAGES);
+    const used = median(starts.map(({ processor }) => processor));
+    tell('kill storm', verdict, { kills: KILLS, 'ready after (median) ms': median(starts.map(({ wall }) => wall)), 'of processor ms': used });
     expect(verdict.acknowledged).to.be.at.least(MESSAGES);
     expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
     expect(verdict.duplicates).to.be.at.most(IN_FLIGHT * KILLS);
-    expect(slowest).to.be.below(READY_MS);
+    expect(used).to.be.below(READY_MS);
   });
 
   it('loses mail when the 250 does not wait for the queue (control)', async () => {
@@ -62,5 +62,5 @@ describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function 
 });
 
 function median(numbers: readonly number[]): number {
-  return [...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0;
+  return Math.round([...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0);
 }

@@ -1,5 +1,6 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import { openSession, type Place, type Session } from '../../test/support/mail.ts';
+import { messageHash } from './hash.ts';
 import type { Ledger } from './ledger.ts';
 
 /** A reply that was not the one hoped for. */
@@ -109,7 +110,7 @@ async function send(session: Session, settings: LoadSettings, ledger: Ledger, st
     if (!/^[23]/.test(reply)) return refuse(state, step, reply, session);
   }
   const message = compose(n, typeof settings.bytes === 'number' ? settings.bytes : settings.bytes(n));
-  const hash = createHash('sha256').update(message).digest('hex');
+  const hash = messageHash(message);
   ledger.sending(hash);
   state.unanswered++;
   const reply = await session.data(message).finally(() => { state.unanswered--; });

@@ -1,8 +1,8 @@
-import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { parentPort } from 'node:worker_threads';
+import { messageHash } from './hash.ts';
 import type { Manner, Said, Told } from './sink.ts';
 
 const FIRST_LINE = 'X-Ledger: ';
@@ -13,7 +13,7 @@ function hashesOf(body: string): string[] {
   if (!Array.isArray(events)) return [];
   return events.flatMap((event) => {
     const raw = event?.msg?.raw_msg;
-    return typeof raw === 'string' ? [createHash('sha256').update(raw.slice(Math.max(0, raw.indexOf(FIRST_LINE)))).digest('hex')] : [];
+    return typeof raw === 'string' ? [messageHash(raw.slice(Math.max(0, raw.indexOf(FIRST_LINE))))] : [];
   });
 }
 

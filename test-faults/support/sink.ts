@@ -4,7 +4,7 @@ import { Worker } from 'node:worker_threads';
 export interface Arrival {
   /** `webhook-id`. */
   readonly id: string;
-  /** SHA-256 of each message in it, byte for byte as it was sent, without the lines that the daemon puts before it. */
+  /** SHA-256 of each message in it (`messageHash`), without the lines that the daemon puts before it. */
   readonly hashes: readonly string[];
   /** Path and query of the URL. */
   readonly path: string;
