@@ -7,6 +7,7 @@ import { leftIn } from './support/checker.ts';
 import type { Life } from './support/edge.ts';
 import { footprintOf } from './support/footprint.ts';
 import { startHostile, type Hostile, type Spoiling } from './support/hostile.ts';
+import { createRuns } from './support/runs.ts';
 import { size } from './support/sizes.ts';
 import { openWorld, type World } from './support/world.ts';
 
@@ -96,10 +97,15 @@ function show(what: string, { heldMs, spoilt, growth, sockets, left }: Seen): vo
 }
 
 describe('endpoints that drip, or whose answers never end', function () {
-  this.timeout(300_000);
+  this.timeout(400_000);
+  const run = createRuns({
+    asItIs: () => suffer(2 * DEADLINE + LATE, AS_IT_IS),
+    patient: () => suffer(DEADLINE + LATE, { env: { POSTERN_WEBHOOKS__TIMEOUT_MS: '600000' } }),
+    trusting: () => suffer(DEADLINE, { imports: [new URL('./support/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20),
+  });
 
   it('are cut at the deadline, cost no memory and leave no socket, and lose no mail', async () => {
-    const seen = await suffer(2 * DEADLINE + LATE, AS_IT_IS);
+    const seen = await run('asItIs');
     show('answers', seen);
     expect(seen.heldMs).to.be.within(DEADLINE * 0.9, DEADLINE + LATE);
     expect(seen.spoilt).to.be.at.least(2 * KINDS.length);
@@ -108,13 +114,13 @@ describe('endpoints that drip, or whose answers never end', function () {
   });
 
   it('hold their connections when there is no deadline (control)', async () => {
-    const seen = await suffer(DEADLINE + LATE, { env: { POSTERN_WEBHOOKS__TIMEOUT_MS: '600000' } });
+    const seen = await run('patient');
     show('answers, control without a deadline', seen);
     expect(seen.heldMs).to.be.above(DEADLINE + LATE);
   });
 
   it('fill the memory when answers are read to their end (control)', async () => {
-    const seen = await suffer(DEADLINE, { imports: [new URL('./support/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20);
+    const seen = await run('trusting');
     show('answers, control that reads all', seen);
     expect(seen.growth).to.be.above(MOST_GROWTH);
   });

@@ -20,7 +20,7 @@ const MESSAGES = size('OUTAGE_MESSAGES', 10_000, 300);
 const REAL_SECONDS = size('OUTAGE_REAL_S', 180, 0);
 const MOST_PROBES = 200;
 /** How many seconds of the outage pass in one of the machine's. */
-const SPEED = size('OUTAGE_SPEED', 120, 480);
+const SPEED = size('OUTAGE_SPEED', 120, 720);
 const MOST_TO_FIRST_S = 60;
 const MOST_TO_EMPTY_S = 300;
 

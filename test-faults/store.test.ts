@@ -10,6 +10,7 @@ import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import type { Life } from './support/edge.ts';
 import { tell } from './support/figures.ts';
 import { startPlug, type Wire } from './support/plug.ts';
+import { createRuns } from './support/runs.ts';
 import { size } from './support/sizes.ts';
 import { canLock, lockStore } from './support/store-lock.ts';
 import { openWorld, type World } from './support/world.ts';
@@ -120,25 +121,32 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
   before(async () => { if (kind) server = await startMongo(kind); });
   after(() => server?.stop());
 
+  const onMongo = (wire: Wire) => async () => server && away(await mongo(server, wire));
+  const onFile = (life?: Life) => async () => canLock() ? away(await embedded(), life) : undefined;
+  const run = createRuns({
+    locked: onFile(), refuses: onMongo('refuses'), hangs: onMongo('hangs'),
+    control: onFile({ imports: [new URL('./support/forget-routes.ts', import.meta.url)] }),
+  });
+
   it('embedded, its file locked by another process: mail is taken and delivered, calls are told to come again', async function () {
-    if (!canLock()) return this.skip();
-    const seen = await away(await embedded());
+    const seen = await run('locked');
+    if (!seen) return this.skip();
     show('embedded store locked', seen);
     expectTargets(seen);
   });
 
   for (const wire of ['refuses', 'hangs'] as const) {
     it(`MongoDB that ${wire}: mail is taken and delivered, calls are told to come again, and nobody hears "no"`, async function () {
-      if (!server) return this.skip();
-      const seen = await away(await mongo(server, wire));
+      const seen = await run(wire);
+      if (!seen) return this.skip();
       show(`MongoDB ${wire}`, seen);
       expectTargets(seen);
     });
   }
 
   it('stops the mail when routes are known only while the store answers (control)', async function () {
-    if (!canLock()) return this.skip();
-    const seen = await away(await embedded(), { imports: [new URL('./support/forget-routes.ts', import.meta.url)] });
+    const seen = await run('control');
+    if (!seen) return this.skip();
     show('embedded store locked, control', seen);
     expect(seen.accepted).to.equal(0);
     expect(seen.refused[0]).to.match(/^451/);
