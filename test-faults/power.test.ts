@@ -9,7 +9,7 @@ import { size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
 const CUTS = size('CUTS', 50, 3);
-/** Messages taken before a cut, at least; the last ones just before it. */
+/** Messages taken before a cut, at least; the last ones just before it, and some posts under way. */
 const BETWEEN = size('CUT_MESSAGES', 300, 100);
 const LARGE_EVERY = 20;
 const WITHOUT_SYNC = new URL('./support/without-sync.ts', import.meta.url);
@@ -28,7 +28,9 @@ async function cuts(kind: DiskKind, count: number, life: Life = {}): Promise<Ver
         await edge.start(life);
         load.turnTo(edge.daemon().smtp);
         const before = load.acknowledged();
-        await until('mail to be taken', () => load.acknowledged() >= before + BETWEEN + Math.random() * 50, 120_000);
+        const posted = sink.arrivals.length;
+        const enough = before + BETWEEN * (1 + Math.random() / 4);
+        await until('mail to be taken and posted', () => load.acknowledged() >= enough && sink.arrivals.length > posted + BETWEEN / 4, 120_000);
         disk.cut();
         await edge.kill();
         load.turnTo(undefined);
