@@ -97,7 +97,7 @@ function show(what: string, { heldMs, spoilt, growth, sockets, left }: Seen): vo
 }
 
 describe('endpoints that drip, or whose answers never end', function () {
-  this.timeout(400_000);
+  this.timeout(1_800_000);
   const run = createRuns({
     asItIs: () => suffer(2 * DEADLINE + LATE, AS_IT_IS),
     patient: () => suffer(DEADLINE + LATE, { env: { POSTERN_WEBHOOKS__TIMEOUT_MS: '600000' } }),

@@ -100,7 +100,7 @@ function show(what: string, { p50, p99, atOnce }: Seen): void {
 }
 
 describe(`one bad endpoint among ${ENDPOINTS}`, function () {
-  this.timeout(300_000);
+  this.timeout(1_800_000);
   const run = createRuns({
     hangs: () => compare('hangs', ROUNDS),
     resets: () => compare('resets', ROUNDS),

@@ -91,7 +91,7 @@ function expectTargets({ verdict, probes, toFirst, toEmpty }: Outage): void {
 }
 
 describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it`, function () {
-  this.timeout(900_000);
+  this.timeout(1_800_000);
 
   it('gets few posts meanwhile, and everything soon after its return', async () => {
     const outage = await hour(recover, MESSAGES);

@@ -105,7 +105,7 @@ function show(what: string, { verdict, calls, certificateMs }: Seen, restarts: n
 }
 
 describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a second`, function () {
-  this.timeout(600_000);
+  this.timeout(1_800_000);
   before(function () { if (!canSupervise()) this.skip(); });
 
   it('refuse no connection and lose no mail, when the manager holds the socket', async () => {
