@@ -19,7 +19,7 @@ const AWAY_MS = size('STORE_AWAY_MS', 60_000, 8000);
 const RATE = size('STORE_RATE', 500, 60);
 const MOST_TO_EMPTY_MS = 30_000;
 /** How long an operation may take before the store counts as away. */
-const TIMEOUT_MS = 2000;
+const TIMEOUT_MS = 3000;
 
 /** A store that can be taken away, with the settings of a daemon that uses it. */
 interface Fragile {
@@ -63,11 +63,8 @@ async function away(fragile: Fragile, life: Life = {}): Promise<Seen> {
   const env = { POSTERN_STORE__TIMEOUT_MS: String(TIMEOUT_MS), ...fragile.env };
   const world = await openWorld({ env });
   try {
-    // The first start makes the account, and is not hurried by the short timeout.
-    await world.edge.start({ env: { POSTERN_STORE__TIMEOUT_MS: '20000' } });
-    await world.edge.stop();
+    // One life only: FerretDB 1.24 breaks off (a panic) when indexes that are there are asked for again.
     await world.edge.start(life);
-    await until('the routes to be read', async () => (await fetch(`${world.edge.daemon().base}/readyz`)).ok, 30_000);
     const { smtp, base } = world.edge.daemon();
     const { ask } = createCaller(base, KEY);
     const load = world.load({ perSecond: RATE, bytes: 4000 });
@@ -77,10 +74,10 @@ async function away(fragile: Fragile, life: Life = {}): Promise<Seen> {
     const taken = performance.now();
     await until('calls to hear of it', async () => (await ask('/inbound/domains')).status === 503, 30_000);
     // What was known a moment ago may still be answered.
-    await new Promise((resolve) => { setTimeout(resolve, TIMEOUT_MS / 4); });
+    await new Promise((resolve) => { setTimeout(resolve, TIMEOUT_MS / 2); });
     const began = performance.now();
     const [before, refusedBefore] = [load.acknowledged(), load.refused.length];
-    const calls = [await ask('/inbound/domains'), await ask('/rejects/add', { email: 'a@example.org' })];
+    const calls = await Promise.all([ask('/inbound/domains'), ask('/rejects/add', { email: 'a@example.org' })]);
     const stranger = fragile.env['POSTERN_STORE__URL'] === undefined ? '451' : await asStranger(world, env);
     await until('the time away', () => performance.now() - taken > AWAY_MS, AWAY_MS);
     const seconds = (performance.now() - began) / 1000;
