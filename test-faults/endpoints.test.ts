@@ -5,7 +5,7 @@ import { until } from '../test/support/until.ts';
 import type { Ledger } from './support/ledger.ts';
 import { startLoad } from './support/load.ts';
 import { createRuns } from './support/runs.ts';
-import { size } from './support/sizes.ts';
+import { size, SMALL } from './support/sizes.ts';
 import { openWorld, type World } from './support/world.ts';
 
 const ENDPOINTS = 100;
@@ -92,7 +92,11 @@ function percentile(numbers: readonly number[], share: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))] ?? Number.POSITIVE_INFINITY;
 }
 
-const isStarved = ({ p99 }: Seen) => p99.oneBad > MOST_TIMES * p99.allGood + MOST_MORE_MS;
+/** At its small size a case shares the machine with others of its kind, and the slowest message of a hundred says more of them. */
+function isStarved({ p50, p99 }: Seen): boolean {
+  const { allGood, oneBad } = SMALL ? p50 : p99;
+  return oneBad > MOST_TIMES * allGood + MOST_MORE_MS;
+}
 
 function show(what: string, { p50, p99, atOnce }: Seen): void {
   const change = (100 * (p99.oneBad / p99.allGood - 1)).toFixed(0);

@@ -87,6 +87,7 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
       await store.close();
       await postern.stop();
       await Promise.all([good.stop(), bad.stop()]);
+      clock.stop();
     },
   };
 }
