@@ -14,8 +14,8 @@ import { openWorld } from './support/world.ts';
 
 const RESTARTS = size('RESTARTS', 50, 4);
 const RATE = size('RESTART_RATE', 200, 60);
-/** How soon a new certificate must be seen; it is far below, but a test shares its machine. */
-const SOON_MS = 5000;
+/** How soon a new certificate is to be seen, half of the times; a machine that lags puts sessions off by 421 for a while. */
+const SOON_MS = 1000;
 
 /** Something that runs one daemon after the other on one port. */
 interface Service {
@@ -29,8 +29,8 @@ interface Service {
 interface Seen {
   readonly verdict: Verdict;
   readonly calls: Calls;
-  /** From the reload to the new certificate, the slowest; milliseconds. */
-  readonly certificateMs: number;
+  /** From each reload to the new certificate; milliseconds, the shortest first. */
+  readonly certificateMs: readonly number[];
   readonly codes: readonly (number | null)[];
 }
 
@@ -50,20 +50,20 @@ async function rotate(restarts: number, open: (env: Readonly<Record<string, stri
     load.turnTo({ host: '127.0.0.1', port: service.port });
     const calling = startCalling(service.port);
     const codes: (number | null)[] = [];
-    let certificateMs = 0;
+    const certificateMs: number[] = [];
     for (let n = 0; n < restarts; n++) {
       const before = await until('a certificate', async () => serialAt(service.port));
       use(n % 2 === 0 ? 'second' : 'first');
       const changed = performance.now();
       service.reload();
-      await until('the new certificate', async () => ![before, undefined].includes(await serialAt(service.port)), 15_000);
-      certificateMs = Math.max(certificateMs, performance.now() - changed);
+      await until('the new certificate', async () => ![before, undefined].includes(await serialAt(service.port)), 30_000);
+      certificateMs.push(performance.now() - changed);
       codes.push(await service.stop());
       await service.start();
     }
     await calling.stop();
     await load.stop();
-    return { verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink), calls: calling.calls, certificateMs, codes };
+    return { verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink), calls: calling.calls, certificateMs: certificateMs.sort((a, b) => a - b), codes };
   } finally {
     await service.close();
     await world.close();
@@ -101,8 +101,10 @@ async function withoutManager(env: Readonly<Record<string, string>>): Promise<Se
 
 function show(what: string, { verdict, calls, certificateMs }: Seen, restarts: number): void {
   const { greeted, putOff, refused, dropped } = calls;
-  tell(what, verdict, { restarts, 'calls greeted': greeted, 'put off by 421': putOff, refused, 'ended without a word': dropped, 'new certificate after ms (most)': Math.round(certificateMs) });
+  tell(what, verdict, { restarts, 'calls greeted': greeted, 'put off by 421': putOff, refused, 'ended without a word': dropped, 'new certificate after ms (median)': Math.round(median(certificateMs)), 'at most': Math.round(certificateMs.at(-1) ?? 0) });
 }
+
+const median = (sorted: readonly number[]) => sorted[Math.floor(sorted.length / 2)] ?? Number.POSITIVE_INFINITY;
 
 describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a second`, function () {
   this.timeout(1_800_000);
@@ -113,7 +115,7 @@ describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a sec
     show('rotation', seen, RESTARTS);
     expect(seen.codes).to.deep.equal(Array.from({ length: RESTARTS }, () => 0));
     expect(seen.calls).to.include({ refused: 0, dropped: 0 });
-    expect(seen.certificateMs).to.be.below(SOON_MS);
+    expect(median(seen.certificateMs)).to.be.below(SOON_MS);
     expect(seen.verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
   });
 
