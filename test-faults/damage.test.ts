@@ -28,18 +28,13 @@ function flip(path: string, at: number): void {
   writeFileSync(path, bytes);
 }
 
-const PAGE = 4096;
-const BEHIND = 400;
-
 function flipInFile(queue: string): void {
   const path = join(queue, 'spool.db');
   const bytes = readFileSync(path);
-  // The first line of some message in the middle whose text goes on behind it on the same page.
-  let at = Math.floor(bytes.length / 2);
-  do at = bytes.indexOf('X-Ledger: ', at + 1);
-  while (at % PAGE > PAGE - BEHIND - 100);
+  // The first line of some message in the middle; what follows closely is of the same message, what comes later may be elsewhere.
+  const at = bytes.indexOf('X-Ledger: ', Math.floor(bytes.length / 2));
   expect(at).to.be.greaterThan(0);
-  flip(path, at + BEHIND);
+  flip(path, at + 20);
 }
 
 /** The path of some large body. */
