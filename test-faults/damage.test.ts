@@ -7,7 +7,7 @@ import { tell } from './support/figures.ts';
 import { size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
-const MESSAGES = size('DAMAGE_MESSAGES', 500, 100);
+const MESSAGES = size('DAMAGE_MESSAGES', 500, 60);
 const LARGE_EVERY = 10;
 const WITHOUT_CHECKSUMS = new URL('./support/without-checksums.ts', import.meta.url);
 

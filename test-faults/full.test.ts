@@ -15,7 +15,7 @@ const DISK = 256 * MEGABYTE;
 const FLOOR = 64 * MEGABYTE;
 /** What the other file leaves, which is enough for a queue that stops in time. */
 const LEFT = 32 * MEGABYTE;
-const ROUNDS = size('FULL_ROUNDS', 10, 2);
+const ROUNDS = size('FULL_ROUNDS', 10, 1);
 /** Mail is to be taken again 5 s after there is room; a test shares its machine. */
 const AGAIN_MS = 30_000;
 const OVERLOOK = new URL('./support/overlook-failures.ts', import.meta.url);

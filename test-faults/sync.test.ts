@@ -9,7 +9,7 @@ import type { Refused } from './support/load.ts';
 import { size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
-const MESSAGES = size('SYNC_MESSAGES', 2000, 300);
+const MESSAGES = size('SYNC_MESSAGES', 2000, 200);
 const OVERLOOK = new URL('./support/overlook-failures.ts', import.meta.url);
 
 interface Failure {
@@ -34,7 +34,7 @@ const FAILURES: readonly Failure[] = [
   { what: 'a sync of the log finds no space (ENOSPC)', file: 'spool.db-wal', calls: 'fsync,fdatasync', fails: 'error=ENOSPC:when=20', told: /^45[12] 4\.3\./, distrusted: true },
   { what: 'a write to the log fails (EIO)', file: 'spool.db-wal', calls: 'pwrite64', fails: 'error=EIO:when=100', told: /^451 4\.3\.0/, distrusted: true },
   { what: 'a write to the log finds no space (ENOSPC)', file: 'spool.db-wal', calls: 'pwrite64', fails: 'error=ENOSPC:when=100', told: /^452 4\.3\.1/, distrusted: false },
-  { what: 'the log cannot be moved into the file (EIO)', file: 'spool.db', calls: 'fsync,fdatasync', fails: 'error=EIO:when=1', bytes: 100_000, told: undefined, distrusted: true },
+  { what: 'the log cannot be moved into the file (EIO)', file: 'spool.db', calls: 'fsync,fdatasync', fails: 'error=EIO:when=1', bytes: 120_000, told: undefined, distrusted: true },
 ];
 
 interface Seen { readonly verdict: Verdict; readonly refused: readonly Refused[]; readonly replaced: boolean; readonly wentOn: boolean }
