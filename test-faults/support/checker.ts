@@ -82,7 +82,10 @@ export async function judgeWhenQuiet(dir: string, ledger: Ledger, sink: Sink, ms
     seen = sink.arrivals.length;
     return delivered.size >= ledger.acknowledged.size && [...ledger.acknowledged.keys()].every((hash) => delivered.has(hash));
   }, ms).catch(() => {});
-  await until('an empty queue', async () => (await leftIn(dir)).every(({ state }) => state !== 'waiting'), 30_000).catch(() => {});
-  const left = await leftIn(dir);
+  let left: Left[] = [];
+  await until('an empty queue', async () => {
+    left = await leftIn(dir);
+    return left.every(({ state }) => state !== 'waiting');
+  }, 30_000).catch(() => {});
   return judge(ledger, sink, left);
 }

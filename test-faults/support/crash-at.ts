@@ -1,7 +1,8 @@
 /**
  * Loaded before the daemon, in each of its threads: kills the process at one step. `CRASH_AT` is `before|after STEP N`, the
- * N-th time. The steps are calls that the daemon makes of Node, so that it needs no switches for this.
- * `FAIL_COMMIT=N` lets the N-th commit of new mail fail as a failed sync does.
+ * N-th time since the file `CRASH_ARMED` is there, so that a start can first make good what the last crash left.
+ * The steps are calls that the daemon makes of Node, so that it needs no switches for this.
+ * `FAIL_COMMIT=N` lets the N-th commit of new mail from then on fail as a failed sync does.
  */
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';
@@ -12,6 +13,8 @@ type Step = 'tables' | 'message row' | 'accept commit' | 'settle commit' | 'chec
   | 'reply' | 'post' | 'answer' | 'log removal' | 'appoint' | 'adopt';
 
 const [, when, wanted, nth] = /^(before|after) (.+) (\d+)$/.exec(process.env.CRASH_AT ?? '') ?? [];
+const { existsSync } = fs;
+const isArmed = () => existsSync(process.env.CRASH_ARMED ?? '');
 let count = 0;
 
 function die(): void {
@@ -20,7 +23,7 @@ function die(): void {
 
 /** Runs a step, unless its time has come. */
 function at(step: Step | undefined, run: () => unknown): unknown {
-  const now = step !== undefined && step === wanted && ++count === Number(nth);
+  const now = step !== undefined && step === wanted && isArmed() && ++count === Number(nth);
   if (now && when === 'before') die();
   const value = run();
   if (now && value instanceof Promise) return value.finally(die);
@@ -52,7 +55,7 @@ patch(StatementSync.prototype, 'get', (self, _args, run) =>
   at(self instanceof StatementSync && self.sourceSQL === 'PRAGMA wal_checkpoint(PASSIVE)' ? 'checkpoint' : undefined, run));
 patch(DatabaseSync.prototype, 'exec', (self, [sql], run) => {
   if (sql === 'BEGIN IMMEDIATE') wrote.clear();
-  if (sql === 'COMMIT' && wrote.has('accept') && ++commits === Number(process.env.FAIL_COMMIT)) failSync(self);
+  if (sql === 'COMMIT' && wrote.has('accept') && isArmed() && ++commits === Number(process.env.FAIL_COMMIT)) failSync(self);
   if (sql === 'COMMIT') return at(wrote.has('accept') ? 'accept commit' : wrote.has('settle') ? 'settle commit' : undefined, run);
   return at(String(sql).includes('CREATE TABLE meta') && String(sql).includes('CREATE TABLE deliveries') ? 'tables' : undefined, run);
 });
