@@ -1,4 +1,5 @@
 import { pino } from 'pino';
+import { createOutput } from './output.ts';
 
 /**
  * Every line of the log has one of these names in its first field, `event`.
@@ -96,30 +97,6 @@ function plainFields(fields: Fields): string | undefined {
     else return undefined;
   }
   return text;
-}
-
-/** What a person has to know of at once, and what may be the last line. */
-const URGENT = /^\{"event":"daemon\.|"level":"(?:warn|error)"/;
-/** Enough for the lines of one busy turn of the loop; more is written at once. */
-const OUTPUT_BYTES = 8 * 1024;
-
-/** How long a line waits for others at most. */
-const OUTPUT_MS = 10;
-
-/** Standard output, written every few milliseconds: a system call for every line cost 5% of the main thread under load, one for every turn of the loop about 3%. */
-function createOutput(): (line: string) => void {
-  const output = pino.destination({ dest: 1, sync: true, minLength: OUTPUT_BYTES });
-  let waiting = false;
-  const flush = () => {
-    waiting = false;
-    output.flushSync();
-  };
-  return (line) => {
-    output.write(line);
-    if (URGENT.test(line)) return flush();
-    if (!waiting) setTimeout(flush, OUTPUT_MS);
-    waiting = true;
-  };
 }
 
 /**

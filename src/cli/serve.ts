@@ -33,8 +33,10 @@ export const serve: Command = {
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
+    // Before anybody hears that we are ready: a manager may reload at once, and a SIGHUP that nobody listens for ends the process.
+    const stopped = untilStopped(io, reload);
     await notifier.ready('Taking mail');
-    await untilStopped(io, reload);
+    await stopped;
     endWatch();
     endCertificates();
     return close(daemon, notifier, log);

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
+import { createSteadiness } from './purge.ts';
 import type { Task } from './task.ts';
 
 /** Entries that are marked side by side; then the next so many. */
@@ -10,10 +11,13 @@ const STEP = 50;
  * mark keeps expired entries out of the index that the list reads.
  */
 export function expireRejectsTask({ store: { rejects }, clock }: { store: Pick<Store, 'rejects'>; clock: Clock }): Task {
+  const isSteady = createSteadiness(clock);
   return {
     name: 'expire-rejects',
     schedule: '* * * * *',
     async run(ending) {
+      // The mark stays when the clock is set right, and an address that bounced would be mailed again.
+      if (!isSteady()) return undefined;
       let expired = 0;
       while (!ending?.aborted) {
         const now = new Date(clock.now());

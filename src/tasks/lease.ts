@@ -6,6 +6,8 @@ import type { Store } from '../store/store.ts';
 /** How long a holder that is not heard of counts as alive. Renewed three times as often. Milliseconds. */
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
+/** Clocks of hosts agree to within this. What a lease says beyond it was written by a clock that was wrong. Milliseconds. */
+const AGREE_MS = 60_000;
 
 /** What became of asking for a lease. */
 export type Asked =
@@ -72,7 +74,12 @@ export function createLeases(settings: { readonly holder: string }, deps: { stor
   return Object.freeze({ ask });
 }
 
+/**
+ * A clock that was ahead and is right again must not keep a task from running until the time that it wrote comes: neither the end
+ * of a lease that nobody holds any more nor the begin of a run counts when it lies further ahead than an honest one can.
+ */
 function refusalOf(row: LeaseRow, { holder, since, now }: { holder: string; since: number; now: number }): 'elsewhere' | 'done' | undefined {
-  if (row.holder !== null && row.holder !== holder && row.until.getTime() > now) return 'elsewhere';
-  return row.holder === null && row.ranAt.getTime() > since ? 'done' : undefined;
+  const isBetween = (time: Date, after: number, before: number) => time.getTime() > after && time.getTime() <= before;
+  if (row.holder !== null && row.holder !== holder && isBetween(row.until, now, now + TERM_MS + AGREE_MS)) return 'elsewhere';
+  return row.holder === null && isBetween(row.ranAt, since, now + AGREE_MS) ? 'done' : undefined;
 }

@@ -6,6 +6,7 @@ import type { Service } from '../base/service.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Leases } from './lease.ts';
 import { createMeters, type Meters } from './meters.ts';
+import { everyMinute } from './minutes.ts';
 import type { Task } from './task.ts';
 
 /** Clocks of hosts may differ by this much and still mean the same time of a schedule. Milliseconds; less than its smallest step. */
@@ -35,7 +36,9 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   const watched = new Map<string, { readonly since: number; cancel(): void }>();
   const ending = new AbortController();
   const attempt = createAttempt(deps, createMeters(tasks.map(({ name }) => name), deps), ending.signal);
+  // Only asked whether a minute is theirs: node-cron's own timers wait by the wall clock, and stand still when it is set back.
   let jobs: { destroy(): unknown }[] = [];
+  let endTicks = () => {};
 
   /** `since`: the run is not needed when another process began one after this. */
   function start(task: Task, since: number): Promise<void> {
@@ -66,11 +69,16 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   const find = (name: string) => tasks.find((known) => known.name === name);
   return Object.freeze({
     async start() {
-      const job = (task: Task) => cron.schedule(task.schedule, () => start(task, clock.now() - SAME_TIME_MS), { name: task.name, timezone: 'Etc/UTC' });
-      jobs = tasks.map(job);
+      const planned = tasks.map((task) => ({ task, job: cron.createTask(task.schedule, () => {}, { name: task.name, timezone: 'Etc/UTC' }) }));
+      jobs = planned.map(({ job }) => job);
+      endTicks = everyMinute(clock, (minute) => {
+        const date = new Date(minute);
+        for (const { task, job } of planned) if (job.match(date)) void start(task, clock.now() - SAME_TIME_MS);
+      });
     },
     async stop() {
       ending.abort();
+      endTicks();
       for (const job of jobs.splice(0)) await job.destroy();
       for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());

@@ -14,6 +14,8 @@ export interface ChildDaemon {
   /** What a person at the terminal saw. */
   said(): string;
   signal(name: NodeJS.Signals): void;
+  /** False once it has ended, for whatever reason. */
+  running(): boolean;
   /** Ends it by SIGTERM, or the named signal, and answers its exit code (null after SIGKILL). */
   end(name?: NodeJS.Signals): Promise<number | null>;
 }
@@ -42,6 +44,7 @@ export async function spawnDaemon(dir: string, env: Readonly<Record<string, stri
     pid: child.pid ?? 0, lines, said: () => said,
     smtp: place(ready.smtp[0] ?? ''), submission: ready.submission.map(place), base: `http://${ready.http}`,
     signal: (name) => { child.kill(name); },
+    running: () => child.exitCode === null && child.signalCode === null,
     end: (name = 'SIGTERM') => end(child, name),
   };
 }

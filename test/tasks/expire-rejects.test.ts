@@ -59,6 +59,18 @@ for (const driver of drivers) {
       expect(await expired()).to.deep.equal([]);
     });
 
+    it('waits when the clock jumped, for an operator to set it right', async () => {
+      await put('ann', 86_400_000);
+      const task = expireRejectsTask({ store, clock });
+      clock.jump(3 * 86_400_000);
+      expect(await task.run()).to.equal(undefined);
+      await clock.advance(599_999);
+      expect(await task.run()).to.equal(undefined);
+      expect(await expired()).to.deep.equal([]);
+      await clock.advance(1);
+      expect(await task.run()).to.deep.equal({ expired: 1 });
+    });
+
     it('ends between two steps when it is told to', async () => {
       await put('ann', -1);
       expect(await expireRejectsTask({ store, clock }).run(AbortSignal.abort())).to.equal(undefined);

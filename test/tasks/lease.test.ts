@@ -50,6 +50,18 @@ for (const driver of drivers) describe(`a lease, ${driver.name}`, () => {
     await (await held('two', clock.now() - 30_000)).release();
   });
 
+  it('is not refused for what a clock wrote that was ahead and is right again', async () => {
+    const DAY = 86_400_000;
+    clock.jump(3 * DAY);
+    await (await held('one')).release();
+    await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).ask('task', 0);
+    clock.jump(-3 * DAY);
+    const lease = await held('two', clock.now() - 30_000);
+    await lease.release();
+    clock.jump(-3_600_000);
+    await (await held('two', clock.now() - 30_000)).release();
+  });
+
   it('is taken from a process that was not heard of for a minute, and not before', async () => {
     await createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } }).ask('task', 0);
     await clock.advance(59_999);

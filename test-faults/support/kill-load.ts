@@ -1,11 +1,11 @@
-import type { ChildDaemon } from './child.ts';
-import { message, openSession, type Place } from './mail.ts';
-import { until } from './until.ts';
+import type { ChildDaemon } from '../../test/support/child.ts';
+import { message, openSession, type Place } from '../../test/support/mail.ts';
+import { size } from './sizes.ts';
+import { until } from '../../test/support/until.ts';
 
-/** `npm run test:kill` sets the full size; within `npm test` it is small. */
-export const KILLS = Number(process.env.KILLS ?? 2);
+export const KILLS = size('SUBMISSION_KILLS', 10, 2);
 /** Messages of each round, of which the kill cuts some off. */
-export const MESSAGES = Number(process.env.KILL_MESSAGES ?? 200);
+export const MESSAGES = size('SUBMISSION_MESSAGES', 2000, 200);
 const CONNECTIONS = 20;
 
 export interface KillLoad {

@@ -1,12 +1,12 @@
 import { expect } from 'chai';
-import { spawnDaemon } from '../support/child.ts';
-import { postern as command } from '../support/command.ts';
-import { createCaller, KEY } from '../support/daemon.ts';
-import { KILLS, loadThroughKills, MESSAGES } from '../support/kill-load.ts';
-import { startMailSink, type MailSink, type Sunk } from '../support/mail-sink.ts';
-import { plain } from '../support/submission.ts';
-import { tempDir } from '../support/temp.ts';
-import { until } from '../support/until.ts';
+import { spawnDaemon } from '../test/support/child.ts';
+import { postern as command } from '../test/support/command.ts';
+import { createCaller, KEY } from '../test/support/daemon.ts';
+import { KILLS, loadThroughKills, MESSAGES } from './support/kill-load.ts';
+import { startMailSink, type MailSink, type Sunk } from '../test/support/mail-sink.ts';
+import { plain } from '../test/support/submission.ts';
+import { tempDir } from '../test/support/temp.ts';
+import { until } from '../test/support/until.ts';
 
 /** Mails on their way at one time; as many may go out again after a kill. */
 const CONCURRENCY = 10;

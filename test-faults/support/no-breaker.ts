@@ -1,0 +1,9 @@
+import { learn as learnReally, type EndpointState, type Learned, type Occasion } from '../../src/delivery/endpoint.ts';
+import type { Lesson } from '../../src/delivery/settle.ts';
+
+export * from '../../src/delivery/endpoint.ts';
+
+/** Learns nothing from failures: no endpoint is ever thought to be away. */
+export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+  return lesson.kind === 'passed' ? learnReally(before, lesson, occasion) : { state: before, change: null };
+}
