@@ -1,11 +1,6 @@
 import { expect } from 'chai';
-import { createServer } from 'node:http';
-import type { AddressInfo } from 'node:net';
 import { z } from 'zod';
-import { createApp } from '../src/api/app.ts';
-import { createBodyReader } from '../src/api/body.ts';
 import { invalid, refusal } from '../src/api/errors.ts';
-import { createKeyReader } from '../src/api/keys.ts';
 import { operation, type Operation } from '../src/api/operation.ts';
 import { OPERATIONS } from '../src/api/operations/index.ts';
 import { ACCOUNT, KEY, putDeadDelivery, startApi, type ApiWorld } from '../test/support/api.ts';
@@ -16,6 +11,7 @@ import { figures } from './support/figures.ts';
 import { FEW_OPERATORS, FEW_TEXTS, OPERATORS, TEXTS } from './support/payloads.ts';
 import { SMALL } from './support/sizes.ts';
 import { paramsWith, placesOf } from './support/places.ts';
+import { servePlanted } from './support/planted.ts';
 import { probe, prototypes, type Finding } from './support/prober.ts';
 
 // Derived from the declarations: an operation that is added tomorrow is attacked tomorrow, in every parameter that it has.
@@ -77,7 +73,7 @@ describe('every parameter of every operation, attacked', () => {
 
   it('is seen when it does harm (control)', async () => {
     const world = await open();
-    const planted = await serve(world, [PLANTED]);
+    const planted = await servePlanted(world, [PLANTED]);
     const { findings: seen } = await probe(PLANTED, { base: planted.base, key: KEY, hangMs: 1000 }, { others: OPERATORS, texts: TEXTS });
     const kinds = new Set(seen.map(({ kind }) => kind));
     Reflect.deleteProperty(Object.prototype, 'polluted');
@@ -128,19 +124,3 @@ const PLANTED: Operation = {
     return { text };
   },
 };
-
-/** The API with other operations, over the same keys. */
-async function serve({ store, clock, log }: ApiWorld, operations: readonly Operation[]) {
-  const app = createApp({
-    operations, body: createBodyReader({ maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000 }, { clock }), keys: createKeyReader(SETTINGS, { store, clock, log }),
-    clientAddress: () => '127.0.0.1', partsOf: () => Object(undefined), pages: async (ctx, next) => {
-      await next();
-      if (ctx.status === 200) ctx.set('X-Injected', '1');
-    }, clock, log,
-  });
-  const server = createServer(app.callback());
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  // Bound to an address, so it has one.
-  const { port } = server.address() as AddressInfo;
-  return { base: `http://127.0.0.1:${port}`, stop: () => new Promise<void>((resolve) => { server.closeAllConnections(); server.close(() => resolve()); }) };
-}
