@@ -31,7 +31,7 @@ describe('a name server that lies', function () {
 
   before(async () => {
     [liar, hook] = [await startLiar(lie), await startReceiver()];
-    postern = await startDaemon({ POSTERN_DNS__SERVERS: liar.server, POSTERN_DNS__TIMEOUT_MS: '4000', POSTERN_DNS__BUDGET_MS: '15000', POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1' });
+    postern = await startDaemon({ POSTERN_DNS__SERVERS: liar.server, POSTERN_DNS__TIMEOUT_MS: '4000', POSTERN_DNS__BUDGET_MS: '15000', POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.1', POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_LOOP_LAG_MS: '20000' });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
   });
