@@ -5,7 +5,8 @@ export function figures(number: number, seen: Readonly<Record<string, string | n
 }
 
 function rounded(value: number): string {
-  return Number(value.toFixed(value < 100 ? 1 : 0)).toLocaleString('en-US');
+  // Plus nothing: a zero has no sign.
+  return (Number(value.toFixed(value < 100 ? 1 : 0)) + 0).toLocaleString('en-US');
 }
 
 /** The value that the given share of the values does not exceed. */

@@ -4,23 +4,13 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Renderer } from '../../src/delivery/types.ts';
 import type { Body } from '../../src/spool/types.ts';
-import { HOSTILE } from '../support/mime-hostile.ts';
+import { BREACHES, HOSTILE } from '../support/mime-hostile.ts';
 import { crlf, eventOf, renderJob, TRACE } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
 
 // As the spool keeps them: larger bodies are files.
 const LARGEST_INLINE = 256 * 1024;
-
-/** Those that break a cap; all others are to be parsed. */
-const BREACHES: Readonly<Record<string, string>> = {
-  '100,000 header lines': 'a header of more than 262144 bytes',
-  'one header of 10 MB': 'a header of more than 262144 bytes',
-  '1,000,000 addresses in To': 'a header of more than 262144 bytes',
-  '100,000 parts': 'more than 1000 parts',
-  'multiparts 10,000 deep': 'parts nested more than 64 deep',
-  'multiparts that share one boundary': 'parts nested more than 64 deep',
-};
 
 describe('hostile messages', function () {
   this.timeout(60_000);

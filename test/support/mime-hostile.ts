@@ -59,3 +59,13 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'a charset of the language': () => crlf(FROM, 'Content-Type: text/plain; charset=__proto__', '', 'x'),
   'half a surrogate, as UTF-8 would never have it': () => Buffer.concat([crlf(FROM, ''), Buffer.from([0xed, 0xa0, 0x80, 0xed, 0xb0, 0x80, 0x0d, 0x0a])]),
 };
+
+/** Those that break a cap; all others are to be parsed. */
+export const BREACHES: Readonly<Record<string, string>> = {
+  '100,000 header lines': 'a header of more than 262144 bytes',
+  'one header of 10 MB': 'a header of more than 262144 bytes',
+  '1,000,000 addresses in To': 'a header of more than 262144 bytes',
+  '100,000 parts': 'more than 1000 parts',
+  'multiparts 10,000 deep': 'parts nested more than 64 deep',
+  'multiparts that share one boundary': 'parts nested more than 64 deep',
+};
