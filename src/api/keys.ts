@@ -33,8 +33,9 @@ export function createKeyReader(settings: KeySettings, deps: { store: Store; clo
     const known = good.get(id);
     if (known && clock.monotonic() - known.readAt < FRESH_MS) return known.account;
     good.delete(id);
-    const row = await store.keys.one({ id });
-    if (!row || row.revokedAt !== null) return undefined;
+    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at all.
+    const row = await store.keys.one({ id, revokedAt: null });
+    if (!row) return undefined;
     const account = await store.accounts.one({ id: row.account });
     if (!account) return undefined;
     if (good.size >= MAX_REMEMBERED) good.clear();

@@ -67,6 +67,7 @@ describe('the operations of exports', () => {
     expect(await faults({ date_from: '2026-01-02 00:00:00', date_to: '2026-01-01 23:59:59' })).to.deep.equal({ date_to: 'Please enter a time that is not before date_from' });
     expect(await faults({ tags: Array.from({ length: 1001 }, () => 'x') })).to.deep.equal({ tags: 'Please enter at most 1000 items' });
     expect(await faults({ date_from: '2026-01-02 00:00:00', date_to: '2026-01-02 00:00:00' })).to.deep.equal({ status: 200 });
+    expect(await faults({ date_from: '9999-12-31 23:59:59', date_to: '9999-12-31 23:59:59' }), 'where the calendar ends').to.deep.equal({ status: 200 });
   });
 
   it('give every job an id of its own, however many start in one millisecond', async () => {

@@ -22,6 +22,14 @@ describe('API keys', () => {
     expect({ status, body }).to.deep.equal({ status: 401, body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' } });
   });
 
+  it('that are revoked do not leave the store, so that they take no longer than those that never were', async () => {
+    const found: unknown[] = [];
+    world = await startApi({ store: (real) => ({ ...real, keys: { ...real.keys, one: async (filter) => { const row = await real.keys.one(filter); found.push(row); return row; } } }) });
+    await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(world.clock.now()) });
+    expect((await world.call('/users/ping')).status).to.equal(401);
+    expect(found).to.deep.equal([undefined]);
+  });
+
   it('that are wrong too often shut their address out for the rest of the minute, right keys included', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
     expect(await fail(3)).to.deep.equal([401, 401, 401]);

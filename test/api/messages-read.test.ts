@@ -38,6 +38,8 @@ describe('reading messages', () => {
       expect(await found({ date_from: '2025-12-01', date_to: '2025-12-28' }), 'a date alone is all of that day').to.deep.equal([3]);
       expect(await found({ date_to: '2026-01-05 10:00:00' }), 'to the second').to.deep.equal([1]);
       expect((await world.call('/messages/search', { date_from: '2026-01-05', date_to: '2026-01-04' })).status).to.equal(422);
+      expect(await found({ date_from: '2025-12-01', date_to: '9999-12-31' }), 'up to where the calendar ends').to.deep.equal([2, 1, 3]);
+      expect(await found({ date_to: '0000-01-01 00:00:00' }), 'and where it begins').to.deep.equal([]);
     });
 
     it('understands words, fields, quotes, not and or', async () => {

@@ -5,13 +5,12 @@ import { toPlainAddress } from '../../outbound/plain-address.ts';
 import { exportId, exportName, type ExportRow } from '../../store/exports.ts';
 import { keyHash } from '../../store/keys.ts';
 import { operation } from '../operation.ts';
-import { emailAddress } from './rules.ts';
+import { emailAddress, endTime } from './rules.ts';
 import { MAX_LIST } from './stats-records.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than an account has use for. */
 const MAX_FILTER = 1000;
-const SECOND_MS = 1000;
 
 const time = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
@@ -42,9 +41,6 @@ const notifyEmail = optional(emailAddress.transform(({ text: address }, context)
   context.addIssue({ code: 'custom', message: 'Not a valid email address' });
   return z.NEVER;
 })).meta({ description: 'who is told by mail when the job has ended' });
-
-/** A date alone means all of that day. */
-const lastTime = z.string().max(32).transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value).pipe(timestamp);
 
 const list = (item: z.ZodType<string>, description: string) => optional(z.array(item).max(MAX_FILTER)).meta({ description });
 
@@ -131,7 +127,7 @@ const activity = operation({
   params: {
     notify_email: notifyEmail,
     date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    date_to: optional(lastTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+    date_to: optional(endTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
     tags: list(z.string().max(255), 'messages with any of these tags'),
     senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
     states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).meta({ description: 'messages in any of these states' }),
@@ -143,11 +139,11 @@ const activity = operation({
     params: { date_from: '2026-01-01 00:00:00', date_to: '2026-01-05 12:00:00', tags: ['welcome'], senders: ['news@example.com'], states: ['sent', 'bounced'] },
     answer: { ...STARTED, type: 'activity' },
   },
-  async handle({ notify_email: to = null, date_from: from, date_to: until, tags, senders, states, api_keys: keys }, { invalid, startExport }) {
-    if (from && until && until < from) throw invalid('date_to', 'Please enter a time that is not before date_from');
+  async handle({ notify_email: to = null, date_from: from, date_to: before, tags, senders, states, api_keys: keys }, { invalid, startExport }) {
+    if (from && before && before <= from) throw invalid('date_to', 'Please enter a time that is not before date_from');
     const filter = {
       from: from ?? null,
-      before: until ? new Date(until.getTime() + SECOND_MS) : null,
+      before: before ?? null,
       tags: unlessEmpty(tags),
       senders: unlessEmpty(senders?.map(({ text: address }) => address.toLowerCase())),
       states: unlessEmpty(states),

@@ -9,7 +9,7 @@ import type { AccountStore } from '../../store/store.ts';
 import { operation, type Call } from '../operation.ts';
 import { parseQuery } from './messages-query.ts';
 import { foundRecord, toFound } from './messages-records.ts';
-import { emailAddress } from './rules.ts';
+import { emailAddress, endTime, withinCalendar } from './rules.ts';
 import { NO_STATS, tagHourlyEntry, toStats } from './stats-records.ts';
 
 const DAY_MS = 86_400_000;
@@ -22,13 +22,10 @@ const MAX_FILTER = 1000;
 const MAX_SCANNED = 100_000;
 const PAGE = 200;
 
-/** A date alone means all of that day. */
-const lastTime = z.string().max(32).transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value).pipe(timestamp);
-
 const filterParams = {
   query: optional(z.string().max(4000)).meta({ description: 'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *' }),
   date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
-  date_to: optional(lastTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+  date_to: optional(endTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
   tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages with any of these tags' }),
   senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
 };
@@ -44,8 +41,8 @@ interface Filter {
 
 /** The messages that a filter means, the newest first. */
 async function* matching(filter: Filter, { store, now, invalid }: Call<never>): AsyncGenerator<SentMessageRow> {
-  const before = new Date((filter.date_to?.getTime() ?? now().getTime()) + 1000);
-  const from = filter.date_from ?? new Date(before.getTime() - DEFAULT_DAYS * DAY_MS);
+  const before = filter.date_to ?? new Date(now().getTime() + 1000);
+  const from = filter.date_from ?? withinCalendar(before.getTime() - DEFAULT_DAYS * DAY_MS);
   if (from >= before) throw invalid('date_to', 'Please enter a time that is not before date_from');
   const fits = toMatcher(filter);
   let scanned = 0;

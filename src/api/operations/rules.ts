@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { PLEASE_ENTER, text } from '../../base/schema.ts';
+import { PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import { MAX_PATTERN } from '../../mail/pattern.ts';
 import { stripTags } from '../strip-tags.ts';
@@ -69,3 +69,19 @@ export const ipAddress = text(64).transform((value, context) => {
 export const greeting = z.string().max(255)
   .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
   .transform((value) => value === '' ? undefined : value);
+
+const SECOND_MS = 1000;
+/** What every store can hold (store/values.ts). */
+const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
+const LAST_TIME = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+
+/** A time that the store can hold: the calendar ends where a year has more than four digits. */
+export function withinCalendar(ms: number): Date {
+  return new Date(Math.min(Math.max(ms, FIRST_TIME), LAST_TIME));
+}
+
+/** The last second that is meant, read as the first time that is not; a date alone means all of that day. */
+export const endTime = z.string().max(32)
+  .transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value)
+  .pipe(timestamp)
+  .transform((last) => withinCalendar(last.getTime() + SECOND_MS));

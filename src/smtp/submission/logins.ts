@@ -31,8 +31,8 @@ export function createLogins(settings: { readonly maxBadKeysPerMinute: number },
 
   async function find(id: string): Promise<Login> {
     try {
-      const row = await store.keys.one({ id });
-      if (!row || row.revokedAt !== null || !await store.accounts.one({ id: row.account })) return { why: 'wrong' };
+      const row = await store.keys.one({ id, revokedAt: null });
+      if (!row || !await store.accounts.one({ id: row.account })) return { why: 'wrong' };
       return { who: { account: row.account, key: id } };
     } catch (error) {
       if (error instanceof StoreAway) return { why: 'away' };
