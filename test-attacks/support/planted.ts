@@ -3,7 +3,9 @@ import type { AddressInfo } from 'node:net';
 import { createApp } from '../../src/api/app.ts';
 import { createBodyReader } from '../../src/api/body.ts';
 import { createKeyReader } from '../../src/api/keys.ts';
+import { createCallMeters } from '../../src/api/meters.ts';
 import type { Operation } from '../../src/api/operation.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { ApiWorld } from '../../test/support/api.ts';
 
 /** The API with other operations over the keys of a world: what faults that are planted there do can be seen. */
@@ -13,7 +15,7 @@ export async function servePlanted({ store, clock, log }: ApiWorld, operations: 
     clientAddress: () => '127.0.0.1', partsOf: () => Object(undefined), pages: async (ctx, next) => {
       await next();
       if (ctx.status === 200) ctx.set('X-Injected', '1');
-    }, clock, log,
+    }, meters: createCallMeters([], NO_METRICS), clock, log,
   });
   const server = createServer(app.callback());
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
