@@ -8,7 +8,7 @@ import { drivers } from '../test/support/database.ts';
 import { putMessages } from '../test/support/messages.ts';
 import { putBatch } from '../test/support/webhooks.ts';
 import { figures } from './support/figures.ts';
-import { FEW_OPERATORS, FEW_TEXTS, OPERATORS, TEXTS } from './support/payloads.ts';
+import { FEW_OPERATORS, FEW_TEXTS, OPERATORS, STORED, TEXTS } from './support/payloads.ts';
 import { SMALL } from './support/sizes.ts';
 import { paramsWith, placesOf } from './support/places.ts';
 import { servePlanted } from './support/planted.ts';
@@ -65,11 +65,11 @@ describe('every parameter of every operation, attacked', () => {
     it(`goes the same way with the store in ${driver.name}`, async () => {
       const world = await open(driver);
       const probed: Probed[] = [];
-      for (const each of OPERATIONS) probed.push(await probe(each, { base: world.base, key: KEY }, { others: FEW_OPERATORS, texts: FEW_TEXTS }));
+      for (const each of OPERATIONS) probed.push(await probe(each, { base: world.base, key: KEY }, STORED));
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
       await world.stop();
       figures(19, { store: driver.name, calls: probed.reduce((sum, { asked }) => sum + asked, 0), 'reached the handler': probed.reduce((sum, { handled }) => sum + handled, 0), findings: probed.flatMap((one) => one.findings).length });
-      expect({ findings: probed.flatMap((one) => one.findings), faults }).to.deep.equal({ findings: [], faults: [] });
+      expect({ findings: probed.flatMap((one) => one.findings).slice(0, 5), faults }).to.deep.equal({ findings: [], faults: [] });
     });
   }
 

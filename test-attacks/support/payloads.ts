@@ -32,3 +32,6 @@ export const TEXTS: readonly string[] = [
 
 /** Of these, what gets as far as the store, or is an edge of it. */
 export const FEW_TEXTS: readonly string[] = ['', '0000-01-01 00:00:00', '9999-12-31 23:59:59', '../../../../etc/passwd', '*|IF:A|**|END:IF|*', '(((((a+)+)+)+)+)+$', '%s%s%n', 'a@b.example\r\nBcc: c@d.example', '"'.repeat(999), '__proto__', '$where', 'a.b', 'a\u0000b', '\ud800', 'a\r\nX-Injected: 1', '\u202etxt.exe', 'x'.repeat(100_000), "'; DROP TABLE accounts; --", '{{1337*7331}}', '\u{1f4ee}'];
+
+/** The fewest, for a second store. */
+export const STORED = { others: [{ $gt: '' }, { 'a.b': 1 }, ['x']], texts: ['__proto__', '$where', 'a.b', '\u202etxt.exe', 'x'.repeat(100_000)] };
