@@ -13,7 +13,7 @@ the runtime and the production packages of node_modules. Run `npm ci` first.
   --out DIR      where the package goes
   --help         this text
 
-SOURCE_DATE_EPOCH dates every file; without it the last commit does, and without git CHANGELOG.md.
+DEBFULLNAME and DEBEMAIL say who maintains the package. SOURCE_DATE_EPOCH dates every file; without it the last commit does, and without git CHANGELOG.md.
 Exit codes: 0 done, 64 wrong usage, 69 something needed is missing.
 TEXT
 }
@@ -46,6 +46,7 @@ node=$modules/$runtime/bin/node
 version=$("$node" -p 'require(process.argv[1]).version' "$tree/package.json")
 # Debian sorts 1.0.0~rc.1 before 1.0.0, and npm writes it 1.0.0-rc.1.
 version=$(printf '%s' "$version" | sed 's/-/~/')
+maintainer="${DEBFULLNAME:-Postern contributors} <${DEBEMAIL:-postern@localhost}>"
 epoch=${SOURCE_DATE_EPOCH:-$(git -C "$tree" log -1 --format=%ct 2>/dev/null || stat -c %Y "$tree/CHANGELOG.md")}
 SOURCE_DATE_EPOCH=$epoch
 export SOURCE_DATE_EPOCH
@@ -73,7 +74,7 @@ ln -s ../../../lib/postern/docs "$doc/docs"
   echo
   echo '  * See /usr/lib/postern/CHANGELOG.md for what changed.'
   echo
-  echo " -- Postern <postmaster@localhost>  $(LC_ALL=C date -u -R -d "@$epoch")"
+  echo " -- $maintainer  $(LC_ALL=C date -u -R -d "@$epoch")"
 } | gzip -n -9 >"$doc/changelog.gz"
 
 # Every package that is inside, with its licence as it says itself.
@@ -85,10 +86,14 @@ for script in postinst prerm postrm; do
 done
 (cd "$stage" && find etc -type f | LC_ALL=C sort | sed 's|^|/|') >"$stage/DEBIAN/conffiles"
 chmod -R u=rwX,go=rX "$stage/usr" "$stage/etc/fail2ban"
-# Scripts of packages that nobody runs by name.
+# Of the packages nobody runs a program by name, and settings of their authors' tools are of no use to anybody.
+packed=$stage/usr/lib/postern/node_modules
+find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -o -name '.gitattributes' \) -delete
+find "$packed/.bin" -type l ! -name node -delete
+find "$packed" -type f -perm /111 ! -path "$packed/$runtime/bin/node" -exec chmod a-x {} +
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
 size=$(du -sk --apparent-size "$stage" | cut -f1)
-sed -e "s|@VERSION@|$version|" -e "s|@ARCH@|$arch|" -e "s|@SIZE@|$size|" "$tree/scripts/debian/control" >"$stage/DEBIAN/control"
+sed -e "s|@VERSION@|$version|" -e "s|@ARCH@|$arch|" -e "s|@SIZE@|$size|" -e "s|@MAINTAINER@|$maintainer|" "$tree/scripts/debian/control" >"$stage/DEBIAN/control"
 find "$stage" -exec touch -h -d "@$epoch" {} +
 
 mkdir -p "$out"

@@ -10,9 +10,13 @@ type Manifest = z.infer<typeof MANIFEST>;
 /** Text as a field of a Debian control file takes it: every line indented, no line empty. */
 const field = (text: string): string => text.trim().split('\n').map((line) => ` ${line.trim() === '' ? '.' : line.trimEnd()}`).join('\n');
 
+/** Debian has this text once; notices and copyrights around it stay. */
+const APACHE = /^ *Apache License\s+Version 2\.0, January 2004[\s\S]*?END OF TERMS AND CONDITIONS(?:\s+APPENDIX[\s\S]*?third-party archives\.)?/gm;
+const ELSEWHERE = 'Apache License 2.0: on Debian systems the text is in /usr/share/common-licenses/Apache-2.0.';
+
 function licenceText(folder: string): string {
   const [file] = globSync('{LICEN[CS]E,licen[cs]e,COPYING,License}*', { cwd: folder }).sort();
-  return file === undefined ? 'It came without a text of its licence.' : readFileSync(join(folder, file), 'utf8');
+  return file === undefined ? 'It came without a text of its licence.' : readFileSync(join(folder, file), 'utf8').replaceAll(APACHE, ELSEWHERE);
 }
 
 const licenceName = ({ license }: Manifest): string => (typeof license === 'string' ? license : license?.type ?? 'unknown').replaceAll(/[()]/g, '').replaceAll(' ', '-');
