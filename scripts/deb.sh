@@ -67,7 +67,7 @@ find "$stage/usr/share/man" -type f -exec gzip -n -9 {} +
 cp -R "$tree/config/fail2ban/filter.d" "$tree/config/fail2ban/jail.d" "$stage/etc/fail2ban/"
 cp "$tree/scripts/debian/lintian-overrides" "$stage/usr/share/lintian/overrides/postern"
 
-# Reading the tree is where a person of Debian looks for the pages, so the folder has a link to them.
+# Whoever looks in Debian's place for documentation finds it by a link.
 ln -s ../../../lib/postern/docs "$doc/docs"
 {
   echo "postern ($version) stable; urgency=medium"
@@ -92,7 +92,8 @@ find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -
 find "$packed/.bin" -type l ! -name node -delete
 find "$packed" -type f -perm /111 ! -path "$packed/$runtime/bin/node" -exec chmod a-x {} +
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
-size=$(du -sk --apparent-size "$stage" | cut -f1)
+# Not by du: what a folder takes differs from file system to file system.
+size=$(find "$stage" -type f -printf '%s\n' | awk '{ sum += $1 } END { print int(sum / 1024) + 1 }')
 sed -e "s|@VERSION@|$version|" -e "s|@ARCH@|$arch|" -e "s|@SIZE@|$size|" -e "s|@MAINTAINER@|$maintainer|" "$tree/scripts/debian/control" >"$stage/DEBIAN/control"
 find "$stage" -exec touch -h -d "@$epoch" {} +
 

@@ -124,6 +124,20 @@ describe('the Debian package', function () {
     if (await has('man')) expect(await must('man', ['-M', at('usr/share/man'), '-w', '8', 'postern'])).to.contain('postern.8.gz');
   });
 
+  it('brings jails that fail2ban understands, both off', async function () {
+    if (!await has('fail2ban-client')) return this.skip();
+    const jail = readFileSync(at('etc/fail2ban/jail.d/postern.conf'), 'utf8');
+    expect(jail.match(/^enabled +=.*$/gm)).to.deep.equal(['enabled  = false', 'enabled  = false']);
+    const config = join(dir, 'fail2ban');
+    // Without the jail that Debian switches on, whose log is not there on every machine.
+    await must('sh', ['-c', 'cp -a /etc/fail2ban "$1" && rm -f "$1"/jail.d/*', 'sh', config]);
+    writeFileSync(join(config, 'jail.d/postern.conf'), jail.replaceAll('= false', '= true'));
+    copyFileSync(at('etc/fail2ban/filter.d/postern.conf'), join(config, 'filter.d/postern.conf'));
+    const { code, out, err } = await run('fail2ban-client', ['-c', config, '-d']);
+    expect(code, err).to.equal(0);
+    for (const name of ['postern', 'postern-harvest']) expect(out).to.contain(`['add', '${name}', 'systemd']`);
+  });
+
   it('brings units and settings that hold', async () => {
     const units = ['postern.service', 'postern-smtp.socket', 'postern-submission.socket', 'postern-submissions.socket'].map((unit) => `/usr/lib/systemd/system/${unit}`);
     const verified = await inRoot(root, 'systemd-analyze', 'verify', '--man=no', ...units);

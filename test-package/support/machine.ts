@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync, readFileSync, readlinkSync } from 'node:fs';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { join } from 'node:path';
@@ -41,17 +41,35 @@ export interface Machine {
   stop(): Promise<void>;
 }
 
+/** The first process of the container that this nspawn holds, once it stands in namespaces of its own: nothing may ever be done to the host. */
+function leaderOf(nspawn: number): number | undefined {
+  try {
+    const pid = Number(readFileSync(`/proc/${nspawn}/task/${nspawn}/children`, 'utf8').trim());
+    const own = (space: string) => readlinkSync(`/proc/${pid}/ns/${space}`) !== readlinkSync(`/proc/self/ns/${space}`);
+    return pid > 0 && ['mnt', 'pid', 'net', 'uts', 'ipc'].every(own) ? pid : undefined;
+  } catch {
+    return undefined; // it is not there yet, or no more
+  }
+}
+
 /** Boots the root. Undefined when that does not work here: containers are not to be had everywhere. */
 export async function boot(root: string): Promise<Machine | undefined> {
-  const spawned = begin('systemd-nspawn', [...common(root), '--boot', '--private-network', '--console=pipe', '--kill-signal=SIGRTMIN+3', `--machine=postern-${process.pid}`]);
+  const spawned = begin('systemd-nspawn', [...common(root), '--boot', '--private-network', '--console=pipe', `--machine=postern-${process.pid}`]);
   spawned.stdout.resume();
   const gone = once(spawned, 'exit');
-  const leader = () => Number(readFileSync(`/proc/${spawned.pid}/task/${spawned.pid}/children`, 'utf8').trim());
-  const enter = (...command: string[]) => run('nsenter', ['-t', String(leader()), '-m', '-u', '-i', '-n', '-p', '--', 'env', '-i', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL=C.UTF-8', 'DEBIAN_FRONTEND=noninteractive', ...command]);
+  const leader = () => leaderOf(spawned.pid ?? 0);
+  /** Its first process takes all others along; nspawn alone would leave them behind. */
+  const kill = () => {
+    const first = leader();
+    if (first !== undefined) process.kill(first, 'SIGKILL');
+    spawned.kill('SIGKILL');
+  };
+  process.once('exit', kill);
+  const enter = async (...command: string[]) => run('nsenter', ['-t', String(leader() ?? 'nobody'), '-m', '-u', '-i', '-n', '-p', '--', 'env', '-i', 'PATH=/usr/sbin:/usr/bin:/sbin:/bin', 'LC_ALL=C.UTF-8', 'DEBIAN_FRONTEND=noninteractive', ...command]);
   const up = () => spawned.exitCode !== null || enter('systemctl', 'is-system-running').then(({ out }) => /running|degraded/.test(out), () => false);
-  await until('the container', up, 30_000).catch(() => spawned.kill('SIGKILL'));
-  if (spawned.exitCode !== null || spawned.killed) return undefined;
+  await until('the container', up, 30_000).catch(kill);
   const pid = leader();
+  if (pid === undefined) return undefined;
   const agent = await openAgent(pid);
   return Object.freeze({
     pid, hook: agent.hook, ask: agent.ask, run: enter,
@@ -62,9 +80,10 @@ export async function boot(root: string): Promise<Machine | undefined> {
     },
     async stop() {
       await agent.stop();
-      await enter('systemctl', 'poweroff', '--force');
-      const late = setTimeout(() => spawned.kill('SIGKILL'), 10_000);
+      spawned.kill('SIGTERM'); // nspawn asks its systemd to halt
+      const late = setTimeout(kill, 10_000);
       await gone;
+      process.off('exit', kill);
       clearTimeout(late);
     },
   });
