@@ -1,10 +1,12 @@
 import type { Log } from '../base/log.ts';
 import type { Meters } from './meters.ts';
-import type { Reply } from './refusal.ts';
+import { REFUSALS, type Reply } from './refusal.ts';
 import type { Said } from './verbs.ts';
 
 /** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
 const MAX_LOGGED = 5;
+/** Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few of them. */
+const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
 /** What happened in a session, for the one line at its end. */
 export interface Tally {
@@ -24,7 +26,7 @@ export function createTally(address: string, said: Said, { log, meters }: { read
       refusals++;
       meters.refused(reply);
       const fields = { client: address, helo: said.helo, command: loggable(command), reply: reply.line.trimEnd() };
-      if (refusals <= MAX_LOGGED) log.info('smtp.refused', fields);
+      if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
     },
     accepted(messageId: string, recipients: number, size: number) {

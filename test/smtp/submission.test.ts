@@ -302,6 +302,15 @@ describe('a login', () => {
     expect(started.waits()).to.equal(5);
   });
 
+  it('says every wrong key in the log, also behind other refusals that are no longer said', async () => {
+    const client = await started.secured();
+    for (let i = 0; i < 6; i++) expect(await client.say('EXPN all')).to.match(/^5/);
+    await client.say(`AUTH PLAIN ${plain('wrong')}`);
+    const said = started.log.of('smtp.refused').filter(({ level }) => level === 'info').map(({ fields }) => [fields['client'], fields['command'], String(fields['reply']).slice(0, 9)]);
+    expect(said).to.have.length(6);
+    expect(said.at(-1)).to.deep.equal(['127.0.0.1', 'AUTH', '535 5.7.8']);
+  });
+
   it('is closed to an address that failed too often, right keys and all, for a minute', async () => {
     const strict = await startSubmission({ tls: CERTIFICATE, maxBadKeysPerMinute: 3 });
     for (let i = 0; i < 3; i++) expect(await (await strict.secured()).say(`AUTH PLAIN ${plain('wrong')}`)).to.match(/^535/);
