@@ -106,6 +106,8 @@ packages() {
     tar -C "$next" -xf "$work/packages.tar" --no-same-owner
     rm "$work/packages.tar"
     find "$next/node_modules" -path '*/.bin/*' -xtype l -delete
+    # Scopes whose packages were left out; without them it is what "npm ci --omit=dev" brings, file for file.
+    find "$next/node_modules" -type d -empty -delete
   else
     command -v npm >/dev/null 2>&1 || fail 69 'there is no node_modules folder: run "npm ci --omit=dev" in the tree first, or install npm'
     (cd "$next" && npm ci --omit=dev)
