@@ -13,6 +13,8 @@ const CONTROL_CUTS = size('CONTROL_CUTS', 2, 1);
 const KINDS: readonly DiskKind[] = SMALL ? ['ext4'] : ['ext4', 'xfs'];
 /** Messages taken before a cut, at least; the last ones just before it, and some posts under way. */
 const BETWEEN = size('CUT_MESSAGES', 300, 100);
+/** Attempts at one time in the whole daemon: what a cut may take the results of. */
+const IN_FLIGHT = 64;
 const LARGE_EVERY = 20;
 const WITHOUT_SYNC = new URL('./support/without-sync.ts', import.meta.url);
 
@@ -65,6 +67,7 @@ for (const kind of KINDS) {
       tell(`power cut, ${kind}`, verdict, { cuts: CUTS });
       expect(verdict.acknowledged).to.be.at.least(CUTS * BETWEEN);
       expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
+      expect(verdict.duplicates).to.be.at.most(CUTS * IN_FLIGHT);
     });
 
     it('loses mail when nothing waits for the disk (control)', async () => {

@@ -71,14 +71,25 @@ function makeDisk(kind: DiskKind, megabytes: number) {
     forget();
     throw error;
   }
-  return { path, mount, forget, unmount: () => must('umount', path) };
+  return { path, image, mount, forget, unmount: () => must('umount', path) };
+}
+
+/** Whether no loop device is on the image any more. */
+function isFree(image: string): boolean {
+  const { status, stdout } = spawnSync('losetup', ['-j', image], { encoding: 'utf8' });
+  return status === 0 && stdout.trim() === '';
 }
 
 /** Makes an empty disk and mounts it. XFS takes no disk below 300 MB. */
 export function openDisk(kind: DiskKind, megabytes: number): Disk {
   const disk = makeDisk(kind, megabytes);
   // A process that was just killed may still hold its files for a moment.
-  const unmount = () => until('the disk to be let go', () => run('umount', [disk.path]) === undefined, 20_000);
+  const unmount = async () => {
+    await until('the disk to be let go', () => run('umount', [disk.path]) === undefined, 20_000);
+    // Whoever made a mount namespace meanwhile has a copy of this mount: as long as it lives, mounting again would give us the
+    // file system that was cut, and not what is on the disk.
+    if (kind !== 'tmpfs') await until('the loop device to be let go', () => isFree(disk.image), 120_000);
+  };
   return {
     path: disk.path,
     cut: () => must(PYTHON, CUT, disk.path),
