@@ -23,7 +23,7 @@ th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bo
 th{font-weight:600;color:var(--soft);font-size:.82rem}
 code,pre{font-family:ui-monospace,monospace;font-size:.87em}pre{background:var(--code);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;overflow-x:auto;white-space:pre-wrap;overflow-wrap:anywhere;margin:.3rem 0}
 .req{color:#c2410c;font-size:.8em}
-@media(max-width:800px){td:first-child{overflow-wrap:anywhere}body{display:block}nav{position:static;height:auto;border-right:0;border-bottom:1px solid var(--line)}}
+@media(max-width:800px){td:first-child,td:last-child{overflow-wrap:anywhere}body{display:block}nav{position:static;height:auto;border-right:0;border-bottom:1px solid var(--line)}}
 `;
 
 /** What a Content-Security-Policy names the style sheet by. */
