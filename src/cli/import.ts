@@ -81,7 +81,7 @@ async function bringAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: bool
     try {
       if (!dryRun) await item.bring();
       imported++;
-      if (item.note !== undefined) say(`each ${item.note}`);
+      if (item.note !== undefined) say(`for each: ${item.note}`);
       if (imported % SAY_EVERY === 0) io.err(`${kind.name}: ${imported} of ${missing.length}\n`);
     } catch (error) {
       if (error instanceof Unreachable || (error instanceof CallRefused && error.error === 'Invalid_Key')) throw error;

@@ -67,7 +67,7 @@ describe('postern import mandrill', () => {
 
   it('says what came over and what is still to do, and changes nothing the second time', async () => {
     await fill();
-    expect((await importing()).out).to.match(/templates\s+2\s+0\s+2\s+0/).and.to.contain('webhooks: each has a new key').and.to.contain('inbound domains: each change its MX');
+    expect((await importing()).out).to.match(/templates\s+2\s+0\s+2\s+0/).and.to.contain('webhooks: for each: give its consumer the new key').and.to.contain('inbound domains: for each: change its MX');
     const before = await target.api('/templates/info', { name: 'Both' });
     const again = await importing();
     expect(again.code).to.equal(0);

@@ -24,22 +24,32 @@ async function list<T>(api: ApiClient, path: string, kind: string, item: z.ZodTy
   return records.readList(kind, item, await api.call(path, params));
 }
 
-const subaccounts: Kind = {
-  name: 'subaccounts',
-  async items(from, to) {
-    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/subaccounts/list', 'subaccounts', records.subaccount)));
-    const known = new Set(ours?.map(({ id }) => id));
-    return (theirs ?? []).map(({ id, name, custom_quota: quota, status }) => ({
-      name: id,
-      there: known.has(id),
-      async bring() {
-        const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
-        await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
-        if (status === 'paused') await to.call('/subaccounts/pause', { id });
-      },
-    }));
+/** A kind whose list both sides show whole, so that what is there already is known by its name. */
+function listed<T>(kind: {
+  readonly name: string; readonly path: string; readonly item: z.ZodType<T>; readonly note?: string;
+  nameOf(record: T): string; bring(record: T, to: ApiClient, from: ApiClient): Promise<unknown>;
+}): Kind {
+  const { name, path, item, note } = kind;
+  return {
+    name,
+    async items(from, to) {
+      const theirs = await list(from, path, name, item);
+      const known = new Set((await list(to, path, name, item)).map(kind.nameOf));
+      return theirs.map((record) => ({
+        name: kind.nameOf(record), there: known.has(kind.nameOf(record)), async bring() { await kind.bring(record, to, from); }, ...(note !== undefined && { note }),
+      }));
+    },
+  };
+}
+
+const subaccounts = listed({
+  name: 'subaccounts', path: '/subaccounts/list', item: records.subaccount, nameOf: ({ id }) => id,
+  async bring({ id, name, custom_quota: quota, status }, to, from) {
+    const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
+    await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
+    if (status === 'paused') await to.call('/subaccounts/pause', { id });
   },
-};
+});
 
 type Template = z.output<typeof records.template>;
 
@@ -56,14 +66,9 @@ async function bringTemplate(to: ApiClient, { name, labels, ...fields }: Templat
   await to.call('/templates/update', { name, code: draft.code ?? '', subject: draft.subject ?? '', from_email: draft.from_email, from_name: draft.from_name ?? '', text: draft.text ?? '', publish: false });
 }
 
-const templates: Kind = {
-  name: 'templates',
-  async items(from, to) {
-    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/templates/list', 'templates', records.template)));
-    const known = new Set(ours?.map(({ name }) => name));
-    return (theirs ?? []).map((one) => ({ name: one.name, there: known.has(one.name), bring: () => bringTemplate(to, one) }));
-  },
-};
+const templates = listed({
+  name: 'templates', path: '/templates/list', item: records.template, nameOf: ({ name }) => name, bring: (template, to) => bringTemplate(to, template),
+});
 
 const whitelist: Kind = {
   name: 'whitelist',
@@ -92,41 +97,23 @@ const rejects: Kind = {
   },
 };
 
-const senderDomains: Kind = {
-  name: 'sender domains',
-  async items(from, to) {
-    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/senders/domains', 'sender domains', records.senderDomain)));
-    const known = new Set(ours?.map(({ domain }) => domain));
-    return (theirs ?? []).map(({ domain }) => ({
-      name: domain, there: known.has(domain), async bring() { await to.call('/senders/add-domain', { domain }); },
-      note: 'publish the new DKIM record (/senders/check-domain shows it) and change the SPF include',
-    }));
-  },
-};
+const senderDomains = listed({
+  name: 'sender domains', path: '/senders/domains', item: records.senderDomain, nameOf: ({ domain }) => domain,
+  bring: ({ domain }, to) => to.call('/senders/add-domain', { domain }),
+  note: 'publish the new DKIM record (/senders/check-domain shows it) and change the SPF include',
+});
 
-const webhooks: Kind = {
-  name: 'webhooks',
-  async items(from, to) {
-    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/webhooks/list', 'webhooks', records.webhook)));
-    const known = new Set(ours?.map(({ url }) => url));
-    return (theirs ?? []).map(({ url, description, events }) => ({
-      name: url, there: known.has(url), async bring() { await to.call('/webhooks/add', { url, description, events }); },
-      note: 'has a new key (/webhooks/info): tell its consumer',
-    }));
-  },
-};
+const webhooks = listed({
+  name: 'webhooks', path: '/webhooks/list', item: records.webhook, nameOf: ({ url }) => url,
+  bring: ({ url, description, events }, to) => to.call('/webhooks/add', { url, description, events }),
+  note: 'give its consumer the new key (/webhooks/info)',
+});
 
-const inbound: Kind = {
-  name: 'inbound domains',
-  async items(from, to) {
-    const [theirs, ours] = await Promise.all([from, to].map((api) => list(api, '/inbound/domains', 'inbound domains', records.inboundDomain)));
-    const known = new Set(ours?.map(({ domain }) => domain));
-    return (theirs ?? []).map(({ domain }) => ({
-      name: domain, there: known.has(domain), async bring() { await to.call('/inbound/add-domain', { domain }); },
-      note: 'change its MX record when everything else is done',
-    }));
-  },
-};
+const inbound = listed({
+  name: 'inbound domains', path: '/inbound/domains', item: records.inboundDomain, nameOf: ({ domain }) => domain,
+  bring: ({ domain }, to) => to.call('/inbound/add-domain', { domain }),
+  note: 'change its MX record when everything else is done',
+});
 
 const routes: Kind = {
   name: 'inbound routes',
@@ -139,7 +126,7 @@ const routes: Kind = {
       const known = new Set(ours.has(domain) ? (await list(to, '/inbound/routes', 'inbound routes', records.route, { domain })).map(({ pattern }) => pattern) : []);
       items.push(...theirs.map(({ pattern, url }) => ({
         name: `${pattern}@${domain}`, there: known.has(pattern), async bring() { await to.call('/inbound/add-route', { domain, pattern, url }); },
-        note: 'has a new key (/inbound/route-key): tell its consumer',
+        note: 'give its consumer the new key (/inbound/route-key)',
       })));
     }
     return items;
