@@ -98,7 +98,8 @@ describe("Debian's postfix as the next hop", function () {
     const before = await numbers();
     const id = await send('gone@to.test');
     await until('the bounce', async () => (await postern.api('/messages/info', { id })).state === 'bounced', 20_000);
-    expect(await postern.api('/rejects/list', { email: 'gone@to.test' })).to.have.length(1);
+    // What happened is in the message first, and in the lists and numbers a moment later.
+    await until('the entry of the list', async () => (await postern.api('/rejects/list', { email: 'gone@to.test' })).length === 1);
     await until('the numbers', async () => (await numbers()).hard_bounces === before.hard_bounces + 1);
   });
 });
