@@ -7,10 +7,13 @@ import { installDebian } from './debian.ts';
 import type { Peer } from './peer.ts';
 
 /**
- * Held, so that nothing but taking the mail is measured: no attempt at delivery competes with it. Else as Debian ships it, but for sizes and for a process to each
- * of 500 connections: with the 100 of the default, some of them hear nothing for ever.
+ * Held, so that nothing but taking the mail is measured: no attempt at delivery competes with it. Else as Debian ships it, but for
+ * sizes and for a process to each of 500 connections: with the 100 of the default, some of them hear nothing for ever.
  */
-const MAIN = { default_process_limit: '600', smtpd_client_connection_count_limit: '0', smtpd_recipient_restrictions: 'check_recipient_access static:HOLD', in_flow_delay: '0', message_size_limit: '26214400' };
+const MAIN = {
+  smtpd_recipient_restrictions: 'check_recipient_access static:HOLD', in_flow_delay: '0', message_size_limit: '26214400',
+  default_process_limit: '600', smtpd_client_connection_count_limit: '0',
+};
 
 /** An instance of Debian's postfix, apart from the system's own. */
 export const postfix: Peer = {

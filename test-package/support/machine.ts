@@ -5,19 +5,19 @@ import { join } from 'node:path';
 import { until } from '../../test/support/until.ts';
 import { begin, must, run, type Ran } from './run.ts';
 
-/** Where the machine's own apt gets Debian from, and which Debian that is. */
-function mirror(): { readonly url: string; readonly suite: string } {
+/** Which Debian the machine is, and where its own apt gets it from. */
+function mirror(): { readonly url: string | undefined; readonly suite: string } {
   const suite = /^VERSION_CODENAME=(\w+)/m.exec(readFileSync('/etc/os-release', 'utf8'))?.[1] ?? 'stable';
   const files = ['/etc/apt/sources.list.d/debian.sources', '/etc/apt/sources.list'].filter((file) => existsSync(file));
   const url = files.map((file) => /^(?:URIs:|deb(?: \[[^\]]*\])?) *(https?:\S+)/m.exec(readFileSync(file, 'utf8'))?.[1]).find((found) => found !== undefined);
-  return { url: url ?? 'http://deb.debian.org/debian', suite };
+  return { url, suite };
 }
 
 /** A clean Debian below `root`, with nothing in it but what every host has. DEBIAN_ROOT names one to copy, for whoever runs this often. */
 export async function makeRoot(root: string): Promise<void> {
   if (process.env['DEBIAN_ROOT'] !== undefined) return void await must('cp', ['-a', process.env['DEBIAN_ROOT'], root]);
   const { url, suite } = mirror();
-  await must('debootstrap', ['--variant=minbase', '--include=systemd,ca-certificates', suite, root, url]);
+  await must('debootstrap', ['--variant=minbase', '--include=systemd,ca-certificates', suite, root, ...(url === undefined ? [] : [url])]); // without one it knows its own
 }
 
 // nspawn mounts proc, dev and the rest in a namespace of its own: nothing is ever mounted on the host, so nothing can stay.
