@@ -17,6 +17,8 @@ import { runExportsTask } from '../src/tasks/exports/run-exports.ts';
 const { values, positionals } = parseArgs({ allowPositionals: true, options: { rows: { type: 'string', default: '1000000' } } });
 const ACCOUNT = 'BenchAccountId00000001';
 const rows = Number(values.rows);
+/** What an export may add to the memory of the process, however many rows it has. */
+const MOST_BYTES = 200 * 1_048_576;
 const log: Log = { info: (event, fields) => console.log(event, JSON.stringify(fields)), warn: console.warn, error: console.error, debug() {} };
 const quiet: Log = { info() {}, warn() {}, error: console.error, debug() {} };
 
@@ -61,6 +63,7 @@ async function measure(dir: string): Promise<void> {
   const seconds = (performance.now() - from) / 1000;
   delay.disable();
   clearInterval(sampler);
+  if (peak - before > MOST_BYTES) process.exitCode = 1;
   const job = await store.exportJobs.one({ id });
   const life = /VmHWM:\s+(\d+)/.exec(readFileSync('/proc/self/status', 'utf8'))?.[1];
   console.log(`${job?.state}: ${rows} rejects in ${seconds.toFixed(1)} s (${Math.round(rows / seconds)} a second), archive ${mb(statSync(join(settings.dir, job?.file ?? '')).size)} MB`);

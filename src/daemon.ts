@@ -44,16 +44,16 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
   const storage = await openStorage(settings, deps);
-  const { spool, store } = storage;
+  const { spool, store, time } = storage;
   const loopbackOnly = onLoopbackOnly(settings, deps);
   const inbound = createInbound(settings, deps, storage);
   // Somebody who asks to check a domain has just changed it: no cached answer will do.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
-  const outbound = createOutbound(settings, deps, { store, loopbackOnly, fresh, cached: inbound.resolver });
+  const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
-  const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids });
+  const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
-  const delivery = createDelivery(settings, deps, { spool, loopbackOnly, ...inbound, ...events, mail: sending.mail });
+  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
   const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log, metrics });
   const scheduling = createScheduling({ ...storage, clock });

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { createIds } from '../src/base/ids.ts';
+import { startDaemon } from '../test/support/daemon.ts';
 import { until } from '../test/support/until.ts';
 import { createFastClock, type FastClock, type FastClockSettings } from './support/fast-clock.ts';
 import { DAY, HOUR, MINUTE, openTimedWorld, SECOND, type TimedWorld } from './support/timed-world.ts';
@@ -47,12 +49,56 @@ async function attemptsThrough(turn: Turn, settings: FastClockSettings = {}): Pr
   }
 }
 
+/**
+ * Milliseconds between the third and the fourth attempt, without jitter 300 s, when the wall clock shows a second twice in between. The
+ * clock runs at its own pace where a second must be seen.
+ */
+async function gapOverLeapSecond(settings: FastClockSettings = {}): Promise<number> {
+  const clock = createFastClock({ start: Date.UTC(2026, 11, 31, 23, 59, 0), ...settings });
+  const world = await openTimedWorld(clock, {}, (env, options) => startDaemon(env, { ...options, ids: { ...createIds(clock), jitter: () => 0 } }));
+  try {
+    const times: number[] = [];
+    world.bad.answer(() => { times.push(clock.passed()); return { status: 500 }; });
+    const slowFor = async (n: number, ms: number) => {
+      await until(`shortly before attempt ${n}`, () => clock.passed() > (times[n - 2] ?? 0) + ms - 3 * SECOND, 60_000);
+      clock.speed(1);
+      await until(`attempt ${n}`, () => times.length === n, 30_000);
+      clock.speed(SPEED);
+    };
+    await world.send('bad', 'one');
+    await until('the first attempt', () => times.length === 1, 30_000);
+    await slowFor(2, 5 * SECOND);
+    await slowFor(3, 30 * SECOND);
+    await until('a minute later', () => clock.passed() > (times[2] ?? 0) + 60 * SECOND, 60_000);
+    clock.jump(-SECOND);
+    await slowFor(4, 300 * SECOND);
+    return (times[3] ?? 0) - (times[2] ?? 0);
+  } finally {
+    await world.close();
+  }
+}
+
 /** What is wrong with the times of attempts. */
 function faultsOf(times: readonly number[]): string[] {
   const early = ATTEMPTS.flatMap(([from], n) => (times[n] ?? Infinity) < from - 1 ? [`attempt ${n + 1} came early, after ${times[n]} s`] : []);
   const late = ATTEMPTS.flatMap(([, latest], n) => (times[n] ?? Infinity) > latest + SLACK ? [`attempt ${n + 1} came late, after ${times[n]} s`] : []);
   const more = times.length > ATTEMPTS.length ? [`${times.length} attempts`] : [];
   return [...early, ...late, ...more];
+}
+
+/** The same, but the daemon is stopped, and its host starts 40 days ahead; after 50 minutes the clock is set right, or (a control) it never is. */
+async function throughStart(ahead: 'corrected' | 'kept'): Promise<{ before: Kept; after: Kept; world: TimedWorld }> {
+  const clock = createFastClock({ start: NOON });
+  const world = await openTimedWorld(clock, { POSTERN_DELIVERY__RETRY_HOURS: '2' });
+  await fill(world);
+  await run(clock, 12 * MINUTE);
+  const before = await look(world);
+  const wrong = createFastClock({ start: clock.now() + 40 * DAY });
+  await world.restart(wrong);
+  await run(wrong, 50 * MINUTE);
+  if (ahead === 'corrected') wrong.jump(-40 * DAY);
+  await run(wrong, 22 * MINUTE);
+  return { before, after: await look(world), world };
 }
 
 interface Kept { readonly waiting: number; readonly dead: number; readonly delivered: number; readonly rejects: number; readonly archive: number }
@@ -117,6 +163,21 @@ describe('a wall clock that jumps', function () {
     expect(all.map(faultsOf)).to.deep.equal(TURNS.map(() => []));
   });
 
+  it('makes no attempt a second late because of a leap second, and one when intervals are measured by it (control)', async () => {
+    const [gap, control] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
+    console.log(`      clock over a leap second, without jitter: ${gap.toFixed(0)} ms between two attempts, control ${control.toFixed(0)} ms`);
+    expect(gap).to.be.above(299_900);
+    // Both are late by what the machine adds.
+    expect(control - gap, 'the second').to.be.above(500);
+  });
+
+  it('makes them early when it is set ahead and intervals are measured by it (control)', async () => {
+    const ahead = TURNS.filter(({ name }) => name === 'ahead by three days');
+    const faults = (await Promise.all(ahead.map((turn) => attemptsThrough(turn, { intervalsByWall: true })))).map(faultsOf);
+    console.log(`      clock ahead, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
+    expect(faults.flat().some((fault) => fault.startsWith('attempt 4 came early'))).to.equal(true);
+  });
+
   it('makes them late when it is set back and intervals are measured by it (control)', async () => {
     const local = (utc: number) => utc - new Date(utc).getTimezoneOffset() * MINUTE;
     const back = TURNS.filter(({ name }) => name === 'back by an hour' || name === 'over the end of summer time');
@@ -145,6 +206,25 @@ describe('a wall clock that jumps', function () {
     await close();
     console.log(`      clock three days ahead and back, control: after ${figures(after)}`);
     expect(after).to.include({ waiting: 0, delivered: 0, rejects: 0, archive: 410 });
+  });
+
+  it('40 days ahead at a start ends nothing, and is told to a person', async () => {
+    const { before, after, world } = await throughStart('corrected');
+    try {
+      console.log(`      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`);
+      expect(before).to.deep.equal({ waiting: 5, dead: 5, delivered: 20, rejects: 10, archive: 200 });
+      expect(after).to.deep.equal(before);
+      expect(world.log.of('daemon.clock').map(({ fields }) => fields['days'])).to.deep.equal([40]);
+    } finally {
+      await world.close();
+    }
+  });
+
+  it('40 days ahead for more than an hour is believed, but mail that waits is tried for its time all the same (control)', async () => {
+    const { after, world } = await throughStart('kept');
+    await world.close();
+    console.log(`      clock 40 days ahead at a start, and kept: after ${figures(after)}`);
+    expect(after).to.include({ waiting: 5, dead: 0, delivered: 0, rejects: 0, archive: 410 });
   });
 
   it('back by almost an hour holds up no task: what is over after that is marked within minutes', async () => {

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { noStrace } from '../test/support/strace.ts';
+import { noAttaching } from '../test/support/strace.ts';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import type { Life } from './support/edge.ts';
@@ -96,7 +96,7 @@ const LOST_IS_LOST: Life = {};
 
 describe('a crash at every step from DATA to the end of a delivery', function () {
   this.timeout(600_000);
-  const untraceable = noStrace();
+  const untraceable = noAttaching();
   const points = POINTS.filter(({ call }) => !call || untraceable === undefined);
   let world: World;
   before(async () => {

@@ -37,6 +37,21 @@ function flipInFile(queue: string): void {
   flip(path, at + 20);
 }
 
+function flipSender(queue: string): void {
+  const path = join(queue, 'spool.db');
+  const bytes = readFileSync(path);
+  const at = bytes.indexOf('{"mailFrom":"', Math.floor(bytes.length / 2));
+  expect(at).to.be.greaterThan(0);
+  flip(path, at + 14);
+}
+
+/** In the page of a frame in the middle of the log: everything behind it was committed and synced. */
+function flipInLog(queue: string, bits = 1): void {
+  const path = join(queue, 'spool.db-wal');
+  const frames = Math.floor((readFileSync(path).length - 32) / 4120);
+  for (let n = 0; n < bits; n++) flip(path, 32 + Math.floor(frames / 2) * 4120 + 1000 + 404 * n);
+}
+
 /** The path of some large body. */
 function large(queue: string): string {
   const [name] = readdirSync(join(queue, 'blobs'));
@@ -54,6 +69,8 @@ function tear(queue: string): void {
 const DAMAGES: readonly Damage[] = [
   { what: 'a torn end of the log', ended: 'killed', hit: tear, costs: 0 },
   { what: 'a changed bit in the queue file', ended: 'stopped', hit: flipInFile, costs: 1 },
+  { what: 'a changed bit in the middle of the log', ended: 'killed', hit: (queue) => flipInLog(queue), costs: 0 },
+  { what: 'a changed bit in the sender of a message', ended: 'stopped', hit: flipSender, costs: 1 },
   { what: 'a changed bit in a large body', ended: 'stopped', hit: (queue) => flip(large(queue), 150_000), costs: 1 },
   { what: 'a large body that was cut off', ended: 'killed', hit: (queue) => truncateSync(large(queue), 100_000), costs: 1 },
 ];
@@ -64,6 +81,8 @@ interface Seen {
   readonly givenUp: number;
   /** Of those, how many the log named as lost. */
   readonly said: number;
+  /** Commits that the log said to be missing. */
+  readonly missing: number;
 }
 
 /** Takes mail that nobody takes on, damages what is there, and starts on it. */
@@ -85,7 +104,8 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
     const verdict = await judgeWhenQuiet(edge.dir, ledger, sink, 1000);
     const lost = (await leftIn(edge.dir)).filter(({ last_error }) => last_error?.startsWith('message lost: '));
     const said = lost.filter(({ id }) => lines.some((line) => line.event === 'spool.fault' && line.level === 'error' && line['message'] === id.slice(0, 26)));
-    return { verdict, givenUp: lost.length, said: said.length };
+    const missing = lines.reduce((sum, line) => sum + (line.event === 'spool.fault' && typeof line['aside'] === 'string' ? Number(line['transactions']) : 0), 0);
+    return { verdict, givenUp: lost.length, said: said.length, missing };
   } finally {
     await world.close();
   }
@@ -103,6 +123,16 @@ describe('what a disk changed behind our back', function () {
       expect({ givenUp, said, dead: verdict.dead }).to.deep.equal({ givenUp: one.costs, said: one.costs, dead: one.costs });
     });
   }
+
+  it('is said when it is more than a bit in the middle of the log, which SQLite takes for its end; what it can read is delivered', async () => {
+    const { verdict, missing } = await damage({ what: 'two changed bits in the log', ended: 'killed', hit: (queue) => flipInLog(queue, 2), costs: 0 });
+    tell('two changed bits in the log', verdict);
+    console.log(`      ${verdict.lost.length} messages and ${missing} commits are missing, and the log says so`);
+    expect(verdict).to.deep.include({ mismatched: [], altered: [], waiting: 0 });
+    expect(verdict.delivered).to.equal(verdict.acknowledged - verdict.lost.length);
+    expect(verdict.lost.length).to.be.above(0);
+    expect(missing).to.be.above(1);
+  });
 
   it('is delivered as if it were right when nothing is held against its checksum (control)', async () => {
     const { verdict, givenUp } = await damage({ what: 'control', ended: 'stopped', hit: flipInFile, costs: 0 }, [WITHOUT_CHECKSUMS]);

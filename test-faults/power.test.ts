@@ -20,7 +20,7 @@ const WITHOUT_SYNC = new URL('./support/without-sync.ts', import.meta.url);
 
 /** Takes mail and has its power cut, again and again; then whatever is there is delivered. */
 async function cuts(kind: DiskKind, count: number, life: Life = {}): Promise<Verdict> {
-  const disk = openDisk(kind, 1024);
+  const disk = openDisk(kind, 4096); // what was delivered stays in the queue for a day
   try {
     const world = await openWorld({ data: join(disk.path, 'data') });
     try {

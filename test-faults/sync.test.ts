@@ -71,7 +71,7 @@ async function fail({ file, calls, fails, bytes = 10_000 }: Failure, imports: re
 describe('a disk that fails under load', function () {
   this.timeout(300_000);
   before(function () {
-    const reason = noStrace();
+    const reason = noStrace('-D', '-f', '--seccomp-bpf');
     if (reason !== undefined) {
       console.log(`    no call is made to fail: ${reason}`);
       this.skip();

@@ -25,11 +25,12 @@ spool: {min_free_percent: 0, min_free_bytes: 0}
 async function missing(): Promise<string | undefined> {
   if (process.getuid?.() !== 0) return 'not root';
   for (const program of ['dpkg-deb', 'debootstrap', 'systemd-nspawn', 'nsenter']) if (!await has(program)) return `${program} is not installed`;
+  if ((await run('unshare', ['--mount', '--pid', '--net', '--fork', 'true'])).code !== 0) return 'no namespaces may be made here';
   return undefined;
 }
 
 describe('the Debian package', function () {
-  this.timeout(240_000);
+  this.timeout(480_000);
   const dir = mkdtempSync(join(tmpdir(), 'postern-package-'));
   const root = join(dir, 'root');
   const built = { first: '', again: '', next: '' };
@@ -59,7 +60,11 @@ describe('the Debian package', function () {
     built.again = await build(two, { TZ: 'Pacific/Kiritimati', LC_ALL: 'C' });
     await release(two, NEXT);
     built.next = await build(two);
-    await rooted;
+    const trouble = await rooted.then(() => inRoot(root, 'true')).then(({ code, err }) => code === 0 ? undefined : err, String);
+    if (trouble !== undefined) {
+      console.log(`    left out: no clean Debian can be made and entered here: ${trouble.trim().split('\n').at(-1)}`);
+      return this.skip();
+    }
   });
   after(async () => {
     await machine?.stop();

@@ -8,7 +8,7 @@ import { createOutput } from './output.ts';
 export const EVENTS = [
   // the process
   'daemon.starting', 'daemon.ready', 'daemon.stopping', 'daemon.stopped', 'daemon.reloaded',
-  'daemon.reload_refused', 'daemon.note', 'daemon.fault',
+  'daemon.reload_refused', 'daemon.note', 'daemon.clock', 'daemon.fault',
   // mail coming in
   'smtp.listening', 'smtp.session', 'smtp.refused', 'smtp.tls_reloaded', 'smtp.fault', 'submission.note',
   'message.accepted', 'message.refused', 'message.parse_failed',

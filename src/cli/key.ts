@@ -1,6 +1,6 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { createKey } from '../store/credentials.ts';
+import { createKey, revokeKey } from '../store/credentials.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { keyHash } from '../store/keys.ts';
 import type { Store } from '../store/store.ts';
@@ -9,6 +9,8 @@ import { withStore } from './open.ts';
 import { toTable } from './table.ts';
 
 const parts = { clock: systemClock, ids: createIds(systemClock) };
+/** Hexadecimal digits of a SHA-256; the id of a key that was revoked goes on behind them. */
+const HASH_LENGTH = 64;
 const account = { type: 'string', value: 'NAME', help: 'account, by name or id (not needed when there is one)' } as const;
 
 async function theAccount(store: Store, call: Invocation): Promise<AccountRow> {
@@ -65,10 +67,11 @@ export const keyRevoke: Command = {
     if (wanted === undefined) throw new UsageError('say which key, by its id from `postern key list` or by the key itself');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
-      const hits = (await store.keys.many({ account: owner.id })).filter(({ id, hint }) => id.startsWith(wanted) || wanted.startsWith(hint) && id === keyHash(wanted));
-      const [hit, ...more] = hits;
+      const hits = (await store.keys.many({ account: owner.id })).filter(({ id, hint }) => id.startsWith(wanted) || wanted.startsWith(hint) && id.startsWith(keyHash(wanted)));
+      // A revocation that was cut off may have left two rows of one key.
+      const [hit, ...more] = new Map(hits.map((row) => [row.id.slice(0, HASH_LENGTH), row])).values();
       if (!hit || more.length > 0) throw new UsageError(hit ? 'several keys begin with that id' : 'there is no such key');
-      await store.keys.change({ id: hit.id }, { revokedAt: new Date(systemClock.now()) });
+      await revokeKey(store, hit.id.slice(0, HASH_LENGTH), parts);
       io.out(call.json ? JSON.stringify({ id: hit.id.slice(0, 12), revoked: true }) + '\n' : `Revoked ${hit.hint}… ${hit.label}\n`);
       return EXIT.ok;
     });

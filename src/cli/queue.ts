@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { isMailUrl } from '../mail/sending.ts';
+import { traceBefore } from '../mail/headless.ts';
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Spool } from '../spool/types.ts';
 import { EXIT, UsageError, type Command, type Io } from './command.ts';
 import { withSpool } from './open.ts';
@@ -108,7 +109,7 @@ async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise
   const found = await spool.message(delivery.messageId);
   if (!found) return missing(io, delivery.messageId);
   const bytes = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);
-  io.out(Buffer.concat([Buffer.from(found.message.trace), bytes]));
+  io.out(Buffer.concat([Buffer.from(traceBefore(found.message.trace, bytes)), bytes]));
   return EXIT.ok;
 }
 

@@ -1,5 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import type { RunningTime } from '../base/running-time.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../config.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
@@ -64,14 +65,14 @@ export function createInbound(settings: Settings, { log, clock, ids, metrics }: 
 }
 
 /** Mail of our own going out, and the domains that mail is sent from. */
-export function createOutbound(settings: Settings, { log, clock, ids }: CountedDeps, { store, fresh, cached, loopbackOnly }: { store: Store; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
+export function createOutbound(settings: Settings, { log, clock, ids }: CountedDeps, { store, time, fresh, cached, loopbackOnly }: { store: Store; time: RunningTime; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers({
     hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
     timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: settings.webhooks.allow_private, loopbackOnly,
   }, { resolver: cached, clock, ids, log });
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
-  const notices = createNotices({ from: mail.from, store, mailer, clock, ids, log });
+  const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
@@ -87,10 +88,11 @@ interface DeliveryParts {
   readonly returns: Returns;
   readonly mail: DeliveryDeps['mail'];
   readonly loopbackOnly: boolean;
+  readonly time: RunningTime;
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly }: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly, time }: DeliveryParts) {
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
@@ -114,6 +116,6 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, r
     retryHours: settings.delivery.retry_hours,
     mailConcurrency: settings.outbound.concurrency,
     concurrencyPerDestination: settings.outbound.relay === '' ? settings.outbound.concurrency_per_destination : settings.outbound.concurrency_to_relay,
-  }, { spool, renderer, poster, signingKeys, returns, mail, clock, ids, log, metrics });
+  }, { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
   return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Returns } from '../events/returns.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
@@ -9,7 +10,6 @@ import { isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { Settlement, Spool } from '../spool/types.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
-import type { RunningTime } from './schedule/running-time.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
 import type { Waiting } from './schedule/waiting.ts';
@@ -18,6 +18,8 @@ import { createRoad, type MailParts } from './sending/road.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
+/** How long one is put off whose key the store could not be asked for: a store that is back should not be waited for much longer. */
+const WITHOUT_KEY = 10_000;
 
 /** The parts that a delivery goes through. */
 export interface DeliveryDeps {
@@ -33,6 +35,8 @@ export interface DeliveryDeps {
   /** Without it, mail that came back stays on the spool. */
   readonly returns?: Returns | undefined;
   readonly metrics?: Metrics | undefined;
+  /** How long things have been tried; without it, as far as this process knows. */
+  readonly time?: RunningTime | undefined;
 }
 
 export interface CarryDeps extends DeliveryDeps {
@@ -89,13 +93,13 @@ export function createCarrier(deps: CarryDeps): Carrier {
     if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
-    const found = await spool.message(delivery.messageId);
+    const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
       await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-    if (!keys) return { kind: 'put off' };
+    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_KEY };
     const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
     if (rendered.parseError !== null) meters.unparsed();
     try {

@@ -1,3 +1,4 @@
+import { createRunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import { createAgenda } from './schedule/agenda.ts';
@@ -12,7 +13,6 @@ import { hasPlace, isLookDue, type Lane, nextStart, nextWake, takeNext } from '.
 import { createLanes } from './schedule/lanes.ts';
 import { createNotices } from './schedule/notices.ts';
 import { createRounds, isInDoubt, type Rounds } from './schedule/rounds.ts';
-import { createRunningTime } from './schedule/running-time.ts';
 import type { Waiting } from './schedule/waiting.ts';
 
 export interface DispatcherSettings {
@@ -49,7 +49,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   const limitOf = (url: string) => isMailUrl(url) ? deps.mail?.limit ?? limit : limit;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
-  const time = createRunningTime(clock);
+  const time = deps.time ?? createRunningTime(clock);
   const notices = createNotices(log);
   const lanes = createLanes(clock, most);
   const meters = createMeters(deps.metrics);

@@ -15,8 +15,8 @@ export interface RecorderDeps extends ApplyDeps {
 
 /** A recorder that can take up what was cut off. */
 export interface EventRecorder extends Recorder {
-  /** Applies events that were recorded before `before` and not finished; the number that are now. */
-  finish(before: Date, ending?: AbortSignal): Promise<number>;
+  /** Applies events that were recorded before `before`, or after `beyond`, and not finished; the number that are now. */
+  finish(before: Date, ending?: AbortSignal, beyond?: Date): Promise<number>;
 }
 
 /** Events that are finished side by side. */
@@ -38,6 +38,17 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
     } catch (error) {
       if (!(error instanceof StoreAway)) log.error('event.fault', { account: row.account, error }); // that it is away is logged once
       return false;
+    }
+  }
+
+  async function finishBetween(first: Date, end: { readonly lt?: Date }, ending: AbortSignal | undefined): Promise<number> {
+    let done = 0;
+    for (let from = first; ;) {
+      const rows = await store.messageEvents.many({ appliedAt: null, at: { range: { gt: from, ...end } } }, { sort: 'at', limit: PAGE });
+      done += (await Promise.all(rows.map(tryToApply))).filter(Boolean).length;
+      const last = rows.at(-1);
+      if (!last || rows.length < PAGE || ending?.aborted) return done;
+      from = last.at; // behind it even when it failed, so that one that always fails keeps no other waiting
     }
   }
 
@@ -63,16 +74,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       if (known?.appliedAt === null) await tryToApply(known);
       return 'duplicate';
     },
-    async finish(before: Date, ending?: AbortSignal) {
-      let done = 0;
-      for (let from = new Date(0); ;) {
-        const rows = await store.messageEvents.many({ appliedAt: null, at: { range: { gt: from, lt: before } } }, { sort: 'at', limit: PAGE });
-        done += (await Promise.all(rows.map(tryToApply))).filter(Boolean).length;
-        const last = rows.at(-1);
-        if (!last || rows.length < PAGE || ending?.aborted) return done;
-        from = last.at; // behind it even when it failed, so that one that always fails keeps no other waiting
-      }
-    },
+    finish: async (before: Date, ending?: AbortSignal, beyond?: Date) =>
+      await finishBetween(new Date(0), { lt: before }, ending) + (beyond ? await finishBetween(beyond, {}, ending) : 0),
   });
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock } from '../base/clock.ts';
 import type { Carrier } from '../store/outbox.ts';
 import type { MessageEventRow } from '../store/message-events.ts';
 import type { RejectRow } from '../store/rejects.ts';
@@ -20,9 +20,12 @@ export interface SweepDeps {
   readonly clock: Clock;
 }
 
+/** When rows came to carry what is looked for. */
+type Since = { readonly lt: Date } | { readonly gt: Date };
+
 /** A collection whose rows may carry events. */
 interface Carriers<R> {
-  waiting(before: Date): Promise<R[]>;
+  waiting(since: Since): Promise<R[]>;
   /** The spool has the events of the row. Undefined: somebody changed the row since, and it is looked at again later. */
   settle(row: R): Promise<R | undefined>;
 }
@@ -33,10 +36,10 @@ interface Carriers<R> {
  * left alone. Throws what the store and the spool throw.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
-  async function sweep<R extends CarrierRow>(carriers: Carriers<R>, before: Date, ending: AbortSignal | undefined): Promise<number> {
+  async function sweep<R extends CarrierRow>(carriers: Carriers<R>, since: Since, ending: AbortSignal | undefined): Promise<number> {
     let count = 0;
     while (!ending?.aborted) {
-      const found = await carriers.waiting(before);
+      const found = await carriers.waiting(since);
       let done = 0;
       for (const row of found) {
         await outbox.publish(row.account, (row.unsent ?? []).map((event) => ({ ...event, at: new Date(event.at) })));
@@ -48,10 +51,14 @@ export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: Abor
     return count;
   }
   return async (ending) => {
-    const before = new Date(clock.now() - GRACE_MS);
-    return await sweep(messageEvents(store.messageEvents), before, ending)
-      + await sweep(rejects(store.rejects), before, ending)
-      + await sweep(whitelists(store.whitelists), before, ending);
+    const now = clock.now();
+    let count = 0;
+    for (const since of [{ lt: new Date(now - GRACE_MS) }, { gt: new Date(now + AGREE_MS) }]) {
+      count += await sweep(messageEvents(store.messageEvents), since, ending);
+      count += await sweep(rejects(store.rejects), since, ending);
+      count += await sweep(whitelists(store.whitelists), since, ending);
+    }
+    return count;
   };
 }
 
@@ -60,21 +67,21 @@ const PAGES = { sort: 'unsentSince', limit: PAGE } as const;
 
 function messageEvents(rows: Store['messageEvents']): Carriers<MessageEventRow> {
   return {
-    waiting: (before) => rows.many({ unsentSince: { range: { lt: before } } }, PAGES),
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
     settle: ({ id }) => rows.change({ id }, SENT),
   };
 }
 
 function rejects(rows: Store['rejects']): Carriers<RejectRow> {
   return {
-    waiting: (before) => rows.many({ unsentSince: { range: { lt: before } } }, PAGES),
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
     settle: ({ id, version, removed }) => removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
   };
 }
 
 function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
   return {
-    waiting: (before) => rows.many({ unsentSince: { range: { lt: before } } }, PAGES),
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
     settle: ({ id, version, removed }) => removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
   };
 }

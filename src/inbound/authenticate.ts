@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 // The parts instead of the whole: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we never want.
 import { arc } from 'mailauth/lib/arc/index.js';
-import { DkimVerifier, type CheckedSignature } from 'mailauth/lib/dkim/dkim-verifier.js';
+import { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
@@ -10,6 +10,7 @@ import type { Clock } from '../base/clock.ts';
 import { createBudget, createShare } from '../dns/budget.ts';
 import type { Budget, Resolver } from '../dns/types.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
+import { readPlain, verifyPlain, type CheckedSignature, type PlainSignatures } from './dkim/verify.ts';
 import { parseHeaderSection } from './header-section.ts';
 import type { Field, HeaderSection } from './header-section.ts';
 import { BUDGET_CODE, createLookUp } from './look-up.ts';
@@ -133,10 +134,11 @@ async function checkSignatures(source: RawSource, deps: SignatureDeps): Promise<
     signed = section.fields.some((field) => field.name === 'dkim-signature');
     if (section.oversized) return unread(signed);
     if (!section.fields.some((field) => SIGNATURE_FIELD.test(field.name))) return { ...unread(false), author: await readAuthor(start, section, deps) };
-    const verified = await readSignatures(start, section, source, deps);
-    const sound = verified.results.filter(isSound);
-    const unknown = verified.results.filter(isUnknown);
-    return { dkim: { signed, valid: sound.length > 0 }, arc: await checkChain(verified, deps.dns), author: authorOf(verified), sound, unknown };
+    const fields = lookedAt(section.fields);
+    const plain = readPlain(section, fields);
+    if (plain) return { ...toSignatures(signed, await readPlainSignatures(plain, source, deps)), author: await readAuthor(start, section, deps) };
+    const verified = await readSignatures(headerOf(start, fields), section, source, deps);
+    return { ...toSignatures(signed, verified.results), arc: await checkChain(verified, deps.dns), author: authorOf(verified) };
   } catch {
     return unread(signed);
   }
@@ -144,10 +146,10 @@ async function checkSignatures(source: RawSource, deps: SignatureDeps): Promise<
 
 /** The author of what nobody signed: the From fields as the verifier reads them. */
 async function readAuthor(start: Uint8Array, section: HeaderSection, { authors, clock }: SignatureDeps): Promise<Author> {
-  const fields = headerOf(start, section.fields.filter((field) => field.name === 'from'));
-  return recalled(authors, fields.toString('latin1'), async () => {
+  const fields = section.fields.filter((field) => field.name === 'from');
+  return recalled(authors, fields.map((field) => section.text.slice(field.start, field.end)).join(''), async () => {
     const verifier = createVerifier(clock);
-    await verifier.emitHeaders(fields);
+    await verifier.emitHeaders(headerOf(start, fields));
     return authorOf(verifier);
   });
 }
@@ -156,15 +158,25 @@ async function readAuthor(start: Uint8Array, section: HeaderSection, { authors, 
  * The verifier without the stream that it is: as a stream it looks for the end of the header byte by byte, with an array for each
  * byte (150 us of a message of 5 kB).
  */
-async function readSignatures(start: Uint8Array, section: HeaderSection, source: RawSource, { dns, keysOf, clock }: SignatureDeps): Promise<DkimVerifier> {
+async function readSignatures(header: Buffer, section: HeaderSection, source: RawSource, { dns, keysOf, clock }: SignatureDeps): Promise<DkimVerifier> {
   const verifier = createVerifier(clock);
   const keys = keysOf(dns);
   verifier.keyCache = keys;
   verifier.arc.keyCache = keys;
-  await verifier.emitHeaders(headerOf(start, lookedAt(section.fields)));
+  await verifier.emitHeaders(header);
   for await (const piece of bodyPieces(source, section.bodyAt)) await verifier.writeAsync(piece);
   await verifier.finish();
   return verifier;
+}
+
+/** Signatures in the common form are checked by ourselves. */
+function readPlainSignatures(plain: PlainSignatures, source: RawSource, { dns, keysOf, clock }: SignatureDeps): Promise<CheckedSignature[]> {
+  return verifyPlain(plain, source, { keys: keysOf(dns), minBitLength: SHORTEST_KEY_BITS, now: clock.now() });
+}
+
+function toSignatures(signed: boolean, checked: readonly CheckedSignature[]): Signatures {
+  const sound = checked.filter(isSound);
+  return { ...unread(signed), dkim: { signed, valid: sound.length > 0 }, sound, unknown: checked.filter(isUnknown) };
 }
 
 function createVerifier(clock: Clock): DkimVerifier {

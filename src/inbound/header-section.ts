@@ -4,6 +4,8 @@ export interface Field { readonly name: string; readonly start: number; readonly
 /** The header section of a message. */
 export interface HeaderSection {
   readonly fields: readonly Field[];
+  /** The bytes as latin1, so that a place in one is a place in the other; at least as far as the body. */
+  readonly text: string;
   /** Where the body begins, behind the empty line. */
   readonly bodyAt: number;
   /** Over one of the limits: what the fields say is then not looked at any further. */
@@ -16,6 +18,7 @@ const MOST_FIELDS = 1000;
 /** The readers behind us join folded lines one by one, in a time that grows with the square of their number. */
 const MOST_LINES = 5000;
 
+const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
 const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
 
@@ -25,11 +28,12 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
   const fields: { name: string; start: number; end: number }[] = [];
   let lines = 0;
+  let colon = text.indexOf(':');
   for (let at = 0; at < text.length && ++lines <= MOST_LINES && fields.length <= MOST_FIELDS;) {
     const next = text.indexOf('\n', at) + 1 || text.length;
-    const line = lineAt(text, at, next);
-    if (line === '') return { fields, bodyAt: next, oversized: false };
-    const name = nameOf(line, text, next);
+    if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, oversized: false };
+    if (colon < at && colon !== -1) colon = text.indexOf(':', at); // else it is still to come, or there is none
+    const name = nameAt(text, at, colon, next);
     const last = fields.at(-1);
     if (name !== undefined) fields.push({ name, start: at, end: next });
     else if (last) last.end = next;
@@ -37,7 +41,19 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
     at = next;
   }
   const whole = lines <= MOST_LINES && fields.length <= MOST_FIELDS && bytes.length <= MOST_HEADER_BYTES;
-  return { fields, bodyAt: bytes.length, oversized: !whole };
+  return { fields, text, bodyAt: bytes.length, oversized: !whole };
+}
+
+function isEmptyLine(text: string, at: number): boolean {
+  return text[at] === '\n' || text.startsWith('\r\n', at);
+}
+
+/** The name of the field that begins on a line; undefined when none does. */
+function nameAt(text: string, start: number, colon: number, next: number): string | undefined {
+  const first = text[start];
+  if (first === ' ' || first === '\t') return undefined;
+  const plain = colon < next ? text.slice(start, Math.max(start, colon)) : '';
+  return NAME.test(plain) ? plain.toLowerCase() : uncommonName(lineAt(text, start, next), text, next);
 }
 
 function lineAt(text: string, start: number, end: number): string {
@@ -45,7 +61,7 @@ function lineAt(text: string, start: number, end: number): string {
   return line.endsWith('\r\n') ? line.slice(0, -2) : line.endsWith('\n') ? line.slice(0, -1) : line;
 }
 
-function nameOf(line: string, text: string, next: number): string | undefined {
+function uncommonName(line: string, text: string, next: number): string | undefined {
   const name = FIELD.exec(line)?.[1];
   if (name !== undefined) return name.toLowerCase();
   const bare = BARE_NAME.exec(line)?.[1];

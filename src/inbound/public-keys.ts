@@ -2,7 +2,13 @@ import { createPublicKey, type KeyObject } from 'node:crypto';
 import type { LookUp } from './look-up.ts';
 
 /** What the verifier wants to know of a key; it takes the key itself as PEM or as an object. */
-export interface PublicKey { readonly publicKey: string | KeyObject }
+export interface PublicKey {
+  readonly publicKey: string | KeyObject;
+  /** "rsa" or "ed25519". */
+  readonly keyType?: string;
+  /** Those of t=. */
+  readonly flags?: readonly string[];
+}
 
 /** Reads the key in the TXT records that the look-up finds for a name; rejects when there is none that may be used. */
 export type ReadKey = (type: string, name: string, minBitLength: number, lookUp: (name: string) => Promise<unknown[]>, options: object) => Promise<PublicKey>;

@@ -8,6 +8,8 @@ import type { SigningKeys } from './types.ts';
 const ROTATION_MS = 24 * 3600_000;
 /** How long a key is used without looking at the store: another host's rotation is noticed by then. */
 const FRESH_MS = 10_000;
+/** How soon a store that did not answer is asked again. */
+const AGAIN_MS = 2000;
 /** Keys that are known at a time; above that the one that was read first is forgotten. */
 const MOST = 50_000;
 
@@ -15,11 +17,15 @@ interface Known { readonly row: SigningKeyRow; readonly readAt: number }
 
 /**
  * The keys that sign posts. A key belongs to an account and a URL, because that is what consumers of the public
- * ancestor see: two routes to one URL have one key. While the store is away the last known keys go on signing.
+ * ancestor see: two routes to one URL have one key. While the store is away the last known keys go on signing, and no post with
+ * a known key waits for an answer: each would hold its place for as long as an operation of the store may take, so that mail would
+ * pile up for the time after its return.
  */
 export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
   const { store, clock, ids } = deps;
   const known = new Map<string, Known>(); // by `nameOf`
+  /** Set while the store is away. */
+  let askAgainAt: number | undefined;
 
   async function read(account: string, url: string): Promise<SigningKeyRow> {
     const id = signingKeyId(account, url);
@@ -32,12 +38,28 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
 
   async function fresh(account: string, url: string): Promise<SigningKeyRow | undefined> {
     const last = known.get(nameOf(account, url));
-    if (last && clock.monotonic() - last.readAt < FRESH_MS) return last.row;
+    const now = clock.monotonic();
+    if (last && now - last.readAt < FRESH_MS) return last.row;
+    if (last && askAgainAt !== undefined) {
+      // What else may be wrong with the store is heard by the first who waits for it again.
+      if (now >= askAgainAt) ask(account, url).catch(() => undefined);
+      return last.row;
+    }
+    return (await ask(account, url)) ?? last?.row;
+  }
+
+  /** Answers nothing when the store is away. */
+  async function ask(account: string, url: string): Promise<SigningKeyRow | undefined> {
+    if (askAgainAt !== undefined) askAgainAt = Number.POSITIVE_INFINITY; // one at a time
     try {
-      return remember(await read(account, url));
+      const row = await read(account, url);
+      askAgainAt = undefined;
+      return remember(row);
     } catch (error) {
-      if (!(error instanceof StoreAway)) throw error;
-      return last?.row;
+      const away = error instanceof StoreAway;
+      askAgainAt = away ? clock.monotonic() + AGAIN_MS : undefined;
+      if (!away) throw error;
+      return undefined;
     }
   }
 

@@ -22,13 +22,13 @@ export function parseHeaders(block: Buffer): HeaderField[] {
   const fields: HeaderField[] = [];
   // An mbox separator may stand in front; it is no field although it holds colons.
   let start = /^From /i.test(text) ? nextLine(text, 0) : 0;
+  let colon = text.indexOf(':', start);
   while (start < text.length) {
     const end = endOfField(text, start);
-    const line = text.slice(start, end);
-    const colon = line.indexOf(':');
-    const name = colon > 0 ? line.slice(0, colon).trimEnd() : '';
+    if (colon < start && colon !== -1) colon = text.indexOf(':', start); // else it is still to come, or there is none
+    const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
-      const value = unfold(line.slice(colon + 1));
+      const value = unfold(text.slice(colon + 1, end));
       fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : guess(value) });
     }
     start = end;
@@ -76,7 +76,15 @@ function nextLine(text: string, from: number): number {
 function unfold(value: string): string {
   const text = value.trim();
   if (!text.includes('\n')) return text.includes('\r') ? text.replaceAll('\r', ' ') : text;
-  return text.split('\n').map((line) => line.trim().replaceAll('\r', ' ')).filter((line) => line !== '').join(' ');
+  let line = '';
+  for (let from = 0; from <= text.length;) {
+    const newline = text.indexOf('\n', from);
+    const to = newline === -1 ? text.length : newline;
+    const part = text.slice(from, to).trim();
+    if (part !== '') line += line === '' ? part : ` ${part}`;
+    from = to + 1;
+  }
+  return line.includes('\r') ? line.replaceAll('\r', ' ') : line;
 }
 
 function guess(latin1: string): string {

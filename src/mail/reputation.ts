@@ -13,9 +13,9 @@ const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, compla
 /** The formula in words, for the reference. */
 export const REPUTATION_FORMULA =
   `Reputation counts this month and the one before (UTC): the good is the messages sent, less ${WEIGHTS.hardBounces} for a hard bounce, ${WEIGHTS.softBounces} for a soft bounce, ` +
-  `${WEIGHTS.rejects} for a reject, ${WEIGHTS.unsubs} for an unsubscribe, ${WEIGHTS.complaints} for a complaint, and ${WEIGHTS.resets} for an entry of an event ` +
-  'that was taken off the rejection list (never below 0); ' +
-  `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), so an account begins with ${PRIOR_REPUTATION}.`;
+  `${WEIGHTS.rejects} for a reject, ${WEIGHTS.unsubs} for an unsubscribe and ${WEIGHTS.complaints} for a complaint (never below 0), and then ${WEIGHTS.resets} less for ` +
+  'each entry of an event that was taken off the rejection list; ' +
+  `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), never below 0, so an account begins with ${PRIOR_REPUTATION}.`;
 
 /** The formula in words, for the reference. */
 export const QUOTA_FORMULA =
@@ -34,9 +34,10 @@ export function addUpMonths(months: readonly Month[]): Month {
 /** The reputation of what was sent in the present month and the one before: a whole number from 0 (poor) to 100 (excellent). */
 export function reputationOf(counts: Month): number {
   const bad = counts.hardBounces * WEIGHTS.hardBounces + counts.softBounces * WEIGHTS.softBounces + counts.rejects * WEIGHTS.rejects
-    + counts.unsubs * WEIGHTS.unsubs + counts.complaints * WEIGHTS.complaints + (counts.resets ?? 0) * WEIGHTS.resets;
-  const good = Math.max(0, counts.sent - bad);
-  return Math.round((good * 100 + PRIOR_MESSAGES * PRIOR_REPUTATION) / (counts.sent + PRIOR_MESSAGES));
+    + counts.unsubs * WEIGHTS.unsubs + counts.complaints * WEIGHTS.complaints;
+  // Behind the floor: each of them affects the reputation (the contract), also of a small account that nothing good is left of.
+  const good = Math.max(0, counts.sent - bad) - (counts.resets ?? 0) * WEIGHTS.resets;
+  return Math.max(0, Math.round((good * 100 + PRIOR_MESSAGES * PRIOR_REPUTATION) / (counts.sent + PRIOR_MESSAGES)));
 }
 
 /** How many messages may be sent in an hour, by the counts that the reputation was made of. */

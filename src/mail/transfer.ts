@@ -5,6 +5,11 @@ const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
   if (char === '\r' || char === '\n') return 2;
   return char === '=' ? 3 : 0;
 });
+// What the bytes of a block weigh, so that their sum tells how many of each class there are.
+const BLOCK = 1000;
+const PADDING = 1 << 10;
+const FOREIGN = 1 << 20;
+const BASE64_WEIGHT = Int32Array.from(BASE64_CLASS, (kind) => [FOREIGN, 0, 1, PADDING][kind] ?? FOREIGN);
 const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
   const char = String.fromCharCode(byte);
   return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
@@ -32,17 +37,24 @@ export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer
 
 /** Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be passed on as they are. */
 export function isCleanBase64(body: Uint8Array): boolean {
-  let characters = 0;
+  let breaks = 0;
   let padding = 0;
-  for (let at = 0; at < body.length; at++) {
-    const kind = BASE64_CLASS[body[at] ?? 0];
-    if (kind === 1) {
-      if (padding > 0) return false;
-      characters += 1;
-    } else if (kind === 3) padding += 1;
-    else if (kind === 0) return false;
+  for (let from = 0; from < body.length; from += BLOCK) {
+    const to = Math.min(from + BLOCK, body.length);
+    let sum = 0;
+    // Without a branch, as large files go through here: with one it costs three times as much.
+    for (let at = from; at < to; at++) sum += BASE64_WEIGHT[body[at] ?? 0] ?? 0;
+    if (sum >= FOREIGN) return false;
+    breaks += sum % PADDING;
+    padding += Math.floor(sum / PADDING);
   }
-  return padding <= 2 && (characters + padding) % 4 === 0;
+  return padding <= 2 && (body.length - breaks) % 4 === 0 && (padding === 0 || endsBehind(body, body.indexOf(EQUALS)));
+}
+
+/** Whether nothing but padding and line ends stands from there on. */
+function endsBehind(body: Uint8Array, padding: number): boolean {
+  for (let at = padding; at < body.length; at++) if (BASE64_CLASS[body[at] ?? 0] === 1) return false;
+  return true;
 }
 
 /** The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin anew. */

@@ -1,4 +1,5 @@
 import type { Ids } from '../base/ids.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/sending.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
@@ -16,6 +17,8 @@ export interface LeaveSettings {
 export interface LeaveDeps {
   readonly store: Pick<Store, 'subaccounts' | 'counters'>;
   readonly ids: Pick<Ids, 'jitter'>;
+  /** How long mail has waited; without it, by the clock. */
+  readonly time?: Pick<RunningTime, 'age' | 'sure'> | undefined;
 }
 
 /** How long what the store said of a subaccount is believed. Milliseconds. */
@@ -44,7 +47,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
   async function decide(account: string, { subaccount }: Outgoing, queuedAt: number, now: number): Promise<Leave> {
     const row = subaccount === null ? null : await rows.get(subaccountId(account, subaccount), now);
     if (row === undefined) return { kind: 'never', reason: 'its subaccount was deleted' };
-    if (row?.status === 'paused') return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()));
+    if (row?.status === 'paused') return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()), deps.time);
     const all = [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])];
     for (const { meter } of all) await meter.read(now);
     // From here on nothing is waited for, so that two that ask at once cannot both have the last place.
@@ -70,10 +73,11 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
 }
 
 /** What was queued before the pause, or is due since, waits from then on. */
-function paused({ pausedAt }: SubaccountRow, queuedAt: number, now: number, wait: number): Verdict {
-  const end = Math.max(queuedAt, pausedAt?.getTime() ?? 0) + LONGEST_PAUSE_MS;
-  if (now >= end) return { kind: 'never', reason: 'its subaccount was paused for 3 days' };
-  return { kind: 'later', at: Math.min(now + wait, end) };
+function paused({ pausedAt }: SubaccountRow, queuedAt: number, now: number, wait: number, time: LeaveDeps['time']): Verdict {
+  const from = Math.max(queuedAt, pausedAt?.getTime() ?? 0);
+  const left = LONGEST_PAUSE_MS - (time ? time.age(from) : Math.max(0, now - from));
+  if (left <= 0 && time?.sure() !== false) return { kind: 'never', reason: 'its subaccount was paused for 3 days' };
+  return { kind: 'later', at: now + (left > 0 ? Math.min(wait, left) : wait) };
 }
 
 /** Accounts and subaccounts that are kept in mind. One that is forgotten is read again. */

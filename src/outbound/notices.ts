@@ -1,6 +1,7 @@
-import type { Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { NoticeRow } from '../store/notices.ts';
 import type { Store } from '../store/store.ts';
 import { toPlainAddress } from './plain-address.ts';
@@ -13,6 +14,8 @@ export interface NoticeDeps {
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
   readonly clock: Clock;
+  /** How long notices have been tried; without it, by the clock. */
+  readonly time?: Pick<RunningTime, 'age' | 'sure'> | undefined;
   readonly ids: Ids;
   readonly log: Log;
 }
@@ -24,6 +27,8 @@ const DAY_MS = 24 * HOUR_MS;
 /** Longer than the mailer's deadline, so that nobody else sends what one process is sending. */
 const CLAIM_MS = 5 * MINUTE_MS;
 const BACKOFF_MS = [1, 5, 15, 30, 60, 120, 240].map((minutes) => minutes * MINUTE_MS);
+/** Rows whose time is far ahead that are looked at in one run. */
+const LOOK_AHEAD = 1000;
 /** How long a notice is tried. */
 const TRIED_MS = DAY_MS;
 const KEPT_MS = 30 * DAY_MS;
@@ -57,7 +62,7 @@ export function createNotices(deps: NoticeDeps): Notices {
     const tally = { sent: 0, deferred: 0, failed: 0 };
     while (!stopped) {
       wanted = false;
-      const due = await store.notices.many({ state: 'waiting', dueAt: { range: { lte: new Date(clock.now()) } } }, { sort: 'dueAt', limit: AT_ONCE });
+      const due = await findDue(store, clock.now());
       if (due.length === 0) break;
       for (const kind of await Promise.all(due.map(attempt))) if (kind) tally[kind]++;
     }
@@ -85,6 +90,17 @@ export function createNotices(deps: NoticeDeps): Notices {
   });
 }
 
+/** What is due by the clock, or else what a clock that was ahead put off: nothing waits longer than it was told to. */
+async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<readonly NoticeRow[]> {
+  const due = await notices.many({ state: 'waiting', dueAt: { range: { lte: new Date(now) } } }, { sort: 'dueAt', limit: AT_ONCE });
+  if (due.length > 0) return due;
+  const far = await notices.many({ state: 'waiting', dueAt: { range: { gt: new Date(now + CLAIM_MS + AGREE_MS) } } }, { sort: 'dueAt', limit: LOOK_AHEAD });
+  return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + AGREE_MS).slice(0, AT_ONCE);
+}
+
+/** How long a notice waits after so many attempts, in milliseconds. */
+const backoff = (attempts: number) => attempts === 0 ? 0 : BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS;
+
 /** One attempt at one notice: claimed, handed to the mailer, settled. */
 function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
   const { store, mailer, clock, log } = deps;
@@ -98,11 +114,17 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
     }
   }
 
+  /** A clock that is wrong at the start must not use up a notice's time. */
+  function triedFor({ createdAt }: NoticeRow): number {
+    if (!deps.time) return clock.now() - createdAt.getTime();
+    return deps.time.sure() ? deps.time.age(createdAt.getTime()) : 0;
+  }
+
   return async (row) => {
     const claimed = await store.notices.change(
       { id: row.id, state: 'waiting', dueAt: row.dueAt }, { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 });
     if (!claimed) return undefined; // another process has it
-    const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now());
+    const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now(), triedFor(claimed));
     // Before the end is noted: cut off in between, it is tried to be told again, under the same id.
     if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
     await store.notices.change({ id: row.id, state: 'waiting' }, patch);
@@ -139,11 +161,11 @@ function quotasFor(account: string, address: string): readonly Quota[] {
 }
 
 /** What comes next for a notice, by what became of its attempt. */
-function settle(row: NoticeRow, outcome: MailOutcome, now: number) {
+function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: number) {
   if (outcome.kind === 'sent') return { kind: outcome.kind, state: 'sent' as const, text: '', dueAt: new Date(now), lastError: null };
   const reason = outcome.reason.slice(0, LONGEST_REASON);
-  const next = now + (BACKOFF_MS[row.attempts - 1] ?? 4 * HOUR_MS);
-  if (outcome.kind === 'deferred' && next <= row.createdAt.getTime() + TRIED_MS) return { kind: outcome.kind, reason, dueAt: new Date(next), lastError: reason };
+  const wait = backoff(row.attempts);
+  if (outcome.kind === 'deferred' && triedFor + wait <= TRIED_MS) return { kind: outcome.kind, reason, dueAt: new Date(now + wait), lastError: reason };
   return { kind: 'failed' as const, reason, state: 'failed' as const, text: '', dueAt: new Date(now), lastError: reason };
 }
 

@@ -1,4 +1,5 @@
 import type { Log } from '../base/log.ts';
+import { giveBack } from '../base/memory.ts';
 import { createDataScanner } from './data.ts';
 import { createReceivedCount } from './received.ts';
 import { queued, REFUSALS, type Reply } from './refusal.ts';
@@ -60,7 +61,7 @@ export function openReception(
   /** Answers nothing when there is nothing to wait for, as with all but large messages. */
   function keep(pieces: readonly Buffer[]): Promise<unknown> | undefined {
     for (const piece of pieces) size += piece.length;
-    if (refused) return undefined;
+    if (refused) return void pieces.forEach(giveBack);
     if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     if (bytes === undefined || bytes.length === 0) return undefined;

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { giveBack } from '../base/memory.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
 import { isTight } from './tight.ts';
 import type { Body, BodyWriter } from './types.ts';
@@ -42,6 +43,7 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
   };
   const seal = async (blob: BlobFile): Promise<Body> => {
     await spill();
+    held.free();
     const { size, sha256 } = await blob.seal();
     await rename(tmp(), path());
     loose.add(messageId);
@@ -53,8 +55,12 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
   return Object.freeze({
     write(chunk: Uint8Array): Promise<void> | undefined {
       if (failure !== undefined) return undefined;
-      if (held.hasRoom(chunk)) return void held.add(chunk);
-      return take(chunk).catch((error: unknown) => { failure = error; });
+      if (held.hasRoom(chunk)) {
+        held.add(chunk);
+        if (!held.isIn(chunk)) giveBack(chunk);
+        return undefined;
+      }
+      return take(chunk).then(() => giveBack(chunk)).catch((error: unknown) => { failure = error; });
     },
     async finish(): Promise<Body> {
       try {
@@ -81,24 +87,28 @@ const EMPTY: Buffer = Buffer.alloc(0);
 
 /**
  * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory of its
- * own: that is kept as it is. What is a piece of a larger slab is copied.
+ * own: that is kept as it is. What is a piece of a larger slab is copied, and everything once the first was taken.
  */
 function createBuffer() {
   let buffer: Buffer = EMPTY;
   let length = 0;
   let ours = true;
+  let taken = false;
   const copyOver = (size: number) => {
     const larger = Buffer.allocUnsafeSlow(size);
     buffer.copy(larger, 0, 0, length);
+    if (buffer !== EMPTY) giveBack(buffer);
     buffer = larger;
     ours = true;
   };
   return {
+    /** Whether the memory of the chunk is what holds it. */
+    isIn: (chunk: Uint8Array): boolean => buffer.buffer === chunk.buffer,
     hasRoom: (chunk: Uint8Array): boolean => length + chunk.byteLength <= INLINE_BYTES,
     /** Takes as much of the chunk as there is room for. Answers how much. */
     add(chunk: Uint8Array): number {
       const part = chunk.subarray(0, INLINE_BYTES - length);
-      if (buffer === EMPTY && isTight(part)) {
+      if (buffer === EMPTY && !taken && isTight(part)) {
         buffer = Buffer.from(part.buffer, part.byteOffset, part.byteLength);
         ours = false;
         length = part.byteLength;
@@ -113,8 +123,14 @@ function createBuffer() {
     take(): Uint8Array {
       const bytes = buffer.subarray(0, length);
       length = 0;
+      taken = true;
       if (!ours) buffer = EMPTY;
       return bytes;
+    },
+    /** Forgets everything; nothing may be added after. */
+    free(): void {
+      if (buffer !== EMPTY) giveBack(buffer);
+      buffer = EMPTY;
     },
     /** Everything, in memory of its own and no larger than it; nothing may be added after. */
     giveAway(): Uint8Array {

@@ -36,11 +36,17 @@ const KINDS: Readonly<Record<number, FailureKind>> = {
 /** SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which is lack of space and no loss. */
 const SHM_SIZE = 4874;
 
-/** Reads the result code that node:sqlite hangs on its errors. */
+/** The result code that node:sqlite hangs on its errors. */
+export function codeOf(error: unknown): number | undefined {
+  return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode : undefined;
+}
+
+/** What the result code of a failure means. */
 export function kindOf(error: unknown): FailureKind {
-  if (!(error instanceof Error) || !('errcode' in error) || typeof error.errcode !== 'number') return 'misuse';
-  if (error.errcode === SHM_SIZE) return 'full';
-  return KINDS[error.errcode & 0xff] ?? 'misuse';
+  const code = codeOf(error);
+  if (code === undefined) return 'misuse';
+  if (code === SHM_SIZE) return 'full';
+  return KINDS[code & 0xff] ?? 'misuse';
 }
 
 /** The text of a failure, with SQLite's own name for it. */

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { closeSync, constants, copyFileSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
 /** Where things are under the folder of the queue. */
@@ -71,9 +71,26 @@ export function isAppointed({ next }: Folder): boolean {
   return existsSync(next);
 }
 
+const asideOf = ({ file }: Folder, now: number) => `${file}.damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`;
+
+/** Keeps a copy of a damaged log before SQLite goes on writing it. Answers where; null when it could not be made. */
+export function copyLogAside(folder: Folder, now: number): string | null {
+  const aside = `${asideOf(folder, now)}-wal`;
+  try {
+    copyFileSync(`${folder.file}-wal`, aside, constants.COPYFILE_FICLONE);
+    syncPath(aside);
+    syncPath(folder.dir);
+    return aside;
+  } catch {
+    rmSync(aside, { force: true }); // no room, most likely
+    return null;
+  }
+}
+
 /** Keeps a damaged queue file, with its log, under another name for whoever wants to look at it. */
-export function keepAside({ file }: Folder, now: number): string {
-  const aside = `${file}.damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`;
+export function keepAside(folder: Folder, now: number): string {
+  const { file } = folder;
+  const aside = asideOf(folder, now);
   for (const end of ['', '-wal']) {
     if (existsSync(file + end) && !existsSync(aside + end)) linkSync(file + end, aside + end);
   }

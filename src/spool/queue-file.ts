@@ -40,7 +40,7 @@ export interface QueueFileListener {
 /** How often another process's changes are looked for, and what could not be written is tried again. */
 const POLL_MS = 1000;
 /** What comes of an attempt: it can wait for new mail to travel with. */
-const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported']);
+const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported', 'keepTime']);
 
 /** Opens the queue file in its thread. */
 export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log: Log; metrics?: Metrics | undefined }, listener: QueueFileListener): Promise<QueueFile> {

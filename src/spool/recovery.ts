@@ -1,8 +1,12 @@
+import { existsSync } from 'node:fs';
 import { mkdir, readdir, rename, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
+import { copyLogAside, isAppointed, type Folder } from './folder.ts';
+import { mendLog } from './log-mend.ts';
+import { findLogDamage } from './log-scan.ts';
 import type { QueueFile } from './queue-file.ts';
 import type { Reading } from './reading.ts';
 
@@ -20,6 +24,29 @@ export interface RecoveryParts {
 export async function quarantine({ log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>, messageId: string, reason: string): Promise<void> {
   const count = await file.write('quarantine', messageId, `message lost: ${reason}`, clock.now());
   if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
+}
+
+/** The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by its id. */
+export async function buryDamaged({ log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>, which: readonly (number | string)[], message?: string): Promise<void> {
+  const reason = 'message lost: its row was damaged on the disk';
+  const count = await file.write('bury', which, reason, clock.now());
+  if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
+}
+
+/**
+ * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and forgets what
+ * was committed behind. A single bit is turned back; beyond that mail goes on with what can be read. The log is kept for a person.
+ */
+export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
+  const path = `${folder.file}-wal`;
+  if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced needs its log no more
+  const damage = findLogDamage(path);
+  if (!damage) return;
+  const aside = copyLogAside(folder, clock.now());
+  const mended = aside === null ? 0 : mendLog(path); // without a copy nothing is touched
+  const left = findLogDamage(path);
+  const missing = left ? 'what was committed behind the damage is not in the queue' : 'it was mended, and nothing is missing';
+  log.error('spool.fault', { reason: `the log of the queue was damaged on the disk; ${missing}`, frame: (left ?? damage).frame, transactions: left?.transactions ?? 0, mended, aside });
 }
 
 async function moveAside(path: string, names: readonly string[], aside: string): Promise<void> {

@@ -15,7 +15,7 @@ import { takeLock } from './lock.ts';
 import { showQueue } from './meters.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
-import { quarantine, recover } from './recovery.ts';
+import { buryDamaged, lookAtLog, quarantine, recover } from './recovery.ts';
 import { createRoom, type Room } from './room.ts';
 import { createScan } from './file/scan.ts';
 import { isTight } from './tight.ts';
@@ -38,6 +38,9 @@ export interface SpoolDeps {
 const CACHE_BYTES = 64 * 1024 * 1024;
 /** Deliveries forgotten in one step, which shares a commit with new mail. */
 const PURGE_STEP = 200;
+
+/** How often what is due is read when rows of it are damaged. */
+const DUE_TRIES = 3;
 
 /** The due time of an endpoint for which nothing waits. */
 const NEVER = Number.MAX_SAFE_INTEGER;
@@ -71,6 +74,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
   const lock = role === 'daemon' ? takeLock(folder.lock) : null;
   try {
     const swept = lock ? emptyTmp(folder) : 0;
+    if (lock) lookAtLog(folder, { clock, log });
     const parts = await openParts(settings, folder, { clock, log, role, metrics });
     if (lock) await recover({ ...parts, path: folder.blobs }, swept);
     await parts.room.start();
@@ -122,7 +126,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
     hasRoom: () => file.sound() && room.has(),
     backlog: file.tally.ofAccount,
-    message: (messageId: string) => findMessage(parts, messageId),
+    message: (messageId: string, deliveryId?: string) => findMessage(parts, messageId, deliveryId),
     async settle(settlement: Settlement, fresh?: Verdicts) {
       const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
@@ -130,8 +134,19 @@ function createSpool(parts: Parts, release: () => void): Spool {
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
     keepEndpoint: (account: string, url: string, memory: string | null) => file.write('keepEndpoint', account, url, memory),
+    lastTime: () => reading.read('lastTime'),
+    keepTime: (memory: string) => file.write('keepTime', memory),
     delivery: (id: string) => reading.read('delivery', id),
-    due: (account: string, url: string, now: number, limit: number, except: readonly string[]) => reading.read('due', account, url, now, limit, except),
+    async due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
+      const read = () => reading.read('due', account, url, now, limit, except);
+      let due = await read();
+      // What was damaged took places of others; a row that cannot be given up either is not asked for again.
+      for (let tries = 0; due.damaged.length > 0 && tries < DUE_TRIES; tries++) {
+        await buryDamaged(parts, due.damaged);
+        due = await read();
+      }
+      return due.found;
+    },
     endpoints: () => summarize(parts),
     reports: (limit: number) => reading.read('reports', limit),
     reported: (ids: readonly string[]) => file.write('reported', ids),
@@ -224,14 +239,15 @@ function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): Mes
   return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
 }
 
-async function findMessage(parts: Parts, messageId: string): Promise<{ message: Message; body: Body } | undefined> {
+async function findMessage(parts: Parts, messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined> {
   const cached = parts.cache.get(messageId);
   // Whoever got the bytes before may have given them away to a thread.
   if (cached && isWhole(cached.body, cached.size)) return { message: cached.message, body: cached.body };
   const found = await parts.reading.read('message', messageId);
-  if (found?.kind !== 'damaged') return found && { message: found.message, body: found.body };
-  await quarantine(parts, messageId, found.reason);
-  return undefined;
+  if (found?.kind === 'damaged') await quarantine(parts, messageId, found.reason);
+  // Nothing waits without its message: its id, or that in the index, was changed.
+  else if (!found && deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
+  return found?.kind === 'whole' ? { message: found.message, body: found.body } : undefined;
 }
 
 /** Bytes that were given away have no length any more. */

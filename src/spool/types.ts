@@ -99,6 +99,14 @@ export interface Settlement {
   readonly report?: Report | undefined;
 }
 
+/** What tells a start how late it was when the last process ran. */
+export interface LastTime {
+  /** As `keepTime` was told; null when it never was. */
+  readonly memory: string | null;
+  /** When the last delivery was accepted, by the clock of that time; null when there is none. */
+  readonly newest: number | null;
+}
+
 /** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
 export interface EndpointSummary {
   readonly account: string;
@@ -144,7 +152,7 @@ export type AcceptOutcome = 'accepted' | 'full' | 'fault';
  * Memory stays bounded whatever comes: wait for `write` before the next.
  */
 export interface BodyWriter {
-  /** The chunk is given away: nobody may change it afterwards. Answers nothing when it is in memory already. */
+  /** The chunk is given away: nobody may use it afterwards, its memory may be gone. Answers nothing when it is in memory already. */
   write(chunk: Uint8Array): Promise<void> | undefined;
   /** Syncs a large body (file and folder) and answers where it is. Throws when the disk failed. */
   finish(): Promise<Body>;
@@ -161,8 +169,8 @@ export interface Spool {
   hasRoom(): boolean;
   /** Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any number. From memory. */
   backlog(account: string, way?: 'in'): number;
-  /** undefined when it is gone. */
-  message(messageId: string): Promise<{ message: Message; body: Body } | undefined>;
+  /** undefined when it is gone. `deliveryId`: it is wanted for this delivery, which is given up when it waits without its message. */
+  message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, oldest due first, leaving out `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
@@ -171,6 +179,8 @@ export interface Spool {
   /** Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`: verdicts that were just taken. */
   settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
   keepEndpoint(account: string, url: string, memory: string | null): Promise<void>;
+  lastTime(): Promise<LastTime>;
+  keepTime(memory: string): Promise<void>;
   attempts(deliveryId: string): Promise<AttemptRecord[]>;
   /** Newest first. */
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;

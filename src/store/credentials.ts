@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { AccountRow } from './accounts.ts';
-import { keyHash } from './keys.ts';
+import { keyHash, type KeyRow } from './keys.ts';
 import type { Store } from './store.ts';
 
 interface Parts { readonly clock: Clock; readonly ids: Ids }
@@ -20,6 +20,20 @@ export async function createKey(store: Store, account: string, label: string, { 
   if (await store.keys.insert(row) === 'duplicate') throw new Error('this key exists already');
   return key;
 }
+
+/**
+ * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was, and takes as
+ * long. Cut off before that it is ended all the same, and may be ended again.
+ */
+export async function revokeKey(store: Pick<Store, 'keys'>, id: string, { clock }: Pick<Parts, 'clock'>): Promise<void> {
+  const row = await store.keys.change({ id, revokedAt: null }, { revokedAt: new Date(clock.now()) }) ?? await store.keys.one({ id });
+  if (!row || isMoved(row)) return;
+  await store.keys.insert({ ...row, id: `${id}${MOVED}` });
+  await store.keys.remove({ id });
+}
+
+const MOVED = ' revoked';
+const isMoved = ({ id }: KeyRow) => id.endsWith(MOVED);
 
 /**
  * The first account with its first key, when there is none yet; undefined otherwise.

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock } from '../base/clock.ts';
 import type { EventRecorder } from '../events/record.ts';
 import type { Numbers } from '../events/types.ts';
 import type { Task } from './task.ts';
@@ -12,7 +12,8 @@ export function applyEventsTask(deps: { recorder: Pick<EventRecorder, 'finish'>;
     name: 'apply-events',
     schedule: '* * * * *',
     async run(ending) {
-      const events = await deps.recorder.finish(new Date(deps.clock.now() - GRACE_MS), ending);
+      const now = deps.clock.now();
+      const events = await deps.recorder.finish(new Date(now - GRACE_MS), ending, new Date(now + AGREE_MS));
       const tags = await deps.numbers.finishRemovals(ending);
       return events + tags > 0 ? { events, tags } : undefined;
     },

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Store } from '../store/store.ts';
-import { createSteadiness } from './purge.ts';
+import { createSteadiness, type Belief } from './purge.ts';
 import type { Task } from './task.ts';
 
 /** Entries that are marked side by side; then the next so many. */
@@ -10,8 +10,8 @@ const STEP = 50;
  * Marks entries of the rejection list whose time is over. Nobody waits for it: who reads the list looks at the clock too. The
  * mark keeps expired entries out of the index that the list reads.
  */
-export function expireRejectsTask({ store: { rejects }, clock }: { store: Pick<Store, 'rejects'>; clock: Clock }): Task {
-  const isSteady = createSteadiness(clock);
+export function expireRejectsTask({ store: { rejects }, clock, time }: { store: Pick<Store, 'rejects'>; clock: Clock; time?: Belief }): Task {
+  const isSteady = createSteadiness(clock, time);
   return {
     name: 'expire-rejects',
     schedule: '* * * * *',

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { EventRecorder } from '../events/record.ts';
 import type { Numbers } from '../events/types.ts';
@@ -12,6 +13,7 @@ import type { Store } from '../store/store.ts';
 import { applyEventsTask } from './apply-events.ts';
 import { expireRejectsTask } from './expire-rejects.ts';
 import { finishWarmupsTask } from './finish-warmups.ts';
+import { keepTimeTask } from './keep-time.ts';
 import { provisionIpsTask, type ProvisioningDeps, type ProvisioningSettings } from './provision-ips.ts';
 import { expireExportsTask } from './exports/expire-exports.ts';
 import { runExportsTask, type ExportSettings } from './exports/run-exports.ts';
@@ -27,9 +29,9 @@ import { tendBatchesTask } from './tend-batches.ts';
 import { tendScheduledTask } from './tend-scheduled.ts';
 
 /** Every task of the daemon. */
-export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; cached: Resolver; resolver: Resolver }): readonly Task[] {
+export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; cached: Resolver; resolver: Resolver }): readonly Task[] {
   const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
-  return [purgeTask(settings.purge, deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
+  return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
 }
 
 function ipTasks(settings: ProvisioningSettings, deps: ProvisioningDeps & ReverseDnsDeps): readonly Task[] {

@@ -1,4 +1,4 @@
-import type { Clock } from '../base/clock.ts';
+import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { LeaseRow } from '../store/leases.ts';
 import type { Store } from '../store/store.ts';
@@ -6,8 +6,6 @@ import type { Store } from '../store/store.ts';
 /** How long a holder that is not heard of counts as alive. Renewed three times as often. Milliseconds. */
 const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
-/** Clocks of hosts agree to within this. What a lease says beyond it was written by a clock that was wrong. Milliseconds. */
-const AGREE_MS = 60_000;
 
 /** What became of asking for a lease. */
 export type Asked =

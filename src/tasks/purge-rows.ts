@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Collection, Filter, Row } from '../store/collection.ts';
 import type { Span } from '../store/counters.ts';
 import type { Store } from '../store/store.ts';
-import { createSteadiness } from './purge.ts';
+import { createSteadiness, type Belief } from './purge.ts';
 import type { Task } from './task.ts';
 
 export interface PurgeRowsSettings {
@@ -17,9 +17,9 @@ const KEEP_SPANS: readonly (readonly [Span, number])[] = [['hour', 91], ['week',
 const STEP = 500;
 
 /** Forgets rows that nothing shows any more, in small steps, so that nobody waits long for the store. */
-export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents'>; clock: Clock }): Task {
+export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents'>; clock: Clock; time?: Belief }): Task {
   const { store, clock } = deps;
-  const isSteady = createSteadiness(clock);
+  const isSteady = createSteadiness(clock, deps.time);
   return {
     name: 'purge-rows',
     schedule: '23 * * * *',

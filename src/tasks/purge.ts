@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Task } from './task.ts';
 
@@ -13,20 +14,23 @@ const JUMP_MS = 3_600_000;
 /** How long it must run straight again before anything is forgotten by it. */
 const STEADY_MS = 600_000;
 
+/** Whether the clock was doubtful at the start. */
+export type Belief = Pick<RunningTime, 'believed'> | undefined;
+
 /** Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for weeks. */
-export function createSteadiness(clock: Clock): () => boolean {
+export function createSteadiness(clock: Clock, time?: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;
   return () => {
     const now = clock.now() - clock.monotonic();
     if (Math.abs(now - offset) > JUMP_MS) jumpedAt = clock.monotonic();
     offset = now;
-    return clock.monotonic() - jumpedAt >= STEADY_MS;
+    return clock.monotonic() - jumpedAt >= STEADY_MS && time?.believed() !== false;
   };
 }
 
 /** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
-export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'purge'>; clock: Clock }): Task {
+export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time?: Belief }): Task {
   const isSteady = createSteadiness(deps.clock);
   return {
     name: 'purge',
@@ -34,10 +38,11 @@ export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'p
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
-      const now = deps.clock.now();
+      // What is too much goes even then: in an hour the disk could fill up.
+      const before = (ms: number) => deps.time?.believed() === false ? 0 : deps.clock.now() - ms;
       const forgotten = await deps.spool.purge({
-        deliveredBefore: now - settings.keepDeliveredHours * 3_600_000,
-        deadBefore: now - settings.keepDeadDays * 86_400_000,
+        deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
+        deadBefore: before(settings.keepDeadDays * 86_400_000),
         deliveredBytes: settings.keepDeliveredBytes,
       });
       return forgotten > 0 ? { forgotten } : undefined;

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { createSteadiness } from './purge.ts';
+import { createSteadiness, type Belief } from './purge.ts';
 import type { Task } from './task.ts';
 
 export interface TendBatchesDeps {
@@ -10,14 +10,15 @@ export interface TendBatchesDeps {
   readonly store: Pick<Store, 'webhooks'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly time?: Belief;
 }
 
 /**
  * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed its URL,
  * or this one was cut off in between. And gives up events that have waited too long to become a batch.
  */
-export function tendBatchesTask(settings: { readonly retryHours: number }, { spool: { events }, store, clock, log }: TendBatchesDeps): Task {
-  const isSteady = createSteadiness(clock);
+export function tendBatchesTask(settings: { readonly retryHours: number }, { spool: { events }, store, clock, log, time }: TendBatchesDeps): Task {
+  const isSteady = createSteadiness(clock, time);
 
   async function align(): Promise<{ forgotten: number; redirected: number }> {
     const done = { forgotten: 0, redirected: 0 };

@@ -1,9 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type Server, type ServerResponse } from 'node:http';
 import { createServer as createTcp, Socket, type Server as TcpServer } from 'node:net';
+import { hasIPv6 } from '../../test/support/ipv6.ts';
 
 /** Addresses of this machine that nobody may be led to. */
-export const CANARY_ADDRESSES = ['127.0.0.1', '127.0.0.2', '127.127.127.127', '::1'] as const;
+export const CANARY_ADDRESSES: readonly string[] = ['127.0.0.1', '127.0.0.2', '127.127.127.127', ...hasIPv6() ? ['::1'] : []];
 /** The one that the operator opened: it stands for the Internet. */
 export const OPEN_ADDRESS = '127.0.0.3';
 

@@ -6,6 +6,9 @@ import { fileURLToPath } from 'node:url';
 export interface Helper<Report> {
   /** What it has to say now. */
   report(): Promise<Report>;
+  /** Takes the processor from it, and gives it back; what it holds open stays open. It must have it back before it is asked anything. */
+  halt(): void;
+  goOn(): void;
   stop(): Promise<void>;
 }
 
@@ -20,6 +23,8 @@ export function startHelper<Report>(file: string, orders: object): Helper<Report
       waiting.push({ resolve, reject });
       child.send('report');
     }),
+    halt() { child.kill('SIGSTOP'); },
+    goOn() { child.kill('SIGCONT'); },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const exited = once(child, 'exit');

@@ -7,8 +7,14 @@ export function bytesIn({ raw_msg, raw_msg_base64 }: InboundEvent['msg']): Buffe
   return raw_msg_base64 === undefined ? Buffer.from(raw_msg.replaceAll('\n', '\r\n')) : Buffer.from(raw_msg_base64, 'base64');
 }
 
-/** Without our trace, which must be one Received field and nothing else; `length` is that of the message, which may begin with a blank. */
+/**
+ * Without our trace, which must be one Received field and nothing else; before a message that begins with a blank, which is no header
+ * field, the empty line that ends a header must stand as well. `length` is that of the message.
+ */
 export function withoutTrace(bytes: Buffer, length: number): Buffer {
   const at = Math.max(0, bytes.length - length);
-  return TRACE.test(bytes.toString('latin1', 0, at)) ? bytes.subarray(at) : bytes;
+  const trace = bytes.toString('latin1', 0, at);
+  const bare = bytes[at] === 0x20 || bytes[at] === 0x09;
+  const field = bare && trace.endsWith('\r\n\r\n') ? trace.slice(0, -2) : bare ? '' : trace;
+  return TRACE.test(field) ? bytes.subarray(at) : bytes;
 }

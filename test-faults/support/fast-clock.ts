@@ -36,11 +36,13 @@ export function createFastClock({ start = Date.now(), shows = (utc) => utc, inte
   const passed = () => base + Math.min(performance.now() - since, MOST_MS) * factor;
   const wall = () => Math.round(shows(offset + passed()));
   const first = wall();
+  const steps = intervalsByWall ? () => wall() - first : passed;
 
   function tick(): void {
     base = passed();
     since = performance.now();
-    const due = [...timers].filter(({ at }) => at <= base).sort((a, b) => a.at - b.at);
+    const now = steps();
+    const due = [...timers].filter(({ at }) => at <= now).sort((a, b) => a.at - b.at);
     for (const timer of due) if (timers.delete(timer)) timer.fn();
   }
   const ticking = setInterval(tick, TICK_MS);
@@ -49,9 +51,9 @@ export function createFastClock({ start = Date.now(), shows = (utc) => utc, inte
   return {
     passed,
     now: wall,
-    monotonic: intervalsByWall ? () => wall() - first : passed,
+    monotonic: steps,
     after(ms, fn) {
-      const timer: Timer = { at: passed() + ms, fn };
+      const timer: Timer = { at: steps() + ms, fn };
       timers.add(timer);
       return () => { timers.delete(timer); };
     },

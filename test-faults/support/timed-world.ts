@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { openStore } from '../../src/store/store.ts';
 import { postern as command } from '../../test/support/command.ts';
-import { startDaemon } from '../../test/support/daemon.ts';
+import { startDaemon, type TestDaemon } from '../../test/support/daemon.ts';
 import { rejectRow } from '../../test/support/lists.ts';
 import { message, type Place, sendMail } from '../../test/support/mail.ts';
 import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
@@ -35,6 +35,10 @@ export interface TimedWorld {
   archive(): Promise<void>;
   /** The status that its link answers. */
   fetchArchive(): Promise<number>;
+  /** Stops the daemon, and starts it again on the same folder by another clock. */
+  restart(next: FastClock): Promise<void>;
+  /** Of the daemon that runs now. */
+  readonly log: TestDaemon['log'];
   close(): Promise<void>;
 }
 
@@ -49,8 +53,10 @@ const ENV = {
 /** `start`: starts the daemon; a control has one of its own. */
 export async function openTimedWorld(clock: FastClock, env: Readonly<Record<string, string>> = {}, start = startDaemon): Promise<TimedWorld> {
   const [good, bad] = [await startReceiver(), await startReceiver()];
-  const postern = await start({ ...ENV, ...env }, { clock });
-  const { api, dir } = postern;
+  let postern = await start({ ...ENV, ...env }, { clock });
+  let present = clock;
+  const { dir } = postern;
+  const api: TimedWorld['api'] = (path, params) => postern.api(path, params);
   // The file may be used by another process; here another handle plays what the command line does.
   const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
   const [account] = await store.accounts.many({});
@@ -59,7 +65,10 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
   await api('/inbound/add-route', { domain: 'in.test', pattern: 'bad', url: bad.url });
   let link = '';
   return {
-    clock, dir, smtp: postern.smtp, good, bad, api,
+    get clock() { return present; },
+    get log() { return postern.log; },
+    get smtp() { return postern.smtp; },
+    dir, good, bad, api,
     async send(to, subject) {
       const reply = await sendMail(postern.smtp, { from: 'ada@example.org', to: `${to}@in.test` }, message(subject));
       if (!reply.startsWith('250')) throw new Error(reply);
@@ -70,7 +79,7 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
       return out.split('\n').filter((line) => line !== '').map((line): unknown => JSON.parse(line));
     },
     async reject(email, ms) {
-      await store.rejects.insert(rejectRow(account?.id ?? '', email, { reason: 'soft-bounce', createdAt: new Date(clock.now()), lastEventAt: new Date(clock.now()), expiresAt: new Date(clock.now() + ms), termMs: ms }));
+      await store.rejects.insert(rejectRow(account?.id ?? '', email, { reason: 'soft-bounce', createdAt: new Date(present.now()), lastEventAt: new Date(present.now()), expiresAt: new Date(present.now() + ms), termMs: ms }));
     },
     expired: async (email) => (await store.rejects.many({ account: account?.id ?? '', expired: true })).some((row) => row.email === email),
     async archive() {
@@ -79,15 +88,22 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
         const found = await api('/exports/info', { id });
         return found.state === 'complete' && found;
       });
-      link = String(job.result_url).replace('https://mail.example.com', postern.base);
+      link = String(job.result_url).replace('https://mail.example.com', '');
     },
-    fetchArchive: async () => (await fetch(link)).status,
+    fetchArchive: async () => (await fetch(`${postern.base}${link}`)).status,
+    async restart(next) {
+      present.speed(1);
+      await postern.stop();
+      present.stop();
+      present = next;
+      postern = await start({ ...ENV, ...env }, { clock: next, dir });
+    },
     async close() {
-      clock.speed(1);
+      present.speed(1);
       await store.close();
       await postern.stop();
       await Promise.all([good.stop(), bad.stop()]);
-      clock.stop();
+      present.stop();
     },
   };
 }

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { revokeKey } from '../../src/store/credentials.ts';
 import { keyHash } from '../../src/store/keys.ts';
 import { KEY, startApi, type ApiWorld } from '../support/api.ts';
 
@@ -16,7 +17,7 @@ describe('API keys', () => {
   it('that are revoked are unknown within two seconds', async () => {
     world = await startApi();
     expect((await ping(KEY)).status).to.equal(200);
-    await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(world.clock.now()) });
+    await revokeKey(world.store, keyHash(KEY), world);
     await world.clock.advance(2000);
     const { status, body } = await ping(KEY);
     expect({ status, body }).to.deep.equal({ status: 401, body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' } });
@@ -28,6 +29,16 @@ describe('API keys', () => {
     await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(world.clock.now()) });
     expect((await world.call('/users/ping')).status).to.equal(401);
     expect(found).to.deep.equal([undefined]);
+  });
+
+  it('that were revoked by an older version, or by a command that was cut off, are moved away when that is done again', async () => {
+    world = await startApi();
+    await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(5) });
+    for (let n = 0; n < 2; n++) {
+      await revokeKey(world.store, keyHash(KEY), world);
+      expect((await world.store.keys.many({})).filter(({ id }) => id.startsWith(keyHash(KEY))).map(({ id, revokedAt }) => [id, revokedAt])).to.deep.equal([[`${keyHash(KEY)} revoked`, new Date(5)]]);
+      expect((await world.call('/users/ping')).status).to.equal(401);
+    }
   });
 
   it('that are wrong too often shut their address out for the rest of the minute, right keys included', async () => {

@@ -170,8 +170,12 @@ for (const driver of drivers) {
       const hour = { sent: 1, hard_bounces: 0, soft_bounces: 0, rejects: 0, complaints: 0, opens: 2, unique_opens: 0, clicks: 0, unique_clicks: 0 };
       expect(await ok('time-series', { name: 'My Letter' })).to.deep.equal([{ time: '2026-01-05 09:00:00', ...hour }, { time: '2026-01-05 11:00:00', ...hour }]);
       await ok('delete', { name: 'My Letter' });
+      await add('template', 'my-letter', now); // an open of old mail, which comes late
       await ok('add', { name: 'My Letter' });
       expect(await ok('time-series', { name: 'My Letter' }), 'another template, whatever its name').to.deep.equal([]);
+      await add('template', 'my-letter', now);
+      await fails('add', { name: 'my letter' });
+      expect(await ok('time-series', { name: 'My Letter' }), 'as it was, when the name is taken').to.have.length(1);
     });
 
     it('keep one of fifty that want one name or one slug', async () => {

@@ -60,6 +60,8 @@ describe('the command line', () => {
     expect((await postern(['key', 'revoke', second.key], env)).code).to.equal(0);
     const rows = (await postern(['key', 'list', '--json'], env)).json();
     expect(rows.map((row: { label: string; revoked_at: string | null }) => [row.label, row.revoked_at !== null])).to.deep.equal([['first key', false], ['robot', true]]);
+    expect((await postern(['key', 'revoke', second.key], env)).code, 'once more').to.equal(0);
+    expect((await postern(['key', 'list', '--json'], env)).json()).to.deep.equal(rows);
     expect((await postern(['key', 'revoke', 'zzzzzzz'], env)).code).to.equal(64);
     await postern(['account', 'create', 'other'], env);
     expect((await postern(['key', 'create'], env)).err).to.contain('--account');

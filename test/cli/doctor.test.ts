@@ -18,7 +18,7 @@ import { createTestClock } from '../support/clock.ts';
 import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { TEST_KEYS, TEST_TXT } from '../support/senders.ts';
-import { tempDir } from '../support/temp.ts';
+import { diskDir } from '../support/temp.ts';
 import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../support/zone.ts';
 import { MX_CERT, MX_KEY } from '../outbound/carrier-tls-fixture.ts';
 import { KEY as OTHER_KEY } from '../delivery/tls-fixture.ts';
@@ -31,7 +31,7 @@ describe('postern doctor', () => {
   let zone: Zone | undefined;
   let daemon: TestDaemon | undefined;
   let other: Server | undefined;
-  beforeEach(async () => { dir = await tempDir(); });
+  beforeEach(async () => { dir = await diskDir(); });
   afterEach(async () => {
     await daemon?.stop();
     await zone?.stop();

@@ -1,5 +1,7 @@
-import { createHash } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
+import { createServer } from 'node:http';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createPoster } from '../../src/delivery/post/attempt.ts';
@@ -43,7 +45,7 @@ describe('an attempt', () => {
 
   it('streams a file with its length', async () => {
     const path = join(await tempDir(), 'body');
-    const large = Buffer.alloc(3_000_000, 'large ');
+    const large = randomBytes(3_000_000);
     await writeFile(path, large);
     const result = await open().post(receiver.url, form, { kind: 'file', path, size: large.length });
     expect(result).to.include({ kind: 'answered', status: 200 });
@@ -51,6 +53,26 @@ describe('an attempt', () => {
     expect(request?.headers['content-length']).to.equal(String(large.length));
     expect(request?.headers['transfer-encoding']).to.equal(undefined);
     expect(sha(request?.body ?? Buffer.alloc(0))).to.equal(sha(large));
+  });
+
+  it('streams a file unchanged to one that reads slowly', async () => {
+    const path = join(await tempDir(), 'body');
+    const large = randomBytes(12_000_001);
+    await writeFile(path, large);
+    const hash = createHash('sha256');
+    const port = await freePort();
+    const slow = createServer(async (request, response) => {
+      for await (const chunk of request) {
+        hash.update(chunk);
+        for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => { setImmediate(resolve); });
+      }
+      response.end();
+    });
+    await once(slow.listen(port, '127.0.0.1'), 'listening');
+    const result = await open().post(`http://127.0.0.1:${port}/hook`, form, { kind: 'file', path, size: large.length });
+    slow.close();
+    expect(result).to.include({ kind: 'answered', status: 200 });
+    expect(hash.digest('hex')).to.equal(sha(large));
   });
 
   it('answers and does not throw when the file of the body is gone', async () => {

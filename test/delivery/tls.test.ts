@@ -1,7 +1,11 @@
+import { randomBytes } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { expect } from 'chai';
 import type { Poster } from '../../src/delivery/types.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { tempDir } from '../support/temp.ts';
 import { bytes, openPoster } from './support.ts';
 import { CERT, KEY } from './tls-fixture.ts';
 
@@ -31,6 +35,16 @@ describe('an attempt over TLS', () => {
     for (let i = 0; i < 3; i++) expect(await post('hooks.example')).to.include({ kind: 'answered', status: 200 });
     expect(receiver.connections()).to.equal(1);
     expect(receiver.requests[0]?.headers['host']).to.equal(`hooks.example:${receiver.port}`);
+  });
+
+  it('streams a file unchanged', async () => {
+    setDefaultCACertificates([...known, CERT]);
+    const path = join(await tempDir(), 'body');
+    const large = randomBytes(5_000_001);
+    await writeFile(path, large);
+    const result = await poster.post(`https://hooks.example:${receiver.port}/hook`, {}, { kind: 'file', path, size: large.length });
+    expect(result).to.include({ kind: 'answered', status: 200 });
+    expect(receiver.requests[0]?.body.equals(large)).to.equal(true);
   });
 
   it('fails for another name and for the bare address', async () => {

@@ -52,6 +52,14 @@ describe('the sweep of the outbox', () => {
     expect(published).to.have.length(3);
   });
 
+  it('does not wait for rows that a clock which was ahead has written, and leaves those of another host alone', async () => {
+    await reject('ahead', carrying('ahead', ago(-3600)));
+    await messageEvent('event', carrying('event', ago(-61)));
+    await reject('neighbour', carrying('neighbour', ago(-59)));
+    expect(await sweep()).to.equal(2);
+    expect(published.map((event) => event.id)).to.have.members(['ahead', 'event']);
+  });
+
   it('leaves rows to those who have just written them', async () => {
     await reject('young', carrying('young', ago(29)));
     expect(await sweep()).to.equal(0);

@@ -8,7 +8,7 @@ import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { bounceAddress, RETURN_URL, unsubAddress } from '../../src/mail/returns/address.ts';
 import { createReturning } from '../../src/delivery/returns/returning.ts';
-import { createRunningTime } from '../../src/delivery/schedule/running-time.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Settlement, Body, Message } from '../../src/spool/types.ts';
 import { StoreAway } from '../../src/store/collection.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';

@@ -51,6 +51,20 @@ describe('the main job, from socket to webhook', () => {
     expect(() => new Webhook('whsec_d3Jvbmc=').verify(body.toString(), headers)).to.throw('No matching signature');
   });
 
+  for (const [name, blank] of [['blank', ' '], ['tab', '\t']] as const) {
+    it(`takes a message that begins with a ${name} for one without a header, and not for the rest of our Received line`, async () => {
+      const raw = `${blank}X-Forged: by us\r\nSubject: none\r\n\r\nx\r\n`;
+      expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, raw)).to.match(/^250 /);
+      const [post] = await until('the post', () => postsOf(hook.requests).length === 1 && postsOf(hook.requests));
+      const [{ msg }] = eventsOf(post as never);
+      expect(msg.raw_msg).to.match(/^Received: from [^]*\(envelope-from <ada@example\.org>\); .* \+0000\n\n[ \t]X-Forged: by us\nSubject: none\n\nx\n$/);
+      expect(Object.keys(msg.headers)).to.deep.equal(['Received']);
+      expect(msg.headers['Received']).to.match(/\+0000$/);
+      expect(msg).to.include({ subject: '', from_email: 'ada@example.org', text: raw.replaceAll('\r\n', '\n') });
+      expect(msg.dkim).to.deep.equal({ signed: false, valid: false });
+    });
+  }
+
   it('posts once for each recipient, to the route of each, and refuses the rest at RCPT', async () => {
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: `${hook.url}?all` });
     const reply = await sendMail(postern.smtp, { from: 'ada@example.org', to: ['support-1@in.test', 'Support-2@IN.test', 'sales@in.test'] }, message('three'));

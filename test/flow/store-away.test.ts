@@ -1,12 +1,11 @@
 import { expect } from 'chai';
-import { mongoServer, newDatabaseName } from '../support/database.ts';
+import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';
 import { startDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { startMongoProxy } from '../support/mongo-proxy.ts';
-import { mongoKind } from '../support/mongo-server.ts';
 import { startReceiver } from '../support/receiver.ts';
-import { until } from '../support/until.ts';
+import { PATIENCE, until } from '../support/until.ts';
 
 const mail = { from: 'ada@example.org', to: 'x@in.test' };
 
@@ -24,12 +23,12 @@ describe('a store that is away', () => {
   });
 
   it('while the daemon runs: mail for known routes is taken and posted, and all is well when it is back', async function () {
-    if (!mongoKind()) this.skip();
+    if (!mongoDriver) this.skip();
     this.timeout(30_000);
     const hook = await startReceiver();
     const server = await mongoServer();
     const proxy = await startMongoProxy(server.address);
-    const postern = await startDaemon({ POSTERN_STORE__URL: server.url(newDatabaseName(), proxy.address), POSTERN_STORE__TIMEOUT_MS: '1000' });
+    const postern = await startDaemon({ POSTERN_STORE__URL: server.url(newDatabaseName(), proxy.address), POSTERN_STORE__TIMEOUT_MS: String(1000 * PATIENCE) });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
     await sendMail(postern.smtp, mail, message('before'));
@@ -39,7 +38,7 @@ describe('a store that is away', () => {
     await until('the second post', () => postsOf(hook.requests).length === 2);
     expect((await postern.ask('/inbound/domains')).status).to.equal(503);
     proxy.mend();
-    await until('the store is back', async () => (await postern.ask('/inbound/domains')).status === 200, 15_000);
+    await until('the store is back', async () => (await postern.ask('/inbound/domains')).status === 200, 15_000 * PATIENCE);
     expect(postsOf(hook.requests).map((post) => eventsOf(post)[0].msg.subject)).to.deep.equal(['before', 'during']);
     await postern.stop();
     await proxy.close();

@@ -1,8 +1,9 @@
 import { expect } from 'chai';
+import { createFormEncoder } from '../../src/delivery/render/form.ts';
 import { toEventPieces } from '../../src/delivery/render/payload.ts';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
-import { spooled, VERDICTS, type InboundEvent } from '../support/mime.ts';
+import { formValue, spooled, VERDICTS, type InboundEvent } from '../support/mime.ts';
 
 /** Numbers of chance that are the same in every run (xorshift32). */
 function chance(seed: number): (below: number) => number {
@@ -33,16 +34,20 @@ function mutate(bytes: Buffer, random: (below: number) => number): Buffer {
   return mutant;
 }
 
+const SIGNING = { keys: ['k'], url: '', deliveryId: '', at: 0 };
+
 describe('mutants of ordinary messages', () => {
   for (const seed of [1, 2, 3, 4]) {
     it(`are parsed or raw, and always sound JSON that holds them (seed ${seed})`, async () => {
       const random = chance(seed * 7919);
+      const encoder = createFormEncoder();
       const samples = Object.values(CORPUS);
       for (let n = 0; n < 500; n++) {
         const raw = mutate(samples[random(samples.length)]?.bytes ?? Buffer.alloc(0), random);
         const scanned = scanMessage(raw);
         const content = scanned.breach === undefined ? { parsed: await parseMessage(raw, scanned.root) } : { parseError: scanned.breach };
-        const text = [...toEventPieces({ message: spooled({ trace: '' }), recipient: 'in@example.net', raw, verdicts: VERDICTS, content })].join('');
+        const pieces = toEventPieces({ message: spooled({ trace: '' }), recipient: 'in@example.net', raw, verdicts: VERDICTS, content });
+        const text = formValue(encoder.toBytes(pieces, SIGNING).bytes);
         const events: InboundEvent[] = JSON.parse(text);
         const shown = events[0]?.msg.raw_msg_base64 === undefined ? Buffer.from(events[0]?.msg.raw_msg ?? '') : Buffer.from(events[0].msg.raw_msg_base64, 'base64');
         const expected = events[0]?.msg.raw_msg_base64 === undefined ? Buffer.from(raw.toString('latin1').replaceAll('\r\n', '\n'), 'latin1') : raw;

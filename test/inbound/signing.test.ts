@@ -8,6 +8,7 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { tempDir } from '../support/temp.ts';
+import { until } from '../support/until.ts';
 
 const URL = 'https://hook.test/mail';
 
@@ -62,6 +63,39 @@ describe('signing keys', () => {
     await clock.advance(60_000);
     expect(await keys.keysFor('a', URL)).to.deep.equal(known);
     expect(await keys.keysFor('a', `${URL}2`)).to.equal(undefined);
+  });
+
+  it('keep no post waiting for a store that does not answer; its return is noticed within seconds', async () => {
+    let asked = 0;
+    let answers: 'at once' | 'never' = 'at once';
+    const hanging: ((error: StoreAway) => void)[] = [];
+    const one: Store['signingKeys']['one'] = (filter) => {
+      asked++;
+      if (answers === 'at once') return store.signingKeys.one(filter);
+      return new Promise((_, reject) => { hanging.push(reject); });
+    };
+    const keys = createSigningKeys({ store: { ...store, signingKeys: { ...store.signingKeys, one } }, clock, ids });
+    const [key] = await keys.keysFor('a', URL) ?? [];
+    answers = 'never';
+    await clock.advance(10_000);
+    const first = keys.keysFor('a', URL);
+    await until('the question', () => hanging.length === 1);
+    hanging.pop()?.(new StoreAway('no answer'));
+    expect(await first).to.deep.equal([key]);
+    const before = asked;
+    for (let second = 0; second < 60; second++) {
+      // Nobody answers any of these: a post that waited would wait for ever.
+      for (let n = 0; n < 50; n++) expect(await keys.keysFor('a', URL)).to.deep.equal([key]);
+      await clock.advance(1000);
+      if (second === 30) hanging.splice(0).forEach((refuse) => refuse(new StoreAway('no answer')));
+    }
+    expect(asked - before).to.equal(2);
+    hanging.splice(0).forEach((refuse) => refuse(new StoreAway('no answer')));
+    answers = 'at once';
+    const fresh = await createSigningKeys({ store, clock, ids }).rotate('a', URL);
+    await clock.advance(2000);
+    await keys.keysFor('a', URL);
+    await until('the new key', async () => (await keys.keysFor('a', URL))?.[0] === fresh);
   });
 
   it('are read once for each of 20,000 endpoints, not again and again', async () => {

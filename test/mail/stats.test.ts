@@ -43,6 +43,7 @@ describe('reputation', () => {
     ['grows with good mail', { sent: 10_000 }, 99], ['falls with unknown users', { sent: 10_000, hardBounces: 500 }, 50],
     ['falls with complaints, sooner', { sent: 10_000, complaints: 50 }, 50], ['never falls below 0', { sent: 10_000, complaints: 10_000 }, 1],
     ['falls a little with entries that were taken off the rejection list', { sent: 10_000, resets: 100 }, 94],
+    ['falls with such an entry where nothing good is left too', { sent: 1, hardBounces: 1, resets: 1 }, 47], ['ends at 0 with very many of them', { sent: 1, resets: 100 }, 0],
   ] as const) {
     it(what, () => expect(reputationOf({ ...NOTHING, ...counts })).to.equal(expected));
   }

@@ -60,6 +60,9 @@ describe('a document that is composed', () => {
     expect((await sendDocument(['From ann@example.com Mon Jan  5 12:00:00 2026', ...HEAD, '', 'x'])).raw.toString()).to.equal(bytesOf([...HEAD, '', 'x']).toString());
     const bare = await sendDocument(['Hello there', 'no header: here']);
     expect([bodyOf(bare), valuesOf(bare, 'From')]).to.deep.equal(['Hello there\r\nno header: here\r\n', ['Ann <ann@example.com>']]);
+    // Not a field that goes on from ours.
+    const blank = await sendDocument([' X-Forged: by us', 'From: eve@example.com', '', 'x']);
+    expect([bodyOf(blank), valuesOf(blank, 'From')]).to.deep.equal([' X-Forged: by us\r\nFrom: eve@example.com\r\n\r\nx\r\n', ['Ann <ann@example.com>']]);
     for (const document of ['', '\r\n', 'Subject: x', 'Subject: x\r\n']) expect(bodyOf(await sendDocument(Buffer.from(document))), JSON.stringify(document)).to.equal('');
   });
 

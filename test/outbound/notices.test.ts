@@ -106,6 +106,30 @@ for (const driver of drivers) {
       expect(mailer.mails).to.have.length(2);
     });
 
+    it('do not wait for the length of a jump when the clock is set back', async () => {
+      const { notices, mailer } = open();
+      mailer.outcome = later;
+      clock.jump(3 * 24 * HOUR_MS);
+      await notices.enqueue(NOTICE);
+      await until('the first attempt', async () => (await rows())[0]?.lastError === '451 later');
+      await store.notices.insert({ id: 'claimed', account: 'one', to: 'b@example.com', subject: 's', text: 't', createdAt: new Date(clock.now()), state: 'waiting', attempts: 1, dueAt: new Date(clock.now() + 300_000), lastError: null });
+      clock.jump(-3 * 24 * HOUR_MS);
+      mailer.outcome = async () => ({ kind: 'sent' });
+      while ((await notices.sendDue()).sent > 0);
+      expect((await rows()).map(({ state }) => state)).to.deep.equal(['sent', 'sent']);
+      await notices.stop();
+    });
+
+    it('keep to their backoff and their claims otherwise, however long', async () => {
+      const { notices } = open();
+      const waits: readonly (readonly [attempts: number, minutes: number])[] = [[1, 5], [5, 60], [7, 240], [11, 240]];
+      for (const [attempts, minutes] of waits) {
+        await store.notices.insert({ id: `n${attempts}`, account: 'one', to: 'b@example.com', subject: 's', text: 't', createdAt: new Date(clock.now()), state: 'waiting', attempts, dueAt: new Date(clock.now() + minutes * 60_000), lastError: null });
+      }
+      expect(await notices.sendDue()).to.deep.equal({ sent: 0, deferred: 0, failed: 0 });
+      await notices.stop();
+    });
+
     it('outlive a fault of the mailer and a process that died with one in hand', async () => {
       const first = open();
       first.mailer.outcome = () => Promise.reject(new Error('a fault'));

@@ -57,7 +57,7 @@ describe('the events of a queue file', function () {
     const { delivery } = await put(spool, clock);
     await spool.close();
     const old = new DatabaseSync(join(dir, 'spool.db'));
-    old.exec(`DROP TABLE reports; DROP TABLE hooks; DROP TABLE events; DROP TABLE batches; DELETE FROM meta WHERE name = 'spool'; PRAGMA user_version = 1`);
+    old.exec(`DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; DROP TABLE hooks; DROP TABLE events; DROP TABLE batches; DELETE FROM meta WHERE name = 'spool'; PRAGMA user_version = 1`);
     old.close();
     const again = await reopen();
     expect(await again.delivery(delivery.id)).to.include({ state: 'waiting' });

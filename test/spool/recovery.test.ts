@@ -6,7 +6,8 @@ import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
 import type { Spool } from '../../src/spool/types.ts';
 import type { Clock } from '../../src/base/clock.ts';
-import { freshSpool, openOne, put, spoolSettings } from '../support/spool.ts';
+import type { Verdicts } from '../../src/mail/envelope.ts';
+import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../support/spool.ts';
 import { killAfter, missing, startSpoolProcess } from '../support/spool-process.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
@@ -151,6 +152,93 @@ describe('a damaged queue file', () => {
     const spool = await reopen();
     expect(await judge(spool, mails)).to.deep.equal({ whole: 199, dead: 1, gone: 0, wrong: 0 });
     expect(log.of('spool.fault').map(({ fields }) => fields['message'])).to.deep.equal([mails[77]?.message.id]);
+  });
+
+  /** Puts a message whose every text is its own. */
+  async function putNamed(spool: Spool, clock: Clock, n: number) {
+    const name = (what: string) => `${what}-${String(n).padStart(2, '0')}-own`;
+    const one = mail(clock, { routeId: name('route'), recipients: [name('recipient')] });
+    const message = { ...one.message, trace: name('trace'), envelope: { ...one.message.envelope, mailFrom: name('sender') } };
+    expect(await spool.accept(message, one.deliveries)).to.equal('accepted');
+    const [delivery] = one.deliveries;
+    if (!delivery) throw new Error('no delivery');
+    return { message, delivery };
+  }
+
+  /** Changes one bit of the queue file, as a disk would: in the end of a text that is found there once. */
+  async function flip(file: string, text: string): Promise<void> {
+    const bytes = await readFile(file);
+    const at = bytes.indexOf(text);
+    expect(at, text).to.be.greaterThan(0);
+    bytes[at + text.length - 1] = (bytes[at + text.length - 1] ?? 0) ^ 1;
+    await writeFile(file, bytes);
+  }
+
+  for (const [what, of] of [
+    ['the sender', ({ message }) => message.envelope.mailFrom],
+    ['the trace', ({ message }) => message.trace],
+    ['the recipient', ({ delivery }) => delivery.recipient],
+    ['the route', ({ delivery }) => delivery.routeId],
+  ] satisfies readonly (readonly [string, (mail: Awaited<ReturnType<typeof putNamed>>) => string])[]) {
+    it(`costs the one message of which a bit of ${what} has changed, and no other`, async () => {
+      const opened = await freshSpool();
+      const mails = [];
+      for (let n = 0; n < 20; n++) mails.push(await putNamed(opened.spool, opened.clock, n));
+      await opened.spool.close();
+      const victim = mails[7];
+      if (!victim) throw new Error('no mail');
+      await flip(join(opened.dir, 'spool.db'), of(victim));
+      const spool = await opened.reopen();
+      const due = await spool.due('acme', victim.delivery.url, opened.clock.now(), 100, []);
+      const found = await Promise.all(due.map(async ({ id, messageId }) => ({ id, message: await spool.message(messageId, id) })));
+      expect(found.filter(({ message }) => message).map(({ id }) => id)).to.have.members(mails.filter((mail) => mail !== victim).map(({ delivery }) => delivery.id));
+      expect(await spool.delivery(victim.delivery.id)).to.include({ state: 'dead', lastError: 'message lost: its row was damaged on the disk' });
+      expect(opened.log.of('spool.fault').map(({ level, fields }) => [level, fields['reason'], fields['deliveries']])).to.deep.equal([['error', 'message lost: its row was damaged on the disk', 1]]);
+      expect(spool.backlog('acme')).to.equal(19);
+    });
+  }
+
+  it('costs a message whose id was changed, which is never dropped in silence', async () => {
+    const { mails, file, dir, clock, log } = await filled(20);
+    const victim = mails[7];
+    if (!victim) throw new Error('no mail');
+    const db = new DatabaseSync(file);
+    db.prepare("UPDATE messages SET id = 'changed' WHERE id = ?").run(victim.message.id);
+    db.close();
+    const spool = await openOne(dir, { clock, log });
+    expect(await spool.message(victim.message.id, victim.delivery.id)).to.equal(undefined);
+    expect((await spool.delivery(victim.delivery.id))?.state).to.equal('dead');
+    expect(log.of('spool.fault')).to.have.length(1);
+    expect(await spool.message('nobody', 'nothing'), 'what is gone is gone').to.equal(undefined);
+    expect(log.of('spool.fault')).to.have.length(1);
+  });
+
+  it('costs verdicts that were changed, which are taken again, and nothing else', async () => {
+    const opened = await freshSpool();
+    const { message, delivery } = await put(opened.spool, opened.clock);
+    const verdicts: Verdicts = { spf: { result: 'pass', detail: 'as-it-was' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } };
+    await opened.spool.settle(settled(opened.clock, delivery, { state: 'waiting' }), verdicts);
+    expect((await (await opened.reopen()).message(message.id))?.message.verdicts).to.deep.equal(verdicts);
+    await opened.spool.close();
+    await flip(join(opened.dir, 'spool.db'), 'as-it-was');
+    const found = await (await opened.reopen()).message(message.id);
+    expect(found?.message).to.deep.include({ id: message.id, verdicts: null });
+  });
+
+  it('of an older version is brought up to this one; its rows have no checksum and are read as they are', async () => {
+    const { mails, file, dir, clock, log } = await filled(20);
+    const db = new DatabaseSync(file);
+    db.exec('DROP TABLE time; PRAGMA user_version = 4');
+    for (const table of ['messages', 'verdicts', 'deliveries']) db.exec(`ALTER TABLE ${table} DROP COLUMN sum`);
+    db.close();
+    const spool = await openOne(dir, { clock, log });
+    expect(await judge(spool, mails)).to.deep.equal({ whole: 20, dead: 0, gone: 0, wrong: 0 });
+    const due = await spool.due('acme', mails[0]?.delivery.url ?? '', clock.now(), 100, []);
+    expect(due).to.have.length(20);
+    await put(spool, clock);
+    const look = new DatabaseSync(file);
+    expect(look.prepare('SELECT count(*) AS n FROM messages WHERE sum IS NULL').get()).to.deep.include({ n: 20 });
+    look.close();
   });
 
   for (const share of [0.2, 0.5, 0.8, 0.97]) {

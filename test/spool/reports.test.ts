@@ -55,7 +55,7 @@ describe('reports of mail that went out', () => {
     const { delivery } = await put(world.spool, world.clock);
     await world.spool.close();
     const old = new DatabaseSync(join(world.dir, 'spool.db'));
-    old.exec('DROP TABLE reports; PRAGMA user_version = 2');
+    old.exec('DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; PRAGMA user_version = 2');
     old.close();
     const grown = await world.reopen();
     expect((await grown.delivery(delivery.id))?.state).to.equal('waiting');

@@ -74,7 +74,7 @@ export function createTestSpool(): TestSpool {
     delivery: async (id) => spool.deliveries.find((one) => one.id === id),
     async reschedule(wanted, at) { return change(wanted, ['waiting'], { dueAt: at, budgetFrom: at }); },
     async drop(wanted, now) { return change(wanted, ['waiting', 'dead'], { state: 'dropped', endedAt: now }); },
-    due: unused, endpoints: unused, settle: unused, keepEndpoint: unused,
+    due: unused, endpoints: unused, settle: unused, keepEndpoint: unused, lastTime: unused, keepTime: unused,
     events: testEvents(spoolOf),
     reports: async () => [], reported: async () => {},
     count: unused, retry: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),

@@ -1,5 +1,5 @@
 import { systemClock, type Clock } from '../../src/base/clock.ts';
-import { createIds } from '../../src/base/ids.ts';
+import { createIds, type Ids } from '../../src/base/ids.ts';
 import { loadSettings } from '../../src/config.ts';
 import { openDaemon, type Daemon } from '../../src/daemon.ts';
 import { createTestLog } from './log.ts';
@@ -36,11 +36,11 @@ export function testSettings(dir: string, env: Readonly<Record<string, string>> 
 }
 
 /** The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is there). */
-export async function startDaemon(env: Readonly<Record<string, string>> = {}, options: { dir?: string; clock?: Clock } = {}): Promise<TestDaemon> {
+export async function startDaemon(env: Readonly<Record<string, string>> = {}, options: { dir?: string; clock?: Clock; ids?: Ids } = {}): Promise<TestDaemon> {
   const dir = options.dir ?? await tempDir();
   const log = createTestLog();
   const clock = options.clock ?? systemClock;
-  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: createIds(clock) });
+  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: options.ids ?? createIds(clock) });
   const { smtp, submission, http } = await daemon.start();
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];

@@ -8,6 +8,7 @@ import { openMongo } from '../../src/store/mongo.ts';
 import { createTestLog } from './log.ts';
 import { mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
 import { tempDir } from './temp.ts';
+import { PATIENCE } from './until.ts';
 
 /** A driver of the store and a way to an empty database of its own. */
 export interface TestDriver {
@@ -29,7 +30,7 @@ export interface OpenOptions {
 const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
-  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }),
+  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE }, { log }),
 };
 
 const kind = mongoKind();
@@ -54,17 +55,22 @@ const mongo: TestDriver | undefined = kind && {
   kind,
   async open({ log = createTestLog(), crowded = false } = {}) {
     const url = (await mongoServer()).url(newDatabaseName());
-    return openMongo({ url: crowded && kind === 'ferretdb' ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 }, { log });
+    return openMongo({ url: crowded && kind === 'ferretdb' ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE }, { log });
   },
 };
 
-/** Every driver that can run here. */
-export const drivers: readonly TestDriver[] = mongo ? [embedded, mongo] : [embedded];
+/** Whoever runs the suite once for each store (.ci/run) says which one it is this time. */
+const only = process.env['TEST_STORE'];
+if (only) console.log(`Of the stores only this one is tested: ${only} (TEST_STORE).`);
 
-/** Undefined when there is no server. */
-export const mongoDriver = mongo;
+/** Every driver that can run here, or the one that was asked for. */
+export const drivers: readonly TestDriver[] = (mongo ? [embedded, mongo] : [embedded]).filter(({ name }) => !only || name.startsWith(only));
+if (drivers.length === 0) throw new Error(`there is no store ${only} here`);
 
-if (!mongo) console.log('The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).');
+/** Undefined when there is no server, or it is not its turn. */
+export const mongoDriver = only === embedded.name ? undefined : mongo;
+
+if (!mongo && only !== embedded.name) console.log('The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).');
 
 /** The same declaration under a name that no other test uses. */
 export function ofItsOwn<R extends Row>(spec: CollectionSpec<R>): CollectionSpec<R> {

@@ -118,6 +118,8 @@ export function createFakeSpool(now: () => number): FakeSpool {
       if (memory === null) memories.delete(`${account}\0${url}`);
       else memories.set(`${account}\0${url}`, memory);
     },
+    lastTime: async () => ({ memory: null, newest: null }),
+    keepTime: async () => {},
     async attempts(id) { return history.get(id) ?? []; },
     async list(selection, limit) { return picked(selection).slice(0, limit); },
     async count(selection) {

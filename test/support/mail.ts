@@ -35,20 +35,25 @@ export async function openSession({ host, port }: Place): Promise<Session> {
   let text = '';
   let wanted: { resolve: (line: string) => void; reject: (error: Error) => void } | undefined;
   const lost = (error?: Error) => { wanted?.reject(error ?? new Error('the connection was closed')); wanted = undefined; };
-  socket.on('data', (chunk) => {
-    text += chunk.toString('latin1');
-    const last = /(?:^|\r\n)(\d{3} [^\r\n]*)\r\n$/.exec(text);
-    if (!last || !wanted) return;
+  /** Gives the first whole reply to who waits for it; what comes behind it (a 421 at a shutdown) is the answer to what is said next. */
+  const give = () => {
+    const [whole, last] = /^(?:\d{3}-[^\r\n]*\r\n)*(\d{3} [^\r\n]*)\r\n/.exec(text) ?? [];
+    if (whole === undefined || !wanted) return;
     const { resolve } = wanted;
     wanted = undefined;
-    text = '';
-    resolve(last[1] ?? '');
+    text = text.slice(whole.length);
+    resolve(last ?? '');
+  };
+  socket.on('data', (chunk) => {
+    text += chunk.toString('latin1');
+    give();
   });
   socket.on('error', lost);
   socket.on('close', () => lost());
   const reply = () => new Promise<string>((resolve, reject) => {
-    if (socket.destroyed) return reject(new Error('the connection was closed'));
     wanted = { resolve, reject };
+    give();
+    if (socket.destroyed) lost();
   });
   await reply();
   return {

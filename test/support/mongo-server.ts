@@ -2,9 +2,9 @@ import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { accessSync, constants, existsSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { freePort } from './free-port.ts';
+import { place } from './place.ts';
 import { until } from './until.ts';
 
 /**
@@ -116,7 +116,7 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
     return { kind, address: { host, port: Number(port) }, process: null, url: (database, at) => named(given, database, at), stop: async () => {} };
   }
   const own = kind === 'mongod' ? kind : 'ferretdb';
-  const dir = await mkdtemp(join(tmpdir(), 'postern-mongo-'));
+  const dir = await mkdtemp(join(place(), 'postern-mongo-'));
   const port = await freePort();
   const server = createProcess(own, dir, port);
   await server.start();

@@ -1,4 +1,5 @@
 import { createIds } from '../../src/base/ids.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { createSweep } from '../../src/events/sweep.ts';
@@ -18,7 +19,7 @@ export async function runTasks({ store, clock, log, lists, spool, senders, expor
     ips: { hostname: 'mx.postern.test', quarantineDays: 30 }, rows: { keepDays: 30 },
     exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [] },
   }, {
-    store, clock, log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
+    store, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
     recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock }), domainTests: senders.domainTests,
   });
   for (const task of tasks) await task.run().catch((error: unknown) => {

@@ -25,13 +25,15 @@ async function one(): Promise<void> {
   const id = ids.message();
   const large = Number(largeEvery) > 0 && ++made % Number(largeEvery) === 0;
   const bytes = randomBytes(large ? 400_000 : Number(size));
+  // Before the bytes are given away.
+  const sha256 = createHash('sha256').update(bytes).digest('hex');
   const writer = spool.body(id);
   await writer.write(bytes);
   const body = await writer.finish();
   const deliveries = [{ id: deliveryId(id, '1.1', 'jo@example.com'), messageId: id, account: 'acme', url: 'https://a.example/', routeId: '1.1', pattern: '*', recipient: 'jo@example.com' }];
   const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
   const outcome = await spool.accept({ id, receivedAt: Date.now(), envelope, trace: '', body }, deliveries);
-  say(`${outcome} ${id} ${createHash('sha256').update(bytes).digest('hex')}`);
+  say(`${outcome} ${id} ${sha256}`);
   // The sender of a refused message comes again later.
   while (!spool.hasRoom()) await new Promise((resolve) => setTimeout(resolve, 5));
 }

@@ -1,15 +1,21 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { place } from './place.ts';
 
 const made: string[] = [];
 
-/** A folder of this test's own; it is gone after the run. */
-export async function tempDir(): Promise<string> {
-  const dir = await mkdtemp(join(tmpdir(), 'postern-test-'));
+async function make(where: string): Promise<string> {
+  const dir = await mkdtemp(join(where, 'postern-test-'));
   made.push(dir);
   return dir;
 }
+
+/** A folder of this test's own; it is gone after the run. */
+export const tempDir = (): Promise<string> => make(place());
+
+/** The same, for what looks at the file system itself. */
+export const diskDir = (): Promise<string> => make(tmpdir());
 
 after(async () => {
   for (const dir of made.splice(0)) await rm(dir, { recursive: true, force: true });

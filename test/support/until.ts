@@ -1,5 +1,8 @@
+/** Bounds are there for what hangs: whoever runs the suite on a busy machine (.ci/run) may make them wider by this factor. */
+export const PATIENCE = Number(process.env['TEST_PATIENCE'] ?? 1);
+
 /** Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails after `ms`. */
-export async function until<T>(what: string, probe: () => T | Promise<T>, ms = 8000): Promise<Exclude<T, undefined | false>> {
+export async function until<T>(what: string, probe: () => T | Promise<T>, ms = 8000 * PATIENCE): Promise<Exclude<T, undefined | false>> {
   const end = performance.now() + ms;
   for (;;) {
     const value = await probe();

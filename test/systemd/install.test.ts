@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { tempDir } from '../support/temp.ts';
+import { diskDir } from '../support/temp.ts';
 
 const SCRIPTS = new URL('../../scripts/', import.meta.url).pathname;
 
@@ -28,7 +28,7 @@ describe('scripts/install.sh', function () {
   const at = (...names: string[]) => join(root, ...names);
 
   before(async () => {
-    root = await tempDir();
+    root = await diskDir();
     const { status, stderr } = run('install.sh', '--root', root);
     expect(stderr).to.equal('');
     expect(status).to.equal(0);
@@ -100,14 +100,14 @@ describe('scripts/install.sh', function () {
   });
 
   it('writes the prefix into the units', async () => {
-    const other = await tempDir();
+    const other = await diskDir();
     expect(run('install.sh', '--root', other, '--prefix', '/usr/local').status).to.equal(0);
     const unit = readFileSync(join(other, 'usr/local/lib/systemd/system/postern.service'), 'utf8');
     expect(unit).to.contain('ExecStart=/usr/local/bin/postern serve').and.not.to.contain('/usr/bin/postern');
   });
 
   it('does nothing on --dry-run but say what it would do', async () => {
-    const other = await tempDir();
+    const other = await diskDir();
     const { status, stdout } = run('install.sh', '--root', other, '--dry-run');
     expect(status).to.equal(0);
     expect(stdout).to.contain(`${other}/usr/bin/postern`);
@@ -147,7 +147,7 @@ describe('scripts/install.sh', function () {
 
 describe('scripts/uninstall.sh', () => {
   it('removes nothing where the folder is not an installation of Postern', async () => {
-    const root = await tempDir();
+    const root = await diskDir();
     mkdirSync(join(root, 'usr/lib/postern'), { recursive: true });
     mkdirSync(join(root, 'var/lib/postern'), { recursive: true });
     writeFileSync(join(root, 'usr/lib/postern/thesis.txt'), 'mine');

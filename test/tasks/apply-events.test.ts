@@ -26,6 +26,19 @@ for (const driver of drivers) describe(`the task that finishes events, ${driver.
     expect(world.bodies()).to.have.length(1);
   });
 
+  it('does not wait for the length of a jump when the clock is set back', async () => {
+    const world = createRecording(store);
+    const { recorder, clock } = world;
+    await recorder.begin(newMessage({ subaccount: null }));
+    const dead = createRecording({ ...store, messages: { ...store.messages, change: () => Promise.reject(new Error('cut off')) } }, clock);
+    clock.jump(3 * 86_400_000);
+    await dead.recorder.record(newEvent('send', { at: new Date(clock.now()) }));
+    clock.jump(-3 * 86_400_000);
+    const task = applyEventsTask({ recorder, numbers: createNumbers({ store, clock }), clock });
+    expect(await task.run()).to.deep.equal({ events: 1, tags: 0 });
+    expect(await task.run()).to.equal(undefined);
+  });
+
   it('takes deleted tags off the messages that a call did not come to', async () => {
     const { recorder, clock } = createRecording(store);
     await recorder.begin(newMessage());

@@ -63,6 +63,14 @@ for (const driver of drivers) describe(`exports, ${driver.name}`, () => {
       expect((await world.contents(id)).lines).to.have.length(1);
     });
 
+    it('whose worker died is not waited for when the clock is set back meanwhile', async () => {
+      const id = await world.start({ state: 'working', holder: 'a dead life', until: new Date(world.clock.now() + 3 * 86_400_000), attempts: 1, host: 'mx.postern.test', file: 'half.zip' });
+      const honest = await world.start({ state: 'working', holder: 'another life', until: new Date(world.clock.now() + 2 * MINUTE_MS - 1), attempts: 1, host: 'mx.postern.test', file: 'theirs.zip' });
+      await world.task().run();
+      expect(await world.job(id)).to.include({ state: 'complete', attempts: 2 });
+      expect((await world.job(honest)).holder, 'a neighbour whose clock is a little ahead').to.equal('another life');
+    });
+
     it('that was begun five times without an end is given up', async () => {
       const id = await world.start({ state: 'working', holder: 'a dead life', until: new Date(world.clock.now() - 1), attempts: 5, notifyEmail: 'ops@example.org', host: 'mx.postern.test' });
       await world.task().run();

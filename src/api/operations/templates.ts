@@ -43,6 +43,8 @@ const add = operation({
       id: call.newToken(), name, slug: slugOf(name), labels, draft, published: publish ? draft : null, publishedAt: publish ? now : null,
       createdAt: now, updatedAt: now, version: 1,
     };
+    // Opens and clicks of what an earlier template of this name had sent may have come after it was deleted.
+    if (await takenName(row.slug, call) === undefined) await call.forgetNumbers('template', row.slug);
     await addLabels(row, labels, call.store);
     if (await call.store.templates.insert(row) === 'duplicate') {
       await settleLabels(row.id, call.store);
@@ -141,7 +143,7 @@ const list = operation({
 const timeSeries = operation({
   path: '/templates/time-series',
   summary: 'Shows the numbers of a template by hour, for the last 30 days.',
-  notes: 'Only hours with activity, the oldest first. Numbers belong to the slug: a template that is deleted and added again goes on with them.',
+  notes: 'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
   params: { name: givenName },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],

@@ -1,5 +1,4 @@
-import { createReadStream } from 'node:fs';
-import type { LookupFunction } from 'node:net';
+import type { LookupFunction, Socket } from 'node:net';
 import { isIP } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buildConnector, Client, type Dispatcher } from 'undici';
@@ -8,6 +7,7 @@ import { ANSWER_BYTES, toAnswerText } from './answer.ts';
 import { toAttemptError } from './attempt-error.ts';
 import { type Connection, createConnections } from './connections.ts';
 import { type Deadline, startDeadline } from './deadline.ts';
+import { createFileBody, type FileBody } from './file-body.ts';
 import type { Guard, Verdict } from './guard.ts';
 import type { AttemptError, AttemptResult, PostBody, Poster } from '../types.ts';
 
@@ -35,6 +35,8 @@ type Ending =
 
 interface Wire extends Connection {
   readonly client: Client;
+  /** Whether all that was written is with the system. */
+  sent(): boolean;
 }
 
 /** What posts to endpoints: guarded, under one deadline, over connections that are used again while DNS still names their address. */
@@ -87,11 +89,9 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   /** One request on one connection; gives the connection back or drops it. */
   function exchange(wire: Wire, request: Request, deadline: Deadline): Promise<Ending> {
     return new Promise((resolve) => {
-      const stream = request.body?.kind === 'file' ? createReadStream(request.body.path) : undefined;
-      // What is wrong with the file reaches undici while it reads; afterwards nobody is left to hear of it.
-      stream?.on('error', () => {});
+      const file = request.body?.kind === 'file' ? createFileBody(request.body, wire.sent) : undefined;
       const finish = (ending: Ending, reusable: boolean): void => {
-        stream?.destroy();
+        file?.close();
         if (reusable) connections.giveBack(wire);
         else connections.drop(wire);
         resolve(ending);
@@ -99,7 +99,7 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
       const handler = createHandler(request.secure, finish);
       deadline.onPass(handler.expire);
       if (deadline.passed()) return;
-      wire.client.dispatch(toOptions(request, stream), handler);
+      wire.client.dispatch(toOptions(request, file), handler);
     });
   }
 
@@ -137,9 +137,14 @@ function decoded(text: string): string {
   }
 }
 
-function toOptions({ method, path, headers, body }: Request, stream: Readable | undefined): Dispatcher.DispatchOptions {
-  if (body?.kind === 'file') return { method, path, headers: { ...headers, 'content-length': String(body.size) }, body: stream ?? null };
+function toOptions({ method, path, headers, body }: Request, file: FileBody | undefined): Dispatcher.DispatchOptions {
+  if (body?.kind === 'file') return { method, path, headers: { ...headers, 'content-length': String(body.size) }, body: file ? toUndici(file.chunks) : null };
   return { method, path, headers, body: body?.bytes ?? null };
+}
+
+/** undici takes any async iterable, which its type does not say. */
+function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
+  return chunks as unknown as Readable;
 }
 
 /**
@@ -194,8 +199,12 @@ function connectorTo(addresses: readonly string[], timeout: number): buildConnec
 }
 
 function openWire(origin: string, connect: buildConnector.connector, onClose: (wire: Wire) => void): Wire {
+  let socket: Socket | undefined;
   const client = new Client(origin, {
-    connect,
+    connect: (options, callback) => connect(options, (...made) => {
+      socket = made[1] ?? undefined;
+      callback(...made);
+    }),
     allowH2: false,
     pipelining: 1,
     maxHeaderSize: 16 * 1024,
@@ -205,7 +214,7 @@ function openWire(origin: string, connect: buildConnector.connector, onClose: (w
     keepAliveTimeout: 4000,
     keepAliveMaxTimeout: 60_000,
   });
-  const wire: Wire = { client, destroy: () => { client.destroy().catch(() => {}); } };
+  const wire: Wire = { client, sent: () => socket?.writableLength === 0, destroy: () => { client.destroy().catch(() => {}); } };
   client.on('disconnect', () => onClose(wire));
   return wire;
 }

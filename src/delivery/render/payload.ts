@@ -1,10 +1,11 @@
 import { isUtf8 } from 'node:buffer';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import { traceBefore } from '../../mail/headless.ts';
 import { parseHeaders, toTitleCase, type HeaderField } from '../../mail/headers.ts';
 import type { FilePart, Parsed } from '../../mail/parsed.ts';
 import type { Message } from '../../spool/types.ts';
-import { contentPieces, json, jsonText, rawBase64, rawText } from './pieces.ts';
+import { contentPieces, json, jsonText, jsonOf, rawBase64, rawText, type Piece } from './pieces.ts';
 
 /** What the event of one delivery is made of. */
 export interface Inbound {
@@ -23,25 +24,28 @@ export interface Inbound {
  * There is no `spam_report`: nothing here scores spam, a score of 0 would read as "clean", and consumers
  * (django-anymail among them) take a missing report but stumble over null.
  */
-export function* toEventPieces(inbound: Inbound): Iterable<string> {
-  const { message, verdicts, content } = inbound;
+export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
+  const { message, verdicts, content, raw } = inbound;
+  const trace = traceBefore(message.trace, raw);
   yield `[{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"msg":{"raw_msg":"`;
-  yield* rawText(message.trace, inbound.raw);
+  const utf8 = isUtf8(raw);
+  yield* rawText(trace, raw, utf8);
   yield '"';
-  if (!isUtf8(inbound.raw)) {
+  if (!utf8) {
     yield ',"raw_msg_base64":"';
-    yield* rawBase64(message.trace, inbound.raw);
+    yield* rawBase64(trace, raw);
     yield '"';
   }
   if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
   else yield* unparsedPieces(inbound);
-  yield `,"dkim":${json(verdicts.dkim)},"spf":${json(verdicts.spf)},"dmarc":${json(verdicts.dmarc)},"arc":${json(verdicts.arc)}`;
+  const { dkim, spf, dmarc, arc } = verdicts;
+  yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
   yield '}}]';
 }
 
-function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<string> {
+function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
@@ -61,7 +65,7 @@ function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<string> {
 }
 
 /** What is known without looking into the message: our own trace and the envelope. */
-function* unparsedPieces({ message }: Inbound): Iterable<string> {
+function* unparsedPieces({ message }: Inbound): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), [])}`;
   yield `,"from_email":${json(message.envelope.mailFrom)},"from_name":null,"to":[],"subject":""`;
 }
@@ -79,20 +83,20 @@ function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
     for (const { name, value } of fields) {
       const title = toTitleCase(name);
       const before = byName.get(title);
-      byName.set(title, before === undefined ? json(value) : `${before},${json(value)}`);
+      byName.set(title, before === undefined ? jsonOf(value) : `${before},${jsonOf(value)}`);
       if (before !== undefined) repeated.add(title);
     }
   }
   if (byName.size === 0) return '[]'; // as PHP writes an empty map, and as consumers have always seen it
   let members = '';
   for (const [name, values] of byName) {
-    members += `${members === '' ? '{' : ','}${json(name)}:${repeated.has(name) ? `[${values}]` : values}`;
+    members += `${members === '' ? '{' : ','}${jsonOf(name)}:${repeated.has(name) ? `[${values}]` : values}`;
   }
   return `${members}}`;
 }
 
 function mailboxesJson(mailboxes: Parsed['to']): string {
-  return json(mailboxes.map(({ address, name }) => [address, name]));
+  return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
 }
 
 /** An image that belongs into the text, not beside it. */
@@ -100,7 +104,7 @@ function isImage({ type, disposition, contentId }: FilePart): boolean {
   return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
 }
 
-function* attachmentPieces(files: readonly FilePart[]): Iterable<string> {
+function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
   if (files.length === 0) return;
   const names = createNames();
   let separator = ',"attachments":{';
@@ -116,7 +120,7 @@ function* attachmentPieces(files: readonly FilePart[]): Iterable<string> {
 }
 
 /** Keyed by what `cid:` links in the HTML name, else by file name. */
-function* imagePieces(files: readonly FilePart[]): Iterable<string> {
+function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
   if (files.length === 0) return;
   const names = createNames();
   let separator = ',"images":{';

@@ -6,23 +6,42 @@ const PIECE = 48 * 1024;
 const LF = 0x0a;
 const CR = 0x0d;
 
+/** JSON text, or a part of it that has yet to be made. */
+export type Piece = string | Unescaped;
+
+/** What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it becomes LF. */
+export interface Unescaped { readonly text: string | Uint8Array; readonly toLf: boolean }
+
 /** A value as JSON text. */
 export function json(value: unknown): string {
   return JSON.stringify(value);
 }
 
+// Neither escapes nor halves of surrogate pairs.
+const PLAIN = /^[^"\\\x00-\x1f\ud800-\udfff]*$/;
+
+/** A short text as a JSON string: nearly all need nothing but the quotes, and looking is half the work of `json`. */
+export function jsonOf(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+}
+
 /** A text as a JSON string, in pieces. */
-export function* jsonText(text: Text): Iterable<string> {
-  if (typeof text === 'string') { yield json(text); return; }
+export function* jsonText(text: Text): Iterable<Piece> {
   yield '"';
-  for (const piece of text()) yield escaped(piece);
+  if (typeof text === 'string') yield inside(text, false);
+  else for (const piece of text()) yield inside(piece, false);
   yield '"';
 }
 
+/** UTF-8 has no form for half a surrogate pair; JSON has. */
+function inside(text: string, toLf: boolean): Piece {
+  return text.isWellFormed() ? { text, toLf } : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
+}
+
 /** Trace and message as the inside of a JSON string: line ends are LF, and what is not UTF-8 becomes U+FFFD. */
-export function* rawText(trace: string, raw: Buffer): Iterable<string> {
-  yield escaped(trace.replaceAll('\r\n', '\n'));
-  for (const slice of utf8Slices(raw)) yield escaped(slice.toString('utf8').replaceAll('\r\n', '\n'));
+export function* rawText(trace: string, raw: Buffer, utf8: boolean): Iterable<Piece> {
+  yield inside(trace, true);
+  for (const slice of utf8Slices(raw)) yield { text: utf8 ? slice : slice.toString('utf8'), toLf: true };
 }
 
 /** Exactly the bytes of trace and message, as base64. */
@@ -31,7 +50,7 @@ export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
 }
 
 /** The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64. */
-export function contentPieces(content: Content, maybeText: boolean): { readonly base64: boolean; readonly pieces: Iterable<string> } {
+export function contentPieces(content: Content, maybeText: boolean): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
   if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
   const chunks = content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
   if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
@@ -66,8 +85,8 @@ function* joinedLines(lines: Uint8Array): Iterable<string> {
   }
 }
 
-function* textPieces(bytes: Buffer): Iterable<string> {
-  for (const slice of utf8Slices(bytes)) yield escaped(slice.toString('utf8'));
+function* textPieces(bytes: Buffer): Iterable<Piece> {
+  for (const text of utf8Slices(bytes)) yield { text, toLf: false };
 }
 
 /** Cuts neither a character nor a CRLF in two. */
@@ -82,10 +101,6 @@ export function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
     yield bytes.subarray(from, to);
     from = to;
   }
-}
-
-function escaped(text: string): string {
-  return JSON.stringify(text).slice(1, -1);
 }
 
 function toBuffer(bytes: Uint8Array): Buffer {

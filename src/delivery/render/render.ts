@@ -1,13 +1,15 @@
-import { readFile } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import type { Authenticator } from '../../inbound/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
+import { withHeader } from '../../mail/headless.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { createLane, type RunMarked } from './lane.ts';
+import { createLoan } from './loan.ts';
 import { toEventPieces, type Inbound } from './payload.ts';
+import type { Piece } from './pieces.ts';
 import type { PostJob, ThreadReply } from './protocol.ts';
 
 interface Deps {
@@ -33,6 +35,7 @@ const NO_VERDICTS: Verdicts = {
  */
 export function createRender({ authenticator, log, marked, parseSeconds, clock }: Deps): (job: PostJob) => Promise<Rendering> {
   const fileLane = createLane();
+  const withFile = createLoan();
   const encoder = createFormEncoder();
 
   async function timed<T>(work: () => Promise<T>): Promise<T> {
@@ -42,8 +45,13 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
     return done;
   }
 
+  async function withRaw<T>(source: PostJob['source'], work: (raw: Buffer) => Promise<T>): Promise<T> {
+    if ('path' in source) return withFile(source.path, work);
+    return work(Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength));
+  }
+
   async function scan(job: PostJob): Promise<Scanned> {
-    const scanned = await marked(job.number, async () => scanMessage(await load(job)));
+    const scanned = await marked(job.number, () => withRaw(job.source, async (raw) => scanMessage(withHeader(raw))));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
     return scanned;
   }
@@ -51,7 +59,7 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
   async function parse(job: PostJob, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await marked(job.number, () => timed(() => parseMessage(raw, scanned.root))) };
+      return { parsed: await marked(job.number, () => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
       const reason = 'the parser failed';
       log.warn('message.parse_failed', { message: job.message.id, reason, error });
@@ -66,26 +74,20 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
   }
 
   return async (job) => {
-    if (job.isBatch) return { kind: 'rendered', number: job.number, ...await encode(encoder, job, [(await load(job)).toString()]), verdicts: NO_VERDICTS, parseError: null };
+    if (job.isBatch) return withRaw(job.source, async (raw) => ({ kind: 'rendered', number: job.number, ...await encode(encoder, job, [raw.toString()]), verdicts: NO_VERDICTS, parseError: null }));
     const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
     const verdicts = await verdictsOf(job, scanned.breach === undefined);
-    const finish = async (): Promise<Rendering> => {
-      const raw = await load(job);
+    const finish = async (raw: Buffer): Promise<Rendering> => {
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
       const inbound = { message: job.message, recipient: job.delivery.recipient, raw, verdicts, content };
       return { kind: 'rendered', number: job.number, ...await encode(encoder, job, toEventPieces(inbound)), verdicts, parseError };
     };
-    return 'bytes' in job.source ? finish() : fileLane(finish);
+    return 'bytes' in job.source ? withRaw(job.source, finish) : fileLane(() => withRaw(job.source, finish));
   };
 }
 
-async function load({ source }: PostJob): Promise<Buffer> {
-  if ('path' in source) return readFile(source.path);
-  return Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength);
-}
-
-async function encode(encoder: FormEncoder, job: PostJob, pieces: Iterable<string>): Promise<Pick<Rendering, 'body' | 'headers'>> {
+async function encode(encoder: FormEncoder, job: PostJob, pieces: Iterable<Piece>): Promise<Pick<Rendering, 'body' | 'headers'>> {
   const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
   if ('bytes' in job.source) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);

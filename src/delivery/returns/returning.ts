@@ -1,11 +1,11 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
+import type { RunningTime } from '../../base/running-time.ts';
 import type { Handled, Returns } from '../../events/returns.ts';
 import type { Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import type { Carried, Gate } from '../carry.ts';
-import type { RunningTime } from '../schedule/running-time.ts';
 import type { Waiting } from '../schedule/waiting.ts';
 import { settle, settleUnattempted } from '../settle.ts';
 import type { AttemptResult } from '../types.ts';
@@ -64,7 +64,7 @@ export function createReturning(deps: ReturningDeps): Returning {
   return Object.freeze({
     async attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
       const { delivery } = waiting;
-      const found = await spool.message(delivery.messageId);
+      const found = await spool.message(delivery.messageId, delivery.id);
       if (!found) {
         await deps.note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
         return { kind: 'gone' };

@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
+import type { RunningTime } from '../../base/running-time.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import { sentId } from '../../mail/send-tokens.ts';
 import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from '../../outbound/types.ts';
@@ -8,7 +9,6 @@ import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import type { Carried, Gate } from '../carry.ts';
 import type { Meters } from '../meters.ts';
-import type { RunningTime } from '../schedule/running-time.ts';
 import type { Waiting } from '../schedule/waiting.ts';
 import { settleUnattempted } from '../settle.ts';
 import type { Renderer, Told } from '../types.ts';
@@ -83,7 +83,7 @@ export function createRoad(deps: RoadDeps): Road {
   }
 
   async function load({ delivery }: Waiting): Promise<Loaded | undefined> {
-    const found = await spool.message(delivery.messageId);
+    const found = await spool.message(delivery.messageId, delivery.id);
     const outgoing = found?.message.envelope.outgoing;
     return found && outgoing && { ...found, outgoing };
   }

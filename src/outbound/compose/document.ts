@@ -27,8 +27,9 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const start = MBOX_LINE.test(whole.toString('latin1', 0, 10)) ? whole.indexOf('\n') + 1 : 0;
   const bytes = whole.subarray(start);
   const { fields, end } = findFields(bytes, 0);
-  const added = Buffer.from(addedFields(bytes, fields, job, personal).join(''));
-  if (fields[0]?.name === '') return Buffer.concat([added, Buffer.from('\r\n'), bytes]); // no header at all
+  const headless = fields[0]?.name === ''; // no header at all
+  const added = Buffer.from(addedFields(bytes, headless ? [] : fields, job, personal).join(''));
+  if (headless) return Buffer.concat([added, Buffer.from('\r\n'), bytes]);
   const scan = scanStructure(bytes);
   const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [])];
   const pieces = [added, ...applyChanges(bytes, changes)];

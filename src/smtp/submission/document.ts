@@ -1,4 +1,5 @@
 import { breachOfBlock } from '../../mail/caps.ts';
+import { isHeadless } from '../../mail/headless.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../../mail/headers.ts';
 import { MC_FIELD, parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
@@ -31,7 +32,7 @@ export async function readDocument(bytes: Buffer): Promise<{ readonly refused: R
   const headerEnd = end === 1 ? bytes.length : end; // no empty line: all of it is header
   const block = bytes.subarray(0, headerEnd);
   if (breachOfBlock(block) !== undefined) return { refused: REFUSALS.badHeader };
-  const fields = parseHeaders(block);
+  const fields = isHeadless(bytes) ? [] : parseHeaders(block);
   const from = await readFrom(fields);
   const address = from && parseAddress(from.address);
   if (!from || !address || address.domain.startsWith('[')) return { refused: REFUSALS.badFrom };

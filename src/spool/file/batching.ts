@@ -4,6 +4,7 @@ import { deliveryId } from '../../base/ids.ts';
 import type { BatchLimits, Frozen, Hook, Pending, Wanted } from '../event-types.ts';
 import type { Delivery } from '../types.ts';
 import type { Endpoints } from './endpoints.ts';
+import { sumOf, sumOfDelivery } from './row-sum.ts';
 import { number, numberOrNull, text, whole, type SqlRow } from './rows.ts';
 
 /** What was new of the events that were published for a webhook. */
@@ -125,10 +126,10 @@ export function toPending(row: SqlRow): Pending {
 
 /** Writes a batch: its message, its delivery, and what makes it a batch. */
 function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
-  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes)
-    VALUES (?, ?, ?, 1, ?, '', ?, ?, ?)`);
+  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes, sum)
+    VALUES (?, ?, ?, 1, ?, '', ?, ?, ?, ?)`);
   const delivery = db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked) VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0)`);
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)`);
   const batch = db.prepare('INSERT INTO batches (message, hook, events, open, counted) VALUES (?, ?, ?, 1, 0)');
   return (hook: Hook, hookKey: number, messageId: string, bodies: readonly string[], now: number): { key: number; delivery: Delivery } => {
     const key = nextKey(1);
@@ -136,8 +137,9 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
     const bytes = Buffer.from(`[${bodies.join(',')}]`);
     const made = toDelivery(hook, messageId, bodies.length);
     const endpoint = endpoints.keyOf(hook.account, hook.url);
-    message.run(key, messageId, at, ENVELOPE, bytes.byteLength, crc32(bytes), bytes);
-    delivery.run(key, made.id, key, endpoint, bytes.byteLength, at, at, at, at);
+    const row = { id: messageId, receivedAt: at, deliveries: 1, envelope: ENVELOPE, trace: '', size: bytes.byteLength, crc: crc32(bytes), blob: null, sha256: null };
+    message.run(key, messageId, at, ENVELOPE, row.size, row.crc, bytes, sumOf(row));
+    delivery.run(key, made.id, key, endpoint, bytes.byteLength, at, at, at, at, sumOfDelivery({ ...made, message: key, route: made.routeId }));
     batch.run(key, hookKey, bodies.length);
     endpoints.shift(endpoint, 1);
     return { key, delivery: made };

@@ -1,4 +1,5 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import type { HookTally } from '../event-types.ts';
 import { createBatching, type Batching } from './batching.ts';
 import type { Endpoints } from './endpoints.ts';
@@ -6,6 +7,7 @@ import { createEnding, type Ending } from './ending.ts';
 import { createForgetting, type Forgetting } from './forgetting.ts';
 import { createHookChanges, type HookChanges } from './hooks.ts';
 import { createReporting, type Reporting } from './reporting.ts';
+import { sumOf, sumOfDelivery } from './row-sum.ts';
 import { number, whole, type SqlRow } from './rows.ts';
 import { stateCode } from './schema.ts';
 import { createTallying } from './tallying.ts';
@@ -32,6 +34,7 @@ export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
   keepEndpoint(account: string, url: string, memory: string | null): void;
   check(at: number): void;
+  keepTime(memory: string): void;
 }
 
 /** The history of a delivery is for looking at, not for ever: its last attempts are enough. */
@@ -40,6 +43,7 @@ const KEPT_ATTEMPTS = 50;
 /** The changes over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
 export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
   const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
+  const time = db.prepare('INSERT INTO time (key, memory) VALUES (1, ?) ON CONFLICT DO UPDATE SET memory = excluded.memory');
   const ending = createEnding(db, endpoints);
   const reporting = createReporting(db);
   return Object.freeze({
@@ -48,6 +52,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     reported: reporting.reported,
     keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
     check: (at: number) => { check.run(whole(at)); },
+    keepTime: (memory: string) => { time.run(memory); },
     ...ending,
     ...createForgetting(db, endpoints),
     ...createBatching(db, endpoints, nextKey),
@@ -56,21 +61,22 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
 }
 
 function createAccepting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes['accept'] {
-  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
+  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery = db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0)
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)
     ON CONFLICT DO NOTHING`);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
     const at = whole(row.receivedAt);
-    const { changes } = message.run(key, row.id, at, deliveries.length, row.envelope, row.trace, row.size, row.blob, row.sha256, row.crc, row.bytes);
+    const { changes } = message.run(key, row.id, at, deliveries.length, row.envelope, row.trace, row.size, row.blob, row.sha256, row.crc, row.bytes, sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }));
     if (changes === 0) return false;
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
       const endpoint = endpoints.keyOf(one.account, one.url);
       const from = Math.max(at, whole(one.notBefore ?? 0));
-      const written = delivery.run(key + i, one.id, key, endpoint, one.routeId, one.pattern, one.recipient, share, at, from, from, from);
+      const sum = sumOfDelivery({ ...one, message: key, route: one.routeId });
+      const written = delivery.run(key + i, one.id, key, endpoint, one.routeId, one.pattern, one.recipient, share, at, from, from, from, sum);
       if (written.changes !== 0) endpoints.shift(endpoint, 1);
     });
     return true;
@@ -83,8 +89,8 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
   const update = db.prepare('UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?');
   const attempt = db.prepare('INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)');
   const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
-  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts) SELECT key, ? FROM messages WHERE key = ?
-    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts`);
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
+    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
   const tallying = createTallying(db);
   return (settlement, verdicts) => {
     const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
@@ -92,7 +98,7 @@ function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: 
     if (report) keepReport(report);
     const row = find.get(deliveryId);
     if (!row) return null;
-    if (verdicts !== null) keep.run(verdicts, number(row, 'message'));
+    if (verdicts !== null) keep.run(verdicts, crc32(verdicts), number(row, 'message'));
     const key = number(row, 'key');
     const posts = number(row, 'posts') + (made ? 1 : 0);
     if (made) {

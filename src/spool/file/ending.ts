@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Endpoints } from './endpoints.ts';
-import { number, whole } from './rows.ts';
+import { number, whole, type SqlRow } from './rows.ts';
 
 /** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
 export interface Ending {
@@ -12,6 +12,8 @@ export interface Ending {
   redirect(keys: readonly number[], url: string): number;
   /** Gives up what waits of a message whose body is lost. */
   quarantine(messageId: string, note: string, now: number): number;
+  /** Gives up what waits, by number or id. */
+  bury(which: readonly (number | string)[], note: string, now: number): number;
 }
 
 /** Every statement looks at the state again: it may have changed since the numbers were looked up. */
@@ -26,6 +28,7 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
   const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
   const lost = db.prepare('SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0');
+  const keyOf = db.prepare('SELECT key FROM deliveries WHERE id = ?');
   const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
   const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
 
@@ -46,6 +49,9 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
     return changed;
   };
 
+  const buryAll = (rows: readonly SqlRow[], note: string, now: number) => each(rows.map((row) => number(row, 'key')),
+    (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1));
+
   return {
     retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
     reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0),
@@ -63,7 +69,7 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       }
       return true;
     }),
-    quarantine: (messageId, note, now) => each(lost.all(messageId).map((row) => number(row, 'key')),
-      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1)),
+    quarantine: (messageId, note, now) => buryAll(lost.all(messageId), note, now),
+    bury: (which, note, now) => buryAll(which.map((one) => typeof one === 'number' ? { key: one } : keyOf.get(one)).filter((row) => row !== undefined), note, now),
   };
 }

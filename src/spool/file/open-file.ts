@@ -18,8 +18,8 @@ export interface OpenFile {
   commit(asks: readonly Ask[]): Committed;
   /** Everything anew when another process wrote, else undefined. */
   outside(): Loaded | undefined;
-  /** Pages in the log that are not in the file yet. */
-  unmoved(): number;
+  /** Pages in the log, and how many of them are not in the file yet. */
+  log(): { readonly length: number; readonly unmoved: number };
   /** Moves what the log holds into the file. Throws when that cannot be synced. */
   checkpoint(): void;
 }
@@ -98,13 +98,14 @@ function createCounters(db: DatabaseSync) {
 }
 
 /** The write-ahead log from the outside. */
-function createLogbook(db: DatabaseSync): Pick<OpenFile, 'unmoved' | 'checkpoint'> {
+function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
   const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
   const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
   return {
-    unmoved() {
+    log() {
       const row = look.get();
-      return Number(row?.['log']) - Number(row?.['checkpointed']);
+      const length = Number(row?.['log']);
+      return { length, unmoved: length - Number(row?.['checkpointed']) };
     },
     checkpoint() { move.get(); },
   };

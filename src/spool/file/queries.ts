@@ -5,24 +5,33 @@ import type { Hook, HookTally, Pending } from '../event-types.ts';
 import { PENDING, toPending } from './batching.ts';
 import { blobFault } from './blob-check.ts';
 import { createReportQueries, type ReportQueries } from './reporting.ts';
-import { DELIVERY, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
+import { DELIVERY, isWholeDelivery, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
+import { sumOf } from './row-sum.ts';
 import { STATES } from './schema.ts';
 import { toCondition } from './selection.ts';
 import { TALLY, toTally } from './tallying.ts';
-import type { AttemptRecord, Body, DeliveryState, Message, QueuedDelivery, Selection } from '../types.ts';
+import type { AttemptRecord, Body, DeliveryState, LastTime, Message, QueuedDelivery, Selection } from '../types.ts';
 
 /** A message as it was found: whole, or with the reason why its body cannot be had any more. */
 export type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
   | { readonly kind: 'damaged'; readonly reason: string };
 
+/** What is due; and the numbers of deliveries that were damaged on the disk. */
+export interface Due {
+  readonly found: QueuedDelivery[];
+  readonly damaged: number[];
+}
+
 /** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
 export interface Queries extends ReportQueries {
-  due(account: string, url: string, now: number, limit: number, except: readonly string[]): QueuedDelivery[];
+  due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** The number of each endpoint that has something waiting, with the time the first of it is due. */
   firstDue(): [key: number, dueAt: number][];
   /** From when the oldest that waits has waited, milliseconds since 1970; null when none does. */
   oldest(): number | null;
+  /** What was kept of the time, and when the last delivery was accepted; null when there is none. */
+  lastTime(): LastTime;
   /** How many ended, by state: one pass over an index, which took so many milliseconds. */
   ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
@@ -55,13 +64,14 @@ function createScheduling(db: DatabaseSync) {
   return {
     due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const left = new Set(except);
-      const found: QueuedDelivery[] = [];
+      const due: Due = { found: [], damaged: [] };
       // Those in `except` are in flight and so few; walking over them in the index is cheaper than naming them in SQL.
       for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
-        if (found.length >= limit) break;
-        if (!left.has(text(row, 'id'))) found.push(toDelivery(row));
+        if (due.found.length >= limit) break;
+        if (!isWholeDelivery(row)) due.damaged.push(number(row, 'key'));
+        else if (!left.has(text(row, 'id'))) due.found.push(toDelivery(row));
       }
-      return found;
+      return due;
     },
     firstDue() {
       return first.all().flatMap((row): [number, number][] => {
@@ -74,9 +84,15 @@ function createScheduling(db: DatabaseSync) {
 
 function createFigures(db: DatabaseSync) {
   const oldest = db.prepare('SELECT min(budget_from) AS since FROM deliveries INDEXED BY deliveries_since WHERE state = 0');
+  const kept = db.prepare('SELECT memory FROM time WHERE key = 1');
+  const newest = db.prepare('SELECT created_at FROM deliveries ORDER BY key DESC LIMIT 1');
   const ended = db.prepare('SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state');
   return {
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
+    lastTime() {
+      const [memory, row] = [kept.get(), newest.get()];
+      return { memory: memory ? text(memory, 'memory') : null, newest: row ? number(row, 'created_at') : null };
+    },
     ended() {
       const began = performance.now();
       const counts = { delivered: 0, dead: 0, dropped: 0 };
@@ -91,7 +107,7 @@ function createFigures(db: DatabaseSync) {
 
 function createLookups(db: DatabaseSync, blobs: string) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
-  const message = db.prepare('SELECT m.*, v.verdicts FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?');
+  const message = db.prepare('SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?');
   const attempts = db.prepare('SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n');
   const sound = new Set<string>();
   return {
@@ -101,7 +117,7 @@ function createLookups(db: DatabaseSync, blobs: string) {
     },
     message(id: string): Found | undefined {
       const row = message.get(id);
-      return row && toFound(row, blobs, sound);
+      return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
     attempts: (deliveryId: string) => attempts.all(deliveryId).map(toAttempt),
     blobNames: () => db.prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL').all()
@@ -121,6 +137,23 @@ function createHookQueries(db: DatabaseSync) {
       .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
     tallies: () => tallies.all().map(toTally),
   };
+}
+
+const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
+
+/** Whether a row says what was written. One of an older version has no checksum; then at least it has to make sense. */
+function isWhole(row: SqlRow): boolean {
+  try {
+    const sum = numberOrNull(row, 'sum');
+    if (sum === null) toMessage(row);
+    return sum === null || sum === sumOf({
+      id: text(row, 'id'), receivedAt: number(row, 'received_at'), deliveries: number(row, 'deliveries'), envelope: text(row, 'envelope'), trace: text(row, 'trace'),
+      size: number(row, 'size'), crc: numberOrNull(row, 'crc'), blob: textOrNull(row, 'blob'), sha256: textOrNull(row, 'sha256'),
+    });
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError) return false;
+    throw error;
+  }
 }
 
 /** SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the disk. */

@@ -1,4 +1,6 @@
 import type { SQLOutputValue } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import { sumOfDelivery } from './row-sum.ts';
 import { STATES } from './schema.ts';
 import type { AttemptRecord, Message, QueuedDelivery } from '../types.ts';
 
@@ -31,7 +33,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 
 /** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
-SELECT d.key, d.id, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
+SELECT d.key, d.id, d.message, d.sum, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
   d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
@@ -64,6 +66,13 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
   };
 }
 
+/** Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. */
+export function isWholeDelivery(row: SqlRow): boolean {
+  const { id, message, route, pattern, recipient, sum } = row;
+  if (typeof id !== 'string' || typeof message !== 'number' || typeof route !== 'string' || typeof pattern !== 'string' || typeof recipient !== 'string') return false;
+  return sum === null || sum === sumOfDelivery({ id, message, route, pattern, recipient });
+}
+
 /** A row of `attempts`. */
 export function toAttempt(row: SqlRow): AttemptRecord {
   return {
@@ -77,7 +86,7 @@ export function toAttempt(row: SqlRow): AttemptRecord {
 
 /** A row of `messages` with its verdicts; the body aside. */
 export function toMessage(row: SqlRow): Message {
-  const verdicts = textOrNull(row, 'verdicts');
+  const verdicts = verdictsOf(row);
   return {
     id: text(row, 'id'),
     receivedAt: number(row, 'received_at'),
@@ -85,6 +94,12 @@ export function toMessage(row: SqlRow): Message {
     trace: text(row, 'trace'),
     verdicts: verdicts === null ? null : JSON.parse(verdicts),
   };
+}
+
+/** Verdicts that were damaged on the disk are taken again. */
+function verdictsOf(row: SqlRow): string | null {
+  const { verdicts, verdicts_sum: sum } = row;
+  return typeof verdicts === 'string' && (sum === null || sum === crc32(verdicts)) ? verdicts : null;
 }
 
 /** Times are whole milliseconds; one beyond what a double counts exactly ("never") becomes the largest that it does. */

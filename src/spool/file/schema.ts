@@ -70,8 +70,19 @@ CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEX
 /** From when each that waits has waited, for whoever watches the queue: half a microsecond for each delivery. */
 const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
 
+/**
+ * What the next start has to know of the time, as JSON in one row; and checksums over
+ * what a message's row says beside its body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
+ */
+const TIME = `
+CREATE TABLE time (key INTEGER PRIMARY KEY, memory TEXT NOT NULL) STRICT;
+ALTER TABLE messages ADD COLUMN sum INTEGER;
+ALTER TABLE verdicts ADD COLUMN sum INTEGER;
+ALTER TABLE deliveries ADD COLUMN sum INTEGER;
+`;
+
 /** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME];
 
 /** Grows with the tables; an older file is brought up to it, a newer one refused. */
 export const VERSION = VERSIONS.length;
@@ -80,6 +91,7 @@ export const VERSION = VERSIONS.length;
 export const TABLE_KEYS = [
   ['endpoints', 'key'], ['messages', 'key'], ['verdicts', 'message'], ['deliveries', 'key'], ['attempts', 'delivery'],
   ['hooks', 'key'], ['events', 'key'], ['batches', 'message'], ['reports', 'key'],
+  ['time', 'key'],
 ] as const;
 
 /** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */

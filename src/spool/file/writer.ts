@@ -1,16 +1,12 @@
 import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
 import { kindOf, reasonOf } from '../faults.ts';
 import { adopt, folderOf, isAppointed, syncPath, type Folder } from '../folder.ts';
+import { createCheckpoints } from './checkpoints.ts';
 import { createOpenFile, type OpenFile } from './open-file.ts';
 import type { Answer, Ask, News, Post, ThreadData } from '../protocol.ts';
 import { rebuild, type Rebuilt } from './rebuild.ts';
 import { openFile } from './schema.ts';
 
-/**
- * Pages in the log after which they are moved into the file (8 MiB). Measured from 2 to 64 MiB: more makes the longest
- * wait longer, less makes more syncs.
- */
-const CHECKPOINT_PAGES = 2048;
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
 
@@ -50,22 +46,6 @@ function close(db: OpenFile['db'] | null): void {
   }
 }
 
-/** Moves the log into the file when it is long enough. The answered function throws when the file cannot be trusted any more. */
-function createCheckpoint(): (file: OpenFile) => void {
-  /** Pages that the last move had to leave in the log, because someone was reading. */
-  let left = 0;
-  return (file) => {
-    left = Math.min(left, file.unmoved());
-    if (file.unmoved() - left < CHECKPOINT_PAGES) return;
-    try {
-      file.checkpoint();
-    } catch (error) {
-      if (kindOf(error) !== 'busy' && kindOf(error) !== 'full') throw error;
-    }
-    left = file.unmoved();
-  };
-}
-
 /** What is answered without touching a broken file: new mail is told at once, the rest is done later. */
 function refuse(asks: readonly Ask[], reason: string): Answer[] {
   return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
@@ -82,9 +62,10 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
     broken = reasonOf(error);
     say([], { broken: { reason: broken, damaged: kindOf(error) === 'damaged' } });
   };
-  const checkpoint = createCheckpoint();
+  const checkpoints = createCheckpoints(folder.file);
   const renew = (now: number, aside: boolean) => {
     broken ??= 'it is being replaced';
+    checkpoints.rest();
     if (file.db.isOpen) {
       rebuilt = rebuild(file.db, folder, now, aside);
       close(file.db);
@@ -105,7 +86,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
       say(answers, { ...news, commit: { ms: performance.now() - began, writes: asks.length, messages } });
       if (broken === null) {
         try {
-          checkpoint(file);
+          checkpoints.tend(file);
         } catch (error) {
           breakOff(error);
         }
@@ -120,7 +101,11 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
       const done = renew(now, aside);
       say([[n, 'done', done]], { loaded: file.loaded });
     },
-    close: () => close(file.db),
+    close() {
+      checkpoints.rest();
+      close(file.db);
+      checkpoints.stop();
+    },
   };
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from '../../base/clock.ts';
+import { AGREE_MS, type Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Patch } from '../../store/collection.ts';
 import type { ExportRow } from '../../store/exports.ts';
@@ -54,7 +54,10 @@ export function createClaims(settings: ClaimSettings, deps: { store: Pick<Store,
   }
 
   async function orphan(): Promise<ExportRow | undefined> {
-    for (const row of await exportJobs.many({ state: 'working', until: { range: { lt: now() } } }, { sort: 'until', limit: LOOK_AHEAD })) {
+    const ran = await exportJobs.many({ state: 'working', until: { range: { lt: now() } } }, { sort: 'until', limit: LOOK_AHEAD });
+    const far = new Date(clock.now() + TERM_MS + AGREE_MS);
+    const beyond = await exportJobs.many({ state: 'working', until: { range: { gt: far } } }, { sort: 'until', limit: LOOK_AHEAD });
+    for (const row of [...ran, ...beyond]) {
       if (row.attempts >= MOST_ATTEMPTS) {
         const error = `The export was begun ${row.attempts} times and never came to its end`;
         await exportJobs.change({ id: row.id, state: 'working', holder: row.holder, until: row.until }, { state: 'error', ...end(error, row) });

@@ -2,7 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import { exportName, type ExportRow } from '../../store/exports.ts';
 import type { Store } from '../../store/store.ts';
-import { createSteadiness } from '../purge.ts';
+import { createSteadiness, type Belief } from '../purge.ts';
 import type { Task } from '../task.ts';
 import { createArchiveFolder } from './folder.ts';
 
@@ -12,10 +12,10 @@ const KEEP_ROWS_DAYS = 90;
 const STEP = 100;
 
 /** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
-export function expireExportsTask(settings: { readonly dir: string; readonly keepDays: number }, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log }): Task {
+export function expireExportsTask(settings: { readonly dir: string; readonly keepDays: number }, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief }): Task {
   const { store: { exportJobs }, clock, log } = deps;
   const folder = createArchiveFolder(settings.dir);
-  const isSteady = createSteadiness(clock);
+  const isSteady = createSteadiness(clock, deps.time);
 
   /** Does something to every job in this state that ended before a time. `step` makes the row match no more. */
   async function each(state: ExportRow['state'], days: number, step: (job: ExportRow) => Promise<unknown>): Promise<number> {

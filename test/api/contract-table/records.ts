@@ -75,7 +75,7 @@ export const subaccount: Struct = {
   },
 };
 
-export const subaccountDetail: Struct = { struct: { ...subaccount.struct, notes: 'string or null', sent_hourly: 'integer', hourly_quota: 'integer', last_30_days: statsBlock } };
+export const subaccountDetail: Struct = { struct: { ...subaccount.struct, notes: 'string', sent_hourly: 'integer', hourly_quota: 'integer', last_30_days: statsBlock } };
 
 export const HOOK_EVENTS = ['send', 'hard_bounce', 'soft_bounce', 'open', 'click', 'spam', 'unsub', 'reject', 'blacklist', 'whitelist'] as const;
 

@@ -1,0 +1,125 @@
+import { createHash, hash as hashOnce } from 'node:crypto';
+import type { Form } from './signature.ts';
+
+/** The hash of a body that is handed over in pieces. */
+export interface BodyHash {
+  update(piece: Uint8Array): void;
+  /** SHA-256 in base64. Ends the computation. */
+  digest(): string;
+}
+
+const TAB = 0x09;
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
+const ROOM = 16 * 1024;
+
+/** The hash of a body that is in memory. Most bodies stand there as they are hashed, but for empty lines at their end. */
+export function hashBody(form: Form, body: Uint8Array): string {
+  const length = lengthAsItIs(form, body);
+  if (length !== undefined) return hashOnce('sha256', body.subarray(0, length), 'base64');
+  const running = createBodyHash(form);
+  running.update(body);
+  return running.digest();
+}
+
+/** How much of a body is hashed when nothing in it is to be changed; undefined when something is. */
+function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
+  let end = body.length;
+  while (end >= 2 && body[end - 1] === LF && body[end - 2] === CR) end -= 2;
+  if (end === body.length) return undefined;
+  const relaxed = form === 'relaxed';
+  if (end === 0) return relaxed ? 0 : 2;
+  for (let at = 0; at < end + 2; at++) {
+    const byte = body[at] ?? 0;
+    if (byte > SPACE) continue;
+    if (byte === CR) {
+      if (body[at + 1] !== LF || (relaxed && body[at - 1] === SPACE)) return undefined;
+      at += 1;
+    } else if (byte === LF) return undefined;
+    else if (relaxed && (byte === TAB || (byte === SPACE && body[at + 1] === SPACE))) return undefined;
+  }
+  return end + 2;
+}
+
+/** One pass, for bodies of any size. A bare LF ends a line, a bare CR is text like any other. */
+export function createBodyHash(form: Form): BodyHash {
+  const relaxed = form === 'relaxed';
+  const { put, putAll, digest } = createWriter();
+  // Line ends and white space are held back until it is known what follows them.
+  let lines = 0;
+  let space = false;
+  let cr = false;
+  let empty = true;
+
+  function release(): void {
+    for (; lines > 0; lines--) { put(CR); put(LF); }
+    if (space) put(SPACE);
+    if (cr) put(CR);
+    space = cr = empty = false;
+  }
+  function take(byte: number): void {
+    if (byte === LF) { lines += 1; space = cr = false; return; }
+    if (cr) release();
+    if (byte === CR) cr = true;
+    else if (relaxed && (byte === SPACE || byte === TAB)) space = true;
+    else { release(); put(byte); }
+  }
+  return Object.freeze({
+    update(piece: Uint8Array): void {
+      for (let at = 0; at < piece.length;) {
+        const end = cr ? at : endOfText(relaxed, piece, at);
+        if (end === at) { take(piece[at++] ?? 0); continue; }
+        release();
+        putAll(piece.subarray(at, end));
+        at = end;
+      }
+    },
+    digest(): string {
+      if (cr) release();
+      // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC 6376 section 3.4.3).
+      if (!empty || !relaxed) { put(CR); put(LF); }
+      return digest();
+    },
+  });
+}
+
+/** Where the stretch ends, with text at both of its ends, that is hashed as it stands; `at` when there is none. */
+function endOfText(relaxed: boolean, piece: Uint8Array, at: number): number {
+  if ((piece[at] ?? 0) <= SPACE) return at;
+  let end = at;
+  for (let next = at; next < piece.length; next++) {
+    const byte = piece[next] ?? 0;
+    if (byte > SPACE) end = next + 1;
+    else if (byte === CR && piece[next + 1] === LF) next += 1;
+    else if (byte === CR || byte === LF || (relaxed && byte === TAB)) break;
+    else if (relaxed && byte === SPACE && (piece[next + 1] ?? SPACE) <= SPACE) break;
+  }
+  return end;
+}
+
+function createWriter() {
+  const hash = createHash('sha256');
+  const room = Buffer.allocUnsafeSlow(ROOM);
+  let used = 0;
+  const flush = (): void => {
+    hash.update(room.subarray(0, used));
+    used = 0;
+  };
+  const put = (byte: number): void => {
+    if (used === ROOM) flush();
+    room[used++] = byte;
+  };
+  return {
+    put,
+    putAll(bytes: Uint8Array): void {
+      if (used + bytes.length > ROOM) flush();
+      if (bytes.length > ROOM) hash.update(bytes);
+      else { room.set(bytes, used); used += bytes.length; }
+    },
+    digest(): string {
+      flush();
+      return hash.digest('base64');
+    },
+  };
+}

@@ -1,0 +1,54 @@
+import type { Field, HeaderSection } from '../header-section.ts';
+import type { Form, PlainSignature } from './signature.ts';
+
+/** What signatures are made over, of the fields of one message. */
+export interface SignedHeader {
+  /** The octets that the signature in `field` was made over (RFC 6376 section 3.7). */
+  octets(field: Field, signature: PlainSignature): Buffer;
+}
+
+const UNEVEN = /\t| {2}/;
+
+export function createSignedHeader({ text }: Pick<HeaderSection, 'text'>, fields: readonly Field[]): SignedHeader {
+  const byName = new Map<string, Field[]>();
+  for (const field of fields) {
+    const before = byName.get(field.name);
+    if (before) before.push(field);
+    else byName.set(field.name, [field]);
+  }
+  return Object.freeze({
+    octets(field: Field, { headerForm, names }: PlainSignature): Buffer {
+      const taken = new Map<string, number>();
+      let all = '';
+      for (const name of names) {
+        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2).
+        const place = (taken.get(name) ?? 0) + 1;
+        const signed = byName.get(name)?.at(-place);
+        if (signed === undefined) continue;
+        taken.set(name, place);
+        all += `${toForm(text, signed, headerForm)}\r\n`;
+      }
+      return Buffer.from(all + withoutSignature(toForm(text, field, headerForm)), 'latin1');
+    },
+  });
+}
+
+/** A field without its line end (section 3.4.1 and 3.4.2). */
+function toForm(text: string, { name, start, end }: Field, form: Form): string {
+  if (form === 'simple') return text.slice(start, text.endsWith('\r\n', end) ? end - 2 : end);
+  const value = text.slice(text.indexOf(':', start) + 1, end).replaceAll('\r\n', '');
+  const even = UNEVEN.test(value) ? value.replace(/[ \t]+/g, ' ') : value;
+  const from = even.startsWith(' ') ? 1 : 0;
+  return `${name}:${even.slice(from, Math.max(from, even.length - (even.endsWith(' ') ? 1 : 0)))}`;
+}
+
+/** A signature covers its own field with b= empty; the tag list has no faults, so there is one b. */
+function withoutSignature(line: string): string {
+  const colon = line.indexOf(':') + 1;
+  const pieces = line.slice(colon).split(';');
+  const emptied = pieces.map((piece) => {
+    const equals = piece.indexOf('=');
+    return equals > 0 && piece.slice(0, equals).trim() === 'b' ? piece.slice(0, equals + 1) : piece;
+  });
+  return line.slice(0, colon) + emptied.join(';');
+}
