@@ -1,10 +1,8 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
-import { openEmbedded } from '../src/store/embedded.ts';
-import { openStore, type Store } from '../src/store/store.ts';
+import type { Store } from '../src/store/store.ts';
 import { KEY, startDaemon, type TestDaemon } from '../test/support/daemon.ts';
-import { createTestLog } from '../test/support/log.ts';
 import { message, sendMail } from '../test/support/mail.ts';
+import { openTestStore } from '../test/support/store.ts';
 import { tempDir } from '../test/support/temp.ts';
 import { until } from '../test/support/until.ts';
 import { startZone, type Zone } from '../test/support/zone.ts';
@@ -142,7 +140,7 @@ async function seed(dir: string, urls: readonly string[]): Promise<void> {
   const first = await startDaemon({ POSTERN_WEBHOOKS__ALLOW_PRIVATE: '' }, { dir });
   await first.api('/inbound/add-domain', { domain: 'in.test' });
   await first.stop();
-  const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+  const store = await openTestStore(undefined, dir);
   const account = await accountOf(store);
   const createdAt = new Date('2026-01-05T11:00:00Z');
   await Promise.all(urls.map(async (url, n) => {

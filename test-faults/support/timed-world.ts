@@ -1,12 +1,9 @@
-import { createTestLog } from '../../test/support/log.ts';
-import { join } from 'node:path';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore } from '../../src/store/store.ts';
 import { postern as command } from '../../test/support/command.ts';
 import { startDaemon, type TestDaemon } from '../../test/support/daemon.ts';
 import { rejectRow } from '../../test/support/lists.ts';
 import { message, type Place, sendMail } from '../../test/support/mail.ts';
 import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
+import { openTestStore } from '../../test/support/store.ts';
 import { until } from '../../test/support/until.ts';
 import type { FastClock } from './fast-clock.ts';
 
@@ -58,7 +55,7 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
   const { dir } = postern;
   const api: TimedWorld['api'] = (path, params) => postern.api(path, params);
   // The file may be used by another process; here another handle plays what the command line does.
-  const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+  const store = await openTestStore(undefined, dir);
   const [account] = await store.accounts.many({});
   await api('/inbound/add-domain', { domain: 'in.test' });
   await api('/inbound/add-route', { domain: 'in.test', pattern: 'good', url: good.url });

@@ -1,14 +1,11 @@
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { createSweep } from '../../src/events/sweep.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import type { Carrier, UnsentEvent } from '../../src/store/outbox.ts';
 import { rejectId } from '../../src/store/rejects.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { sweepOutboxTask } from '../../src/tasks/sweep-outbox.ts';
 import { createTestClock } from '../support/clock.ts';
-import { createTestLog } from '../support/log.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 
 describe('the sweep of the outbox', () => {
   const clock = createTestClock();
@@ -17,7 +14,7 @@ describe('the sweep of the outbox', () => {
   let meanwhile: () => Promise<unknown>;
   let sweep: ReturnType<typeof createSweep>;
   beforeEach(async () => {
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
     published = [];
     meanwhile = async () => {};
     sweep = createSweep({ store, clock, outbox: { async publish(_account, events) { published.push(...events); await meanwhile(); } } });

@@ -1,14 +1,11 @@
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { createOutbox, type WebhookOutbox } from '../../src/events/outbox.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import type { HookEvent } from '../../src/store/outbox.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { events } from '../support/batch-world.ts';
-import { createTestLog } from '../support/log.ts';
 import { freshSpool, type OpenedSpool } from '../support/spool.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 
 describe('the outbox', () => {
   let opened: OpenedSpool;
@@ -18,7 +15,7 @@ describe('the outbox', () => {
   beforeEach(async () => {
     opened = await freshSpool();
     away = false;
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
     const webhooks = { ...store.webhooks, many: (...args: Parameters<Store['webhooks']['many']>) => away ? Promise.reject(new StoreAway('away')) : store.webhooks.many(...args) };
     outbox = createOutbox({ store: { webhooks }, spool: opened.spool, clock: opened.clock });
   });

@@ -11,10 +11,10 @@ import { createReturning } from '../../src/delivery/returns/returning.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Settlement, Body, Message } from '../../src/spool/types.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
+import { openTestStore } from '../support/store.ts';
 import { tempDir } from '../support/temp.ts';
 
 const SECRET = 'a secret';
@@ -31,7 +31,7 @@ describe('returned mail on its way to an event', () => {
   const log = createTestLog();
   const settled: Settlement[] = [];
   before(async () => {
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+    store = await openTestStore(log);
     await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date(0) });
   });
   after(() => store.close());

@@ -1,13 +1,11 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { createReturnAddresses } from '../../src/inbound/return-addresses.ts';
 import { bounceAddress, unsubAddress } from '../../src/mail/returns/address.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 import { until } from '../support/until.ts';
 
 const SECRET = 'a secret';
@@ -19,7 +17,7 @@ describe('addresses that mail comes back to', () => {
   const log = createTestLog();
   const stops: (() => Promise<void>)[] = [];
   beforeEach(async () => {
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+    store = await openTestStore(log);
     await addAccount('one', 1);
   });
   afterEach(async () => {

@@ -1,12 +1,10 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 import { until } from '../support/until.ts';
 
 describe('the table of routes', () => {
@@ -15,7 +13,7 @@ describe('the table of routes', () => {
   let number = 0;
 
   beforeEach(async () => {
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
   });
   afterEach(() => store.close());
 

@@ -1,13 +1,10 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
-import { createTestLog } from '../support/log.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 import { until } from '../support/until.ts';
 
 const URL = 'https://hook.test/mail';
@@ -17,7 +14,7 @@ describe('signing keys', () => {
   const clock = createTestClock();
   const ids = createIds(clock);
   beforeEach(async () => {
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
   });
   afterEach(() => store.close());
 

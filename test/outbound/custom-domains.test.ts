@@ -1,13 +1,10 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { createCustomDomains } from '../../src/outbound/custom-domains.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
-import { createTestLog } from '../support/log.ts';
 import { changingResolver } from '../support/senders.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 import type { ZoneRecords } from '../support/zone.ts';
 
 const OURS = { publicUrl: 'https://postern.test:8443/mail', returnDomain: 'bounces.postern.test' };
@@ -28,7 +25,7 @@ describe('domains of their own that messages name', () => {
   beforeEach(async () => {
     clock = createTestClock();
     zone = ZONE;
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
     await store.senderDomains.insert({ ...newSenderDomain('acc', 'shop.example', new Date(clock.now())), verifiedAt: new Date(clock.now()) });
     await store.senderDomains.insert(newSenderDomain('acc', 'unproven.example', new Date(clock.now())));
   });

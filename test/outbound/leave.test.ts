@@ -1,16 +1,13 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { hourlyQuota, reputationOf } from '../../src/mail/reputation.ts';
 import { createLeaving } from '../../src/outbound/leave.ts';
 import { StoreAway } from '../../src/store/collection.ts';
 import { NO_COUNTS } from '../../src/store/counters.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { putCounts } from '../support/counts.ts';
 import { subaccountRow } from '../support/lists.ts';
-import { createTestLog } from '../support/log.ts';
 import { PLAIN_OUTGOING } from '../support/messages.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 
 const ACCOUNT = 'acme';
 const NOON = Date.UTC(2026, 0, 5, 12);
@@ -20,7 +17,7 @@ const FIRST_QUOTA = 250;
 
 describe('leaving', () => {
   let store: Store;
-  beforeEach(async () => { store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() })); });
+  beforeEach(async () => { store = await openTestStore(); });
   afterEach(() => store.close());
 
   const leaving = (quota = true, other: Partial<Store> = {}, jitter = () => 0) => createLeaving({ quota }, { store: { ...store, ...other }, ids: { jitter } });

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { createScheduling } from '../../src/outbound/scheduling.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import type { ScheduledRow } from '../../src/store/scheduled.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { messageRow } from '../support/messages.ts';
 import { freshSpool, put } from '../support/spool.ts';
+import { openTestStore } from '../support/store.ts';
 
 const ID = '5c1e0d0000000000000000000000000a';
 
@@ -13,7 +13,7 @@ describe('scheduling', () => {
   let opened: Awaited<ReturnType<typeof freshSpool>>;
   beforeEach(async () => {
     opened = await freshSpool();
-    store = await openStore(await openEmbedded({ file: `${opened.dir}/store.db`, timeoutMs: 5000 }, { log: opened.log }));
+    store = await openTestStore(opened.log, opened.dir);
   });
   afterEach(() => store.close());
 

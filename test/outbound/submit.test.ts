@@ -7,11 +7,11 @@ import { sentId } from '../../src/mail/send-tokens.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
 import type { Submission, SubmitOutcome } from '../../src/outbound/types.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { subaccountRow } from '../support/lists.ts';
 import { PLAIN_OUTGOING } from '../support/messages.ts';
 import { freshSpool } from '../support/spool.ts';
+import { openTestStore } from '../support/store.ts';
 
 const ACCOUNT = 'acme';
 const NOTHING: Recorder = { begin: () => Promise.reject(new StoreAway('away')), record: () => Promise.reject(new StoreAway('away')) };
@@ -29,7 +29,7 @@ describe('submitting', () => {
   async function start() {
     const opened = await freshSpool();
     const { clock, log, spool } = opened;
-    store = await openStore(await openEmbedded({ file: `${opened.dir}/store.db`, timeoutMs: 5000 }, { log }));
+    store = await openTestStore(log, opened.dir);
     const ids = createIds(clock);
     const published: string[] = [];
     const outbox = { publish: async (_: string, events: readonly { event: string }[]) => { published.push(...events.map(({ event }) => event)); } };

@@ -5,7 +5,7 @@ import { mongoDriver, mongoServer, newDatabaseName, ofItsOwn } from '../support/
 import { createTestLog } from '../support/log.ts';
 import { startMongoProxy, type MongoProxy } from '../support/mongo-proxy.ts';
 import { mongoKind, startMongo, type MongoProcess, type MongoServer } from '../support/mongo-server.ts';
-import { until } from '../support/until.ts';
+import { PATIENCE, until } from '../support/until.ts';
 import { failure, note, notes, type Note } from './notes.ts';
 
 type Command = Readonly<Record<string, unknown>>;
@@ -34,7 +34,7 @@ if (mongoDriver) describe(`the store on MongoDB (${mongoDriver.kind})`, () => {
   let log: ReturnType<typeof createTestLog>;
 
   const open = async (url: string, timeoutMs = 5000) => {
-    const database = await openMongo({ url, timeoutMs }, { log });
+    const database = await openMongo({ url, timeoutMs: timeoutMs * PATIENCE }, { log });
     opened.push(database);
     return database;
   };
@@ -68,7 +68,7 @@ if (mongoDriver) describe(`the store on MongoDB (${mongoDriver.kind})`, () => {
     const recorded = async (options = '') => {
       const sent: [string, Command][] = [];
       const url = (await mongoServer()).url(newDatabaseName());
-      const settings = { url: `${url}${options}`, timeoutMs: 5000 };
+      const settings = { url: `${url}${options}`, timeoutMs: 5000 * PATIENCE };
       await useAll(await openMongo(settings, { log: createTestLog(), onCommand: (name, command) => { sent.push([name, command]); } }));
       return sent;
     };
@@ -162,6 +162,8 @@ if (mongoDriver) describe(`the store on MongoDB (${mongoDriver.kind})`, () => {
   if (kind !== 'url' && kind) describe('with a server that comes and goes', () => {
     let server: MongoServer;
     let own: MongoProcess;
+    /** An operation that may take 700 ms is over by then, with the time that a busy machine takes to notice. */
+    const IN_TIME_MS = 3000 * PATIENCE;
     const unique: CollectionSpec<Note> = { ...notes, unique: [['body']] };
 
     beforeEach(async () => {
@@ -188,7 +190,7 @@ if (mongoDriver) describe(`the store on MongoDB (${mongoDriver.kind})`, () => {
       for (const work of [() => rows.one({ id: '1' }), () => rows.insert(note('2')), () => database.ping()]) {
         const { error, ms } = await timed(work());
         expect(error).to.be.instanceOf(StoreAway);
-        expect(ms).to.be.below(3000);
+        expect(ms).to.be.below(IN_TIME_MS);
       }
       await own.start();
       await until('the store to be back', async () => (await failure(database.ping())) === undefined);
@@ -201,7 +203,7 @@ if (mongoDriver) describe(`the store on MongoDB (${mongoDriver.kind})`, () => {
       await rows.insert(note('1', { body: 'kept' }));
       own.halt();
       const outcomes = await Promise.all(Array.from({ length: 20 }, () => timed(rows.one({ id: '1' }))));
-      expect(outcomes.every(({ error, ms }) => error instanceof StoreAway && ms < 3000)).to.equal(true);
+      expect(outcomes.every(({ error, ms }) => error instanceof StoreAway && ms < IN_TIME_MS)).to.equal(true);
       own.resume();
       await until('the store to be back', async () => (await failure(rows.one({ id: '1' }))) === undefined);
       expect(log.of('store.away')).to.have.length(1);

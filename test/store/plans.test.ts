@@ -53,7 +53,7 @@ describe('every filter and order that operations and tasks use', function () {
   // FerretDB 1.24 has no plans of MongoDB's kind; there, the declared indexes above have to do.
   if (mongoDriver && mongoDriver.kind !== 'ferretdb') it('is served by an index of MongoDB', async () => {
     const url = (await mongoServer()).url(newDatabaseName());
-    const database = await openMongo({ url, timeoutMs: 5000 }, { log: createTestLog() });
+    const database = await openMongo({ url, timeoutMs: 5000 * PATIENCE }, { log: createTestLog() });
     const client = await new MongoClient(url).connect();
     for (const { spec, name, terms, slice, openOn } of usages) {
       await openOn(database);

@@ -7,15 +7,12 @@ import { createOutbox } from '../../src/events/outbox.ts';
 import { createTallies } from '../../src/events/tallies.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
 import type { Spool } from '../../src/spool/types.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import type { HookEvent, UnsentEvent } from '../../src/store/outbox.ts';
-import { openStore } from '../../src/store/store.ts';
 import { createTestLog } from './log.ts';
 import { openRenderer } from './renderer.ts';
 import { freshSpool } from './spool.ts';
-import { tempDir } from './temp.ts';
+import { openTestStore } from './store.ts';
 import { until } from './until.ts';
-import { join } from 'node:path';
 
 /** A batch as an endpoint saw it. */
 export interface Posted {
@@ -37,7 +34,7 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
   const opened = await freshSpool();
   const { clock } = opened;
   const log = createTestLog();
-  const store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+  const store = await openTestStore(log);
   const { renderer } = await openRenderer();
   const posts: Posted[] = [];
   let answer: (post: Posted) => AttemptResult | Promise<AttemptResult> = () => ok;

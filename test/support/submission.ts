@@ -10,13 +10,12 @@ import { createSubmission } from '../../src/smtp/submission/listener.ts';
 import type { SubmissionSettings } from '../../src/smtp/submission/settings.ts';
 import { StoreAway } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
 import { keyHash } from '../../src/store/keys.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { createClient, LISTENER_SETTINGS, type Client } from './smtp.ts';
-import { tempDir } from './temp.ts';
+import { openTestStore } from './store.ts';
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
 
@@ -55,7 +54,7 @@ function createHastyClock(clock: TestClock): { readonly clock: Clock; waits(): n
 
 /** A store whose keys can be away. */
 async function openKeyedStore(clock: Clock) {
-  const store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+  const store = await openTestStore();
   await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date(clock.now()) });
   await createKey(store, ACCOUNT, 'first', { clock, ids: createIds(clock) }, SUBMISSION_KEY);
   const state = { away: false };

@@ -1,13 +1,11 @@
-import { join } from 'node:path';
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { systemClock } from '../../src/base/clock.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openStore, type Store } from '../../src/store/store.ts';
+import type { Store } from '../../src/store/store.ts';
 import { tendBatchesTask } from '../../src/tasks/tend-batches.ts';
 import { hook, LIMITS, someEvents, wanted } from '../support/hooks.ts';
 import { freshSpool, type OpenedSpool } from '../support/spool.ts';
-import { tempDir } from '../support/temp.ts';
+import { openTestStore } from '../support/store.ts';
 
 const HOUR = 3_600_000;
 
@@ -18,7 +16,7 @@ describe('the task that tends batches', () => {
   beforeEach(async () => {
     opened = await freshSpool();
     const { spool, clock, log } = opened;
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log }));
+    store = await openTestStore(log);
     task = tendBatchesTask({ retryHours: 120 }, { spool, store, clock, log });
     await task.run();
   });

@@ -1,21 +1,18 @@
 import { expect } from 'chai';
-import { join } from 'node:path';
 import { createSignerOf } from '../../../src/delivery/sending/signer.ts';
 import { createDomainKeys } from '../../../src/outbound/domain-keys.ts';
-import { openEmbedded } from '../../../src/store/embedded.ts';
 import { newSenderDomain } from '../../../src/store/sender-domains.ts';
-import { openStore, type Store } from '../../../src/store/store.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
-import { createTestLog } from '../../support/log.ts';
-import { tempDir } from '../../support/temp.ts';
 import { OUTGOING } from './world.ts';
+import { openTestStore } from '../../support/store.ts';
 
 describe('who signs mail going out', () => {
   let clock: TestClock;
   let store: Store;
   beforeEach(async () => {
     clock = createTestClock();
-    store = await openStore(await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() }));
+    store = await openTestStore();
   });
   afterEach(() => store.close());
 
