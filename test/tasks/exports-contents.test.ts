@@ -110,7 +110,7 @@ for (const driver of drivers) describe(`what an export holds, ${driver.name}`, (
         const name = String(n).padStart(5, '0');
         wait.push(world.store.rejects.insert(rejectRow(`u${name}@example.org`)));
         wait.push(putMessage(world.store, messageRow({ subject: name, tags: n % 2 === 0 ? ['even'] : ['odd'], createdAt: new Date(Date.UTC(2026, 0, 1) + Math.max(0, n - 700)) })));
-        if (wait.length > 200) await Promise.all(wait.splice(0));
+        if (wait.length > 50) await Promise.all(wait.splice(0));
       }
       await Promise.all(wait);
       const names = Array.from({ length: count }, (_, n) => String(n).padStart(5, '0'));
