@@ -5,7 +5,7 @@ import { dirname, join, normalize } from 'node:path';
 /** Lower numbers may not know of higher ones; folders with the same number may not know of one another. */
 const LAYERS: Readonly<Record<string, number>> = {
   base: 0, mail: 1, spool: 2, store: 2, dns: 2, inbound: 3, events: 3, outbound: 3.5, smtp: 4, api: 4, delivery: 4, tasks: 4,
-  'config.ts': 5, composition: 5.5, 'daemon.ts': 6, cli: 7, 'main.ts': 8,
+  'settings.ts': 4.5, 'config.ts': 5, composition: 5.5, 'daemon.ts': 6, cli: 7, 'main.ts': 8,
 };
 
 /** Packages that only these files may import: each behind one door, so that it can be exchanged there. */

@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import type { RunningTime } from '../base/running-time.ts';
 import { VERSION } from '../base/version.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
 import { createPoster } from '../delivery/post/attempt.ts';

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
