@@ -1,7 +1,7 @@
 import { createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import type { Ids } from './base/ids.ts';
-import type { Settings } from './config.ts';
+import type { Settings } from './settings.ts';
 import { createSending } from './delivery/sending/sending.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createLeaving } from './outbound/leave.ts';

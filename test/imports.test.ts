@@ -5,15 +5,15 @@ import { dirname, join, normalize } from 'node:path';
 /** Lower numbers may not know of higher ones; folders with the same number may not know of one another. */
 const LAYERS: Readonly<Record<string, number>> = {
   base: 0, mail: 1, spool: 2, store: 2, dns: 2, inbound: 3, events: 3, outbound: 3.5, smtp: 4, api: 4, delivery: 4, tasks: 4,
-  'config.ts': 5, composition: 5.5, 'daemon.ts': 6, cli: 7, 'main.ts': 8,
+  'settings.ts': 4.5, 'config.ts': 5, composition: 5.5, 'daemon.ts': 6, cli: 7, 'main.ts': 8,
 };
 
 /** Packages that only these files may import: each behind one door, so that it can be exchanged there. */
 const FENCES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^base\/prometheus\.ts$/, koa: /^api\//, '@koa/router': /^api\//, 'koa-bodyparser': /^api\//,
-  'smtp-server': /^smtp\/(listener|session)\.ts$/, mailparser: /^mail\/message\.ts$/, mongodb: /^store\/mongo\.ts$/,
-  'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/, undici: /^delivery\/post\/attempt\.ts$/, dns2: /^dns\//,
-  mailauth: /^inbound\/authenticate\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/, juice: /^mail\/compose\/inline-css\.ts$/, htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/, yazl: /^tasks\/exports\/archive\.ts$/, handlebars: /^mail\/merge\/handlebars\/call\.ts$/, 'csv-stringify': /^tasks\/exports\/csv\.ts$/,
+  'smtp-server': /^smtp\/(connection|input)\.ts$/, mailparser: /^mail\/message\.ts$/, mongodb: /^store\/mongo\.ts$/,
+  'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/, undici: /^delivery\/post\/wire\.ts$/, dns2: /^dns\//,
+  mailauth: /^inbound\/(authenticate|signatures)\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/, juice: /^mail\/compose\/inline-css\.ts$/, htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/, yazl: /^tasks\/exports\/archive\.ts$/, handlebars: /^mail\/merge\/handlebars\/call\.ts$/, 'csv-stringify': /^tasks\/exports\/csv\.ts$/,
 };
 
 const files = globSync('src/**/*.ts').map((path) => path.slice('src/'.length));

@@ -6,11 +6,12 @@ import { checkA, type AddressCheck } from '../dns/address-checks.ts';
 import { checkMx } from '../dns/checks.ts';
 import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
 import type { Lists, Numbers } from '../events/types.ts';
-import type { Acceptance, Accepted, Arrival, Lookup, Match, Routed, Routing, SigningKeys } from '../inbound/types.ts';
+import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
 import type { ClickTracking } from '../mail/sending.ts';
-import type { AttemptRecord, QueuedDelivery, Selection, Spool } from '../spool/types.ts';
+import type { Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
+import { bindQueue, type AccountQueue } from './account-queue.ts';
 import { bindWebhooks, type AccountWebhooks, type WebhookDeps } from './account-webhooks.ts';
 import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
 import { bindMessages, type AccountMessages, type MessageDeps } from './account-messages.ts';
@@ -63,9 +64,6 @@ export interface OperationSettings {
   readonly ips: { readonly provisioning: 'free' | 'off'; readonly minReputation: number };
 }
 
-/** Of inbound mail: batches of events are asked for by `webhooks`. */
-type OwnSelection = Omit<Selection, 'account' | 'kind' | 'webhook'>;
-
 /** `Lists` of one account. */
 export interface AccountLists {
   reject(entry: Omit<Parameters<Lists['reject']>[0], 'account'>): ReturnType<Lists['reject']>;
@@ -83,7 +81,7 @@ export interface AccountSenderDomains {
 }
 
 /** Everything an operation can reach, bound to one account: no handler can name another. */
-export interface AccountParts {
+export interface AccountParts extends AccountQueue {
   readonly account: AccountRow;
   readonly store: AccountStore;
   readonly settings: OperationSettings;
@@ -107,12 +105,6 @@ export interface AccountParts {
   /** undefined: the store is away and the key was never seen. */
   signingKey(url: string): Promise<string | undefined>;
   newSigningKey(url: string): Promise<string>;
-  backlog(): number;
-  deliveries(selection: OwnSelection, limit: number): Promise<QueuedDelivery[]>;
-  attempts(delivery: QueuedDelivery): Promise<AttemptRecord[]>;
-  replay(selection: OwnSelection): Promise<number>;
-  /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
-  redirect(route: { readonly id: string; readonly account: string }, url: string): Promise<void>;
   /** Rejects and whitelist of the account. */
   readonly lists: AccountLists;
   /** Sender domains of the account, by their A-labels. */
@@ -131,66 +123,52 @@ export interface AccountParts {
   forgetNumbers(kind: 'template' | 'subaccount', key: string): Promise<void>;
   /** Deletes the numbers of a tag and takes it off messages that were sent. */
   removeTag(tag: string): Promise<void>;
-  /** Takes responsibility for a message. */
-  accept(arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array): Promise<Accepted>;
 }
-
-const CHUNK_BYTES = 65_536;
 
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, spool, routing, clock } = deps;
+  const { store, routing, clock } = deps;
   const inTurn = createTurns();
-  return (account, apiKey) => {
-    const own = (selection: OwnSelection) => ({ ...selection, account: account.id, kind: 'mail' as const });
-    return {
-      account,
-      store: store.of(account.id),
-      settings,
-      now: () => new Date(clock.now()),
-      newToken: () => deps.ids.key(),
-      newRouteId: async () => `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
-      async routingChanged(domain) {
-        try {
-          await store.revisions.add('routing', { count: 1 }, { count: 0 });
-        } finally {
-          await routing.refresh(domain);
-        }
-      },
-      lookup(mailbox, domain) {
-        const found = routing.lookup(mailbox, domain);
-        return found.kind === 'matched' && found.match.account !== account.id ? { kind: 'not-ours' } : found;
-      },
-      urlExists: deps.urlExists,
-      sample: (address, match) => deps.sample({ account: account.id, address, match }),
-      async mxIsOurs(domain) {
-        const found = await checkMx(deps.resolver, domain, [settings.hostname, ...settings.mxHosts]);
-        return found === 'unknown' ? found : found.valid;
-      },
-      inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
-      pointsTo: (domain, ip) => checkA(deps.resolver, domain, ip),
-      signingKey: async (url) => (await deps.signingKeys.keysFor(account.id, url))?.[0],
-      newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
-      backlog: () => spool.backlog(account.id),
-      deliveries: (selection, limit) => spool.list(own(selection), limit),
-      attempts: (delivery) => delivery.account === account.id ? spool.attempts(delivery.id) : Promise.resolve([]),
-      replay: (selection) => spool.replay(own(selection), clock.now()),
-      async redirect(route, url) {
-        if (route.account === account.id) await spool.redirect(route.id, url);
-      },
-      lists: bindLists(deps.lists, account.id),
-      senderDomains: bindSenderDomains(deps.senderDomains, account.id),
-      startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
-      webhooks: bindWebhooks(deps, account),
-      apiKey: apiKey ?? null,
-      messages: bindMessages(deps, account.id),
-      countReset: (subaccount) => countReset(deps, account.id, subaccount),
-      forgetSubaccount: (slug) => forgetSubaccount(deps, account.id, slug),
-      forgetNumbers: (kind, key) => deps.numbers.forget(account.id, kind, key),
-      removeTag: (tag) => deps.numbers.removeTag(account.id, tag),
-      accept: (arrival, routed, bytes) => accept(deps, arrival, routed, bytes),
-    };
-  };
+  return (account, apiKey) => ({
+    ...bindQueue(deps, account.id),
+    account,
+    store: store.of(account.id),
+    settings,
+    now: () => new Date(clock.now()),
+    newToken: () => deps.ids.key(),
+    newRouteId: async () => `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
+    async routingChanged(domain) {
+      try {
+        await store.revisions.add('routing', { count: 1 }, { count: 0 });
+      } finally {
+        await routing.refresh(domain);
+      }
+    },
+    lookup(mailbox, domain) {
+      const found = routing.lookup(mailbox, domain);
+      return found.kind === 'matched' && found.match.account !== account.id ? { kind: 'not-ours' } : found;
+    },
+    urlExists: deps.urlExists,
+    sample: (address, match) => deps.sample({ account: account.id, address, match }),
+    async mxIsOurs(domain) {
+      const found = await checkMx(deps.resolver, domain, [settings.hostname, ...settings.mxHosts]);
+      return found === 'unknown' ? found : found.valid;
+    },
+    inTurn: (name, run) => inTurn(`${account.id} ${name}`, run),
+    pointsTo: (domain, ip) => checkA(deps.resolver, domain, ip),
+    signingKey: async (url) => (await deps.signingKeys.keysFor(account.id, url))?.[0],
+    newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
+    lists: bindLists(deps.lists, account.id),
+    senderDomains: bindSenderDomains(deps.senderDomains, account.id),
+    startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
+    webhooks: bindWebhooks(deps, account),
+    apiKey: apiKey ?? null,
+    messages: bindMessages(deps, account.id),
+    countReset: (subaccount) => countReset(deps, account.id, subaccount),
+    forgetSubaccount: (slug) => forgetSubaccount(deps, account.id, slug),
+    forgetNumbers: (kind, key) => deps.numbers.forget(account.id, kind, key),
+    removeTag: (tag) => deps.numbers.removeTag(account.id, tag),
+  });
 }
 
 function bindSenderDomains(senderDomains: SenderDomains, account: string): AccountSenderDomains {
@@ -209,17 +187,4 @@ function bindLists(lists: Lists, account: string): AccountLists {
     whitelist: (email, detail) => lists.whitelist(account, email, detail),
     unwhitelist: (email) => lists.unwhitelist(account, email),
   };
-}
-
-async function accept({ spool, acceptance, log }: OperationDeps, arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array): Promise<Accepted> {
-  if (!spool.hasRoom()) return { outcome: 'full' };
-  const { messageId, body } = acceptance.begin();
-  try {
-    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await body.write(bytes.subarray(at, at + CHUNK_BYTES));
-    return await acceptance.accept(messageId, arrival, routed, await body.finish());
-  } catch (error) {
-    await body.abort();
-    log.error('api.fault', { part: 'acceptance', error });
-    return { outcome: 'fault' };
-  }
 }

@@ -16,19 +16,19 @@ export function toOpenApi(operations: readonly Operation[], server: string) {
     servers: [{ url: server }],
     tags: [...new Set(operations.map(groupOf))].map((name) => ({ name })),
     paths: Object.fromEntries(operations.map((operation) => [`${operation.path}.json`, { post: toPost(operation) }])),
-    components: {
-      schemas: {
-        Error: {
-          type: 'object',
-          required: ['status', 'code', 'name', 'message'],
-          properties: {
-            status: { const: 'error' },
-            code: { type: 'integer' },
-            name: { type: 'string', enum: [...new Set([...COMMON_ERRORS, ...operations.flatMap((operation) => operation.errors)])] },
-            message: { type: 'string' },
-          },
-        },
-      },
+    components: { schemas: { Error: errorSchema(operations) } },
+  };
+}
+
+function errorSchema(operations: readonly Operation[]) {
+  return {
+    type: 'object',
+    required: ['status', 'code', 'name', 'message'],
+    properties: {
+      status: { const: 'error' },
+      code: { type: 'integer' },
+      name: { type: 'string', enum: [...new Set([...COMMON_ERRORS, ...operations.flatMap((operation) => operation.errors)])] },
+      message: { type: 'string' },
     },
   };
 }

@@ -74,11 +74,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     req.url = originForm(req.url ?? '/');
     void koa(req, res);
   };
-  const server = createServer({
-    headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: MAX_HEADER_BYTES,
-    connectionsCheckingInterval: CHECK_MS,
-  }, handler);
-  server.maxConnections = MAX_CONNECTIONS;
+  const server = createBoundedServer(handler);
   refuseBeforeContinue(server, handler, body.tooLarge);
 
   return Object.freeze({
@@ -90,6 +86,15 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     },
     stop: () => stop(server),
   });
+}
+
+function createBoundedServer(handler: RequestListener): Server {
+  const server = createServer({
+    headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: MAX_HEADER_BYTES,
+    connectionsCheckingInterval: CHECK_MS,
+  }, handler);
+  server.maxConnections = MAX_CONNECTIONS;
+  return server;
 }
 
 /** The path and query of a request target. A proxy's absolute form may hold a host that URL parsers throw at. */

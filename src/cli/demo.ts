@@ -33,28 +33,22 @@ async function show(folder: string, once: boolean, io: Io): Promise<number> {
   const catcher = await startCatcher(posts.push);
   const daemon = await openDaemon(demoSettings(folder), { log: createLog('silent'), clock: systemClock, ids: createIds(systemClock) });
   try {
-    const { smtp, http, firstKey } = await daemon.start();
-    const place = smtp[0];
+    const { smtp: [place], http, firstKey } = await daemon.start();
     if (!place || !firstKey) throw new Error('the daemon did not start as it should');
-    const call = caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key);
     io.out(`1. Postern runs in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`);
-
-    await call('/inbound/add-domain', { domain: 'demo.example' });
-    const { id } = ROUTE.parse(await call('/inbound/add-route', { domain: 'demo.example', pattern: '*', url: catcher.url }));
-    const { auth_key: key } = KEY.parse(await call('/inbound/route-key', { id }));
-    io.out(`2. Route ${id} posts all mail for demo.example to ${catcher.url}\n`);
-
+    const key = await addRoute(caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key), catcher.url, io);
     const { response } = await send(place);
     io.out(`3. A message went in by SMTP; the answer was: ${response}\n`);
 
+    const tell = (caught: Caught) => report(caught, key, catcher.url, io);
     const caught = await posts.next(ONCE_MS);
     if (!caught) {
       io.err(`Nothing was posted within ${ONCE_MS / 1000} seconds.\n`);
       return EXIT.failed;
     }
-    const good = report(caught, key, catcher.url, io);
+    const good = tell(caught);
     if (once) return good ? EXIT.ok : EXIT.failed;
-    return await goOn(io, `${place.host}:${place.port}`, posts.next, (next) => report(next, key, catcher.url, io));
+    return await goOn(io, `${place.host}:${place.port}`, posts.next, tell);
   } finally {
     await daemon.stop();
     await catcher.stop();
@@ -74,8 +68,19 @@ function demoSettings(folder: string) {
 const ROUTE = z.object({ id: z.string() });
 const KEY = z.object({ auth_key: z.string() });
 
-function caller(base: string, key: string) {
-  return async (path: string, params: object): Promise<unknown> => {
+/** Answers the key that posts to the URL are signed with. */
+async function addRoute(call: Call, url: string, io: Io): Promise<string> {
+  await call('/inbound/add-domain', { domain: 'demo.example' });
+  const { id } = ROUTE.parse(await call('/inbound/add-route', { domain: 'demo.example', pattern: '*', url }));
+  const { auth_key: key } = KEY.parse(await call('/inbound/route-key', { id }));
+  io.out(`2. Route ${id} posts all mail for demo.example to ${url}\n`);
+  return key;
+}
+
+type Call = (path: string, params: object) => Promise<unknown>;
+
+function caller(base: string, key: string): Call {
+  return async (path, params) => {
     const response = await fetch(`${base}${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
     const answer: unknown = await response.json();
     if (!response.ok) throw new Error(`${path} failed: ${JSON.stringify(answer)}`);

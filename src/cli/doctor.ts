@@ -4,7 +4,7 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
 import { dnsSettings } from '../composition/slices.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import { createResolver } from '../dns/resolver.ts';
 import { EXIT, UsageError, type Command } from './command.ts';
 import { certificate } from './doctor/certificates.ts';

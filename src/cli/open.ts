@@ -2,7 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createLog, type Log } from '../base/log.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import { openDatabase } from '../composition/storage.ts';
 import { openSpool } from '../spool/spool.ts';
 import type { Spool } from '../spool/types.ts';

@@ -2,7 +2,7 @@ import type { EventName, Fields, Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import type { CountedDeps, DaemonDeps } from './slices.ts';
 
 /** Settles where numbers are kept, and has the warnings and errors of the log counted. */

@@ -1,8 +1,5 @@
-import { availableParallelism } from 'node:os';
-import { join } from 'node:path';
 import type { RunningTime } from '../base/running-time.ts';
-import { VERSION } from '../base/version.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
 import { createPoster } from '../delivery/post/attempt.ts';
@@ -36,7 +33,7 @@ import { createSenderDomains } from '../outbound/sender-domains.ts';
 import { createSources } from '../outbound/sources.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { type CountedDeps, dnsSettings, spoolDir } from './slices.ts';
+import { type CountedDeps, dispatcherSettings, dnsSettings, posterSettings, rendererSettings } from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
@@ -96,26 +93,8 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, r
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
-  const poster = createPoster({
-    timeoutMs: settings.webhooks.timeout_ms,
-    userAgent: `Postern/${VERSION}`,
-    // Many endpoints may be one host's: what is kept for it is not what one of them may have.
-    connections: settings.delivery.concurrency,
-  }, { guard, clock });
-  const renderer = createRenderer({
-    workers: settings.parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
-    timeoutMs: settings.parse.timeout_ms,
-    memoryMb: settings.parse.memory_mb,
-    tmpDir: join(spoolDir(settings), 'tmp'),
-    dns: dnsSettings(settings),
-    hostname,
-  }, { clock, log, metrics });
-  const dispatcher = createDispatcher({
-    concurrency: settings.delivery.concurrency,
-    concurrencyPerEndpoint: settings.delivery.concurrency_per_endpoint,
-    retryHours: settings.delivery.retry_hours,
-    mailConcurrency: settings.outbound.concurrency,
-    concurrencyPerDestination: settings.outbound.relay === '' ? settings.outbound.concurrency_per_destination : settings.outbound.concurrency_to_relay,
-  }, { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
+  const poster = createPoster(posterSettings(settings), { guard, clock });
+  const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
+  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
   return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
@@ -6,7 +7,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -43,6 +44,27 @@ export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir),
 
 export function dnsSettings({ dns }: Settings) {
   return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
+}
+
+export function posterSettings({ webhooks, delivery }: Settings) {
+  // Many endpoints may be one host's: what is kept for it is not what one of them may have.
+  return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
+}
+
+export function rendererSettings(settings: Settings) {
+  const { parse, hostname } = settings;
+  return {
+    workers: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)), timeoutMs: parse.timeout_ms, memoryMb: parse.memory_mb,
+    tmpDir: join(spoolDir(settings), 'tmp'), dns: dnsSettings(settings), hostname,
+  };
+}
+
+export function dispatcherSettings({ delivery, outbound }: Settings) {
+  return {
+    concurrency: delivery.concurrency, concurrencyPerEndpoint: delivery.concurrency_per_endpoint, retryHours: delivery.retry_hours,
+    mailConcurrency: outbound.concurrency,
+    concurrencyPerDestination: outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+  };
 }
 
 export function sendingSettings({ hostname, senders, outbound }: Settings) {

@@ -3,7 +3,7 @@ import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { createRunningTime, readTimeMemory, type RunningTime } from '../base/running-time.ts';
-import type { Settings } from '../config.ts';
+import type { Settings } from '../settings.ts';
 import { openSpool } from '../spool/spool.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Database } from '../store/collection.ts';

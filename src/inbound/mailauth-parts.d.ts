@@ -1,4 +1,4 @@
-// Parts of mailauth that come without types: what inbound/authenticate.ts uses of them, and no more.
+// Parts of mailauth that come without types: what inbound/signatures.ts uses of them, and no more.
 
 declare module 'mailauth/lib/tools.js' {
   /** Reads the DKIM key in the TXT records of a name. Rejects with what is wrong with it. */

@@ -11,8 +11,11 @@ export interface Memory<V> {
 /** Longer keys are not worth their room, and somebody may have made them long on purpose. */
 const LONGEST_KEY = 1024;
 
-/** A memory of at most `most` values; the oldest goes first. */
-export function createMemory<V>(most: number, clock: Clock): Memory<V> {
+/** Senders, authors and policies kept in mind, of each; some hundred bytes apiece. */
+const MOST = 5000;
+
+/** A memory of so many values; the oldest goes first. */
+export function createMemory<V>(clock: Clock): Memory<V> {
   const kept = new Map<string, { readonly value: V; readonly until: number }>();
   return Object.freeze({
     find(key: string) {
@@ -26,7 +29,7 @@ export function createMemory<V>(most: number, clock: Clock): Memory<V> {
       kept.delete(key);
       kept.set(key, { value, until: clock.monotonic() + ms });
       for (const oldest of kept.keys()) { // a Map keeps the order of insertion
-        if (kept.size <= most) break;
+        if (kept.size <= MOST) break;
         kept.delete(oldest);
       }
     },
@@ -48,7 +51,7 @@ const ABSENCE_MS = 10_000;
 const MACRO = /%[{_%-]/;
 
 /** As long as the shortest of the answers holds, at most five minutes; not at all after a failure or where a macro was seen. */
-export function createLife(): Life {
+function createLife(): Life {
   let ms = LONGEST_MS;
   return Object.freeze({
     note(answer: Answer<unknown>) {
@@ -62,4 +65,14 @@ function lifeOf(answer: Answer<unknown>): number {
   if (answer.kind === 'failure') return 0;
   if (answer.kind !== 'records') return ABSENCE_MS;
   return answer.records.some((record) => typeof record === 'string' && MACRO.test(record)) ? 0 : answer.ttl * 1000;
+}
+
+/** What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of hold. */
+export async function recalled<V>(memory: Memory<V>, key: string, make: (note: Life['note']) => Promise<V>): Promise<V> {
+  const known = memory.find(key);
+  if (known !== undefined) return known;
+  const life = createLife();
+  const value = await make(life.note);
+  memory.keep(key, value, life.ms());
+  return value;
 }

@@ -1,4 +1,5 @@
 import { toAsciiDomain } from './address.ts';
+import type { McReading } from './mc-reading.ts';
 import type { Analytics, Extras } from './sending.ts';
 
 /** Wishes as the API and the fields of a document give them; nothing was said of what is absent or empty. */
@@ -39,16 +40,8 @@ function toAnalytics({ analyticsDomains = [], analyticsCampaign }: GivenExtras):
   return domains.length === 0 ? undefined : { domains, campaign: analyticsCampaign || null };
 }
 
-/** The values of the fields of a document, as mail/mc-headers.ts reads them. */
-export interface ExtrasReading {
-  readonly one: <T>(name: string, parse: (text: string) => T | undefined) => T | null;
-  readonly flag: (name: string) => boolean | null;
-  readonly all: (name: string) => readonly string[];
-  readonly ignore: (name: string) => void;
-}
-
 /** What the X-MC-* fields wish. What is malformed is ignored, and named so. */
-export function readExtras({ one, flag, all, ignore }: ExtrasReading): GivenExtras {
+export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
   const name = (text: string) => toAsciiDomain(text);
   return {
     inlineCss: flag('InlineCSS'),
@@ -57,7 +50,7 @@ export function readExtras({ one, flag, all, ignore }: ExtrasReading): GivenExtr
     viewContent: flag('ViewContentLink'),
     trackingDomain: one('TrackingDomain', name),
     returnPathDomain: one('ReturnPathDomain', name),
-    analyticsDomains: readDomains(all('googleanalytics'), () => ignore('GoogleAnalytics')),
+    analyticsDomains: readDomains(all('GoogleAnalytics'), () => ignore('GoogleAnalytics')),
     analyticsCampaign: one('GoogleAnalyticsCampaign', (text) => text.length > LONGEST_CAMPAIGN || /\p{Cc}/u.test(text) ? undefined : text),
   };
 }

@@ -1,11 +1,11 @@
-import { parseAddress, toAsciiDomain } from './address.ts';
+import { toAsciiDomain } from './address.ts';
 import { readExtras, type GivenExtras } from './extras.ts';
 import type { HeaderField } from './headers.ts';
+import { createMcReading, recipientKey, type McReading } from './mc-reading.ts';
 import { isName } from './merge/condition.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isScalar, type MergeValue, readMergeValue, toText } from './merge/value.ts';
 import type { ClickTracking, MergeVar } from './sending.ts';
-import { decodeWords } from './words.ts';
 
 // The X-MC-* fields: what a program that hands mail over by SMTP asks of it. They are ours to read, and go no further.
 
@@ -37,77 +37,47 @@ export interface McOptions {
   readonly ignored: readonly string[];
 }
 
-/** Names of fields that are read here, or are known and mean nothing to us; all are taken off a message. */
-export const MC_FIELD = /^x-mc-/i;
 /** Characters of a tag. */
 const LONGEST_TAG = 50;
 const MAX_TAGS = 100;
 /** Bytes of the JSON of one field. */
 const MAX_METADATA = 200;
-const TRUE = /^(?:true|on|yes|y|1)$/i;
-const FALSE = /^(?:false|off|no|n|0)$/i;
-const RCPT = '_rcpt';
 const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([['mailchimp', 'mailchimp'], ['handlebars', 'handlebars']]);
 const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([['clicks', 'all'], ['clicks_all', 'all'], ['clicks_htmlonly', 'html'], ['clicks_textonly', 'text']]);
 
 /** Reads all X-MC-* fields of a message. What is malformed is ignored, and named in `ignored`. */
 export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
-  const ignored = new Set<string>();
-  const given = new Map<string, string[]>();
-  for (const { name, value } of fields) {
-    if (!MC_FIELD.test(name)) continue;
-    const key = name.slice('x-mc-'.length).toLowerCase();
-    given.set(key, [...given.get(key) ?? [], (decodeWords(value) ?? value).trim()]);
-  }
-  const reading: Reading = { all: (name) => given.get(name) ?? [], ignore: (name) => { ignored.add(`X-MC-${name}`); } };
-  const mergeLanguage = readOne(reading, 'MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
-  const vars = readObjects(reading, { name: 'MergeVars', isKey: isName, read: mergeLanguage === 'handlebars' ? readMergeValue : readText });
-  const metadata = readObjects(reading, { name: 'Metadata', isKey: (name) => name !== '', read: readText, maxBytes: MAX_METADATA });
-  const options = {
+  const reading = createMcReading(fields);
+  const { one, flag } = reading;
+  const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
+  const vars = reading.objects({ name: 'MergeVars', isKey: isName, read: mergeLanguage === 'handlebars' ? readMergeValue : readText });
+  const metadata = reading.objects({ name: 'Metadata', isKey: (name) => name !== '', read: readText, maxBytes: MAX_METADATA });
+  return {
     tags: readTags(reading),
     track: readTrack(reading),
-    autoText: readBoolean(reading, 'Autotext'),
-    template: readTemplate(reading),
-    globalVars: given.has('mergevars') ? toVars(vars.all) : null,
+    autoText: flag('Autotext'),
+    template: one('Template', parseTemplate),
+    globalVars: reading.all('MergeVars').length > 0 ? toVars(vars.all) : null,
     rcptVars: Object.fromEntries([...vars.byRecipient].map(([recipient, values]) => [recipient, toVars(values)])),
     mergeLanguage,
     metadata: Object.fromEntries(metadata.all),
     rcptMetadata: Object.fromEntries([...metadata.byRecipient].map(([recipient, values]) => [recipient, Object.fromEntries(values)])),
-    preserveRecipients: readBoolean(reading, 'PreserveRecipients') ?? false,
-    important: readBoolean(reading, 'Important') ?? false,
-    signingDomain: readOne(reading, 'SigningDomain', (text) => toAsciiDomain(text)),
-    subaccount: readOne(reading, 'Subaccount', (text) => text),
-    bcc: readOne(reading, 'BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
-    pool: readOne(reading, 'IpPool', (text) => text),
-    sendAt: readOne(reading, 'SendAt', parseUtc),
-    extras: readExtras({ ...reading, one: (name, parse) => readOne(reading, name, parse), flag: (name) => readBoolean(reading, name) }),
+    preserveRecipients: flag('PreserveRecipients') ?? false,
+    important: flag('Important') ?? false,
+    signingDomain: one('SigningDomain', (text) => toAsciiDomain(text)),
+    subaccount: one('Subaccount', (text) => text),
+    bcc: one('BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
+    pool: one('IpPool', (text) => text),
+    sendAt: one('SendAt', parseUtc),
+    extras: readExtras(reading),
+    ignored: reading.ignored(), // last: when all the others have been read
   };
-  return { ...options, ignored: [...ignored] };
-}
-
-interface Reading {
-  /** Values of a field, in their order; the name in lower case. */
-  all(name: string): readonly string[];
-  ignore(name: string): void;
-}
-
-/** The last value of a field; null when there is none, or none that can be read. */
-function readOne<T>({ all, ignore }: Reading, name: string, parse: (text: string) => T | undefined): T | null {
-  const text = all(name.toLowerCase()).at(-1) ?? '';
-  if (text === '') return null;
-  const value = parse(text);
-  if (value === undefined) ignore(name);
-  return value ?? null;
-}
-
-function readBoolean(reading: Reading, name: string): boolean | null {
-  return readOne(reading, name, (text) => TRUE.test(text) ? true : FALSE.test(text) ? false : undefined);
 }
 
 /** Tags that begin with an underscore are kept for the system, as they are in the API. */
-function readTags({ all, ignore }: Reading): string[] {
+function readTags({ all, ignore }: McReading): string[] {
   const tags = new Set<string>();
-  for (const tag of all('tags').flatMap((text) => text.split(',')).map((text) => text.trim())) {
+  for (const tag of all('Tags').flatMap((text) => text.split(',')).map((text) => text.trim())) {
     if (tag === '') continue;
     if (tag.length > LONGEST_TAG || tag.startsWith('_') || tags.size >= MAX_TAGS || /\p{Cc}/u.test(tag)) ignore('Tags');
     else tags.add(tag);
@@ -116,9 +86,9 @@ function readTags({ all, ignore }: Reading): string[] {
 }
 
 /** The field says all of it: what it does not name is off. */
-function readTrack({ all, ignore }: Reading): McOptions['track'] {
+function readTrack({ all, ignore }: McReading): McOptions['track'] {
   let track: McOptions['track'] = null;
-  for (const word of all('track').flatMap((text) => text.toLowerCase().split(',')).map((text) => text.trim())) {
+  for (const word of all('Track').flatMap((text) => text.toLowerCase().split(',')).map((text) => text.trim())) {
     const before: NonNullable<McOptions['track']> = track ?? { opens: false, clicks: 'none' };
     const clicks = CLICKS.get(word);
     if (word === 'opens') track = { ...before, opens: true };
@@ -129,62 +99,9 @@ function readTrack({ all, ignore }: Reading): McOptions['track'] {
   return track;
 }
 
-function readTemplate(reading: Reading): McOptions['template'] {
-  return readOne(reading, 'Template', (text) => {
-    const [name = '', block = ''] = text.split('|').map((part) => part.trim());
-    return name === '' ? undefined : { name, block: block === '' ? 'main' : block };
-  });
-}
-
-interface Objects<T> {
-  readonly all: Map<string, T>;
-  readonly byRecipient: Map<string, Map<string, T>>;
-}
-
-interface Asked<T> {
-  readonly name: string;
-  readonly isKey: (name: string) => boolean;
-  /** Undefined for what is ignored. */
-  readonly read: (value: unknown) => T | undefined;
-  readonly maxBytes?: number;
-}
-
-/** Reads a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
-function readObjects<T>({ all, ignore }: Reading, { name, isKey, read, maxBytes = Infinity }: Asked<T>): Objects<T> {
-  const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
-  for (const text of all(name.toLowerCase())) {
-    const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);
-    const into = object && placeOf(object, found);
-    if (!object || !into) {
-      ignore(name);
-      continue;
-    }
-    for (const [key, value] of Object.entries(object)) {
-      if (key === RCPT) continue;
-      const content = read(value);
-      if (content === undefined || !isKey(key)) ignore(name);
-      else into.set(key, content);
-    }
-  }
-  return found;
-}
-
-function placeOf<T>(object: object, { all, byRecipient }: Objects<T>): Map<string, T> | undefined {
-  if (!Object.hasOwn(object, RCPT)) return all;
-  const recipient = RCPT in object && typeof object[RCPT] === 'string' ? recipientKey(object[RCPT]) : undefined;
-  if (recipient === undefined) return undefined;
-  const values = byRecipient.get(recipient) ?? new Map<string, T>();
-  byRecipient.set(recipient, values);
-  return values;
-}
-
-function parseObject(text: string): object | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'object' && value !== null && !Array.isArray(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+function parseTemplate(text: string): McOptions['template'] | undefined {
+  const [name = '', block = ''] = text.split('|').map((part) => part.trim());
+  return name === '' ? undefined : { name, block: block === '' ? 'main' : block };
 }
 
 /** What is no text, as it is shown; only handlebars knows what to do with lists and structs. */
@@ -195,13 +112,6 @@ function readText(value: unknown): string | undefined {
 
 function toVars(values: ReadonlyMap<string, MergeValue>): MergeVar[] {
   return [...values].map(([name, content]) => ({ name, content }));
-}
-
-/** What a recipient's own values are kept under. */
-function recipientKey(text: string): string | undefined {
-  const address = parseAddress(text.trim());
-  if (!address || address.domain.startsWith('[')) return undefined;
-  return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();
 }
 
 /** `YYYY-MM-DD HH:MM:SS` in UTC. */

@@ -48,12 +48,7 @@ const CLOSE_MS = 2000;
 /** Brings a connection as far as MAIL FROM: greeting, EHLO, STARTTLS, AUTH. Throws what nodemailer throws; the socket is gone then. */
 export async function openSession(socket: Socket, hop: Hop, name: string, signal: AbortSignal): Promise<Session> {
   const source = socket.localAddress ?? null;
-  const connection = new SMTPConnection({
-    host: hop.host, port: hop.port, connection: socket, name, secure: hop.secure, ignoreTLS: hop.tls === 'none',
-    requireTLS: !hop.secure && (hop.tls === 'verified' || hop.tls === 'encrypted'), tls: { rejectUnauthorized: hop.tls === 'verified' },
-    connectionTimeout: NEVER_MS, greetingTimeout: NEVER_MS, socketTimeout: NEVER_MS, socketCloseTimeout: CLOSE_MS,
-    maxResponseSize: LONGEST_REPLY, logger: false,
-  });
+  const connection = connectionOver(socket, hop, name);
   connection.on('error', () => {}); // what nobody waits for; `alive` tells
   const cut = () => socket.destroy(tookTooLong());
   signal.addEventListener('abort', cut, { once: true });
@@ -67,12 +62,24 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
   } catch (error) {
     connection.close();
     socket.destroy();
-    // A connection that ends at STARTTLS or in the handshake is trouble of the socket to nodemailer.
-    const upgrading = connection.upgrading === true || (!connection.secure && /^\d{3}[ -]STARTTLS\b/im.test(String(connection.lastServerResponse)));
-    throw upgrading && hop.tls !== 'none' && error instanceof Error ? Object.assign(error, { code: 'ETLS' }) : error;
+    throw hop.tls !== 'none' && isUpgrading(connection) && error instanceof Error ? Object.assign(error, { code: 'ETLS' }) : error;
   } finally {
     signal.removeEventListener('abort', cut);
   }
+}
+
+function connectionOver(socket: Socket, { host, port, secure, tls }: Hop, name: string): SMTPConnection {
+  return new SMTPConnection({
+    host, port, connection: socket, name, secure, ignoreTLS: tls === 'none',
+    requireTLS: !secure && (tls === 'verified' || tls === 'encrypted'), tls: { rejectUnauthorized: tls === 'verified' },
+    connectionTimeout: NEVER_MS, greetingTimeout: NEVER_MS, socketTimeout: NEVER_MS, socketCloseTimeout: CLOSE_MS,
+    maxResponseSize: LONGEST_REPLY, logger: false,
+  });
+}
+
+/** A connection that ends at STARTTLS or in the handshake is trouble of the socket to nodemailer. */
+function isUpgrading({ upgrading, secure, lastServerResponse }: SMTPConnection): boolean {
+  return upgrading === true || (!secure && /^\d{3}[ -]STARTTLS\b/im.test(String(lastServerResponse)));
 }
 
 function sessionOf(connection: SMTPConnection, socket: Socket, source: string | null, takesUtf8: boolean): Session {

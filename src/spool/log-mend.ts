@@ -35,15 +35,11 @@ function mendAll(file: number): number {
   const { pageSize, bigEndian } = layout;
   const sum = createSum(bigEndian);
   const sumOf = ({ bytes, summed }: Block, before: Sum) => summed.reduce((last, [from, to]) => sum(bytes, from, to, last), before);
-  const frameAt = (at: number): Block | undefined => {
-    const bytes = read(file, at, FRAME_HEADER + pageSize);
-    return bytes && { bytes, at, summed: [[0, 8], [FRAME_HEADER, bytes.length]], sumAt: 16 };
-  };
   let mended = 0;
   let before: Sum = [0, 0];
   let block: Block | undefined = { bytes: header, at: 0, summed: [[0, 24]], sumAt: 24 };
   for (let at = HEADER; block; at += FRAME_HEADER + pageSize) {
-    const next = frameAt(at);
+    const next = frameAt(file, at, pageSize);
     const found = sumOf(block, before);
     const turned = !same(found, sumAt(block.bytes, block.sumAt))
       && (mend(block, found, bigEndian) || (next !== undefined && bindTo(block, found, sumOf(next, found), next)));
@@ -58,6 +54,11 @@ function mendAll(file: number): number {
     block = next;
   }
   return mended;
+}
+
+function frameAt(file: number, at: number, pageSize: number): Block | undefined {
+  const bytes = read(file, at, FRAME_HEADER + pageSize);
+  return bytes && { bytes, at, summed: [[0, 8], [FRAME_HEADER, bytes.length]], sumAt: 16 };
 }
 
 /** The block is right and its checksum is not, when the next one goes on from what it should be. */

@@ -6,21 +6,21 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { createBlobs, type Blobs } from './blobs.ts';
+import { createBulk } from './bulk.ts';
 import { createCache, type Cache } from './cache.ts';
 import { createEventQueue } from './event-queue.ts';
-import type { EventNews } from './event-types.ts';
 import type { MessageRow } from './file/changes.ts';
 import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
+import { createListeners, type Listeners } from './listeners.ts';
 import { takeLock } from './lock.ts';
 import { showQueue } from './meters.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './recovery.ts';
 import { createRoom, type Room } from './room.ts';
-import { createScan } from './file/scan.ts';
 import { isTight } from './tight.ts';
 import type {
-  AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Selection, Settlement, Spool, SpoolSettings,
+  AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Settlement, Spool, SpoolSettings,
 } from './types.ts';
 
 export interface SpoolDeps {
@@ -36,9 +36,6 @@ export interface SpoolDeps {
 
 /** Bytes of bodies just accepted that are kept in memory. */
 const CACHE_BYTES = 64 * 1024 * 1024;
-/** Deliveries forgotten in one step, which shares a commit with new mail. */
-const PURGE_STEP = 200;
-
 /** How often what is due is read when rows of it are damaged. */
 const DUE_TRIES = 3;
 
@@ -54,13 +51,7 @@ interface Parts {
   readonly room: Room;
   readonly blobs: Blobs;
   readonly cache: Cache;
-  readonly listeners: Listener[];
-}
-
-/** Who hears of deliveries, and who of events. */
-interface Listener {
-  readonly fresh?: (fresh: readonly Delivery[]) => void;
-  readonly news?: (news: EventNews) => void;
+  readonly listeners: Listeners;
 }
 
 /**
@@ -90,10 +81,10 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
 
 async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role, metrics }: Required<SpoolDeps>): Promise<Parts> {
   const data = { dir: folder.dir, role, now: clock.now() };
-  const listeners: Parts['listeners'] = [];
+  const listeners = createListeners(log);
   let reading: Reading | undefined;
   const file = await openQueueFile(data, { clock, log, metrics }, {
-    changed: () => tell({ listeners, log }, []),
+    changed: () => listeners.tell([]),
     async replaced() { await reading?.reopen(); },
   });
   try {
@@ -112,8 +103,7 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
 
 function createSpool(parts: Parts, release: () => void): Spool {
   const { file, reading, room, blobs, cache, listeners } = parts;
-  const say = (news: EventNews) => inform(parts, (listener) => listener.news?.(news));
-  const events = createEventQueue({ file, reading, room, say, tell: (fresh) => tell(parts, fresh) });
+  const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
   let closing: Promise<void> | undefined;
   const close = async () => {
     room.stop();
@@ -130,7 +120,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     async settle(settlement: Settlement, fresh?: Verdicts) {
       const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
-      if (tally) say({ kind: 'settled', webhook: tally.hook.id, tally });
+      if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
     keepEndpoint: (account: string, url: string, memory: string | null) => file.write('keepEndpoint', account, url, memory),
@@ -151,77 +141,23 @@ function createSpool(parts: Parts, release: () => void): Spool {
     reports: (limit: number) => reading.read('reports', limit),
     reported: (ids: readonly string[]) => file.write('reported', ids),
     attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
-    ...createOperations(parts),
-    events: Object.freeze({ ...events, onNews: (news: (news: EventNews) => void) => { listeners.push({ news }); } }),
-    onChange: (fresh: (fresh: readonly Delivery[]) => void) => { listeners.push({ fresh }); },
+    ...createBulk(parts),
+    events: Object.freeze({ ...events, onNews: listeners.onNews }),
+    onChange: listeners.onChange,
     check: file.check,
     close: () => closing ??= close(),
   });
 }
 
-/** What operators, the API and the purge do: over many deliveries, in steps. */
-function createOperations(parts: Parts) {
-  const { file, reading, blobs, cache } = parts;
-  const scan = createScan(reading);
-  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
-    const count = await scan.change(selection, run);
-    if (count > 0) tell(parts, []);
-    return count;
-  };
-  return {
-    list: scan.list,
-    count: scan.count,
-    retry: (selection: Selection, now: number) => change(selection, (keys) => file.write('retry', keys, now)),
-    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection: Selection, now: number) => change(selection, (keys) => file.write('drop', keys, now)),
-    replay: (selection: Selection, now: number) => change(selection, (keys) => file.write('replay', keys, now)),
-    redirect: (routeId: string, url: string) =>
-      change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
-    async purge(limits: Parameters<Spool['purge']>[0]) {
-      const tooMany = await reading.read('deliveredLimit', limits.deliveredBytes);
-      const bounds = { deadBefore: limits.deadBefore, deliveredBefore: Math.max(limits.deliveredBefore, tooMany) };
-      let count = 0;
-      for (;;) {
-        const step = await file.write('purge', bounds, PURGE_STEP);
-        await blobs.remove(step.blobs);
-        count += step.deliveries;
-        if (!step.more) break;
-      }
-      if (count > 0) {
-        cache.clear();
-        parts.log.info('spool.purged', { deliveries: count });
-      }
-      return count;
-    },
-  };
-}
-
-/** Fresh deliveries; none: the queue was changed by hand. */
-function tell(parts: Pick<Parts, 'listeners' | 'log'>, fresh: readonly Delivery[]): void {
-  inform(parts, (listener) => listener.fresh?.(fresh));
-  if (fresh.length === 0) inform(parts, (listener) => listener.news?.({ kind: 'changed' }));
-}
-
-/** A listener that fails takes nothing back of what was accepted. */
-function inform({ listeners, log }: Pick<Parts, 'listeners' | 'log'>, call: (listener: Listener) => void): void {
-  for (const listener of listeners) {
-    try {
-      call(listener);
-    } catch (error) {
-      log.error('spool.fault', { reason: 'a listener failed', error });
-    }
-  }
-}
-
 async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-  const { file, blobs, cache } = parts;
+  const { file, blobs, cache, listeners } = parts;
   const body = toTight(message.body);
   const outcome = deliveries.length === 0 ? 'accepted' : await file.accept(toRow(message, body), deliveries);
   if (outcome === 'accepted' && deliveries.length > 0) {
     blobs.claim(body);
     const { id, receivedAt, envelope, trace } = message;
     cache.put({ id, receivedAt, envelope, trace, verdicts: null }, body, deliveries.length);
-    tell(parts, deliveries);
+    listeners.tell(deliveries);
   } else if (body.kind === 'blob') {
     await blobs.remove([basename(body.path)]);
   }

@@ -79,7 +79,7 @@ export interface AttemptRecord {
   readonly durationMs: number;
   /** HTTP status, null when no answer came. */
   readonly status: number | null;
-  /** From a fixed vocabulary (delivery/post/attempt.ts), null when an answer came. */
+  /** From a fixed vocabulary (delivery/types.ts), null when an answer came. */
   readonly error: string | null;
   /** The start of the answer, at most 512 characters. */
   readonly answer: string;

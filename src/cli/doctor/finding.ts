@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
-import type { Settings } from '../../config.ts';
+import type { Settings } from '../../settings.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { Store } from '../../store/store.ts';
 

@@ -68,11 +68,13 @@ function countWords(html: string): ReadonlyMap<string, number> {
 /** A property, or its repetition in one rule, over the whole style sheet: later values take the place of earlier ones. */
 interface Declared { matches: number; longest: number }
 
+interface Rule { readonly matches: number; readonly seen: Map<string, number> }
+
 /** Walks over a style sheet; what stands in `@` blocks is not written into elements. */
 function weigh(sheet: string, words: ReadonlyMap<string, number>, elements: number): { selectors: number; written: number; characters: number } {
   let selectors = 0;
   const declared = new Map<string, Declared>();
-  const rules: { readonly matches: number; readonly seen: Map<string, number> }[] = [];
+  const rules: Rule[] = [];
   for (const [, text = '', mark] of sheet.matchAll(PIECE)) {
     const rule = rules.at(-1);
     if (mark === '{') {
@@ -81,19 +83,21 @@ function weigh(sheet: string, words: ReadonlyMap<string, number>, elements: numb
       rules.push({ matches: parts.reduce((all, part) => all + matchesOf(part, words, elements), 0), seen: new Map() });
       continue;
     }
-    if (rule && rule.matches > 0 && text.includes(':')) {
-      const name = text.slice(0, text.indexOf(':')).trim();
-      const times = (rule.seen.get(name) ?? 0) + 1;
-      rule.seen.set(name, times);
-      const known = declared.get(`${name} ${times}`);
-      declared.set(`${name} ${times}`, { matches: (known?.matches ?? 0) + rule.matches, longest: Math.max(known?.longest ?? 0, text.length) });
-    }
+    if (rule && rule.matches > 0 && text.includes(':')) declare(declared, rule, text);
     if (mark === '}') rules.pop();
   }
   const all = [...declared.values()].map(({ matches, longest }) => ({ times: Math.min(matches, elements), longest }));
   return {
     selectors, written: all.reduce((sum, { times }) => sum + times, 0), characters: all.reduce((sum, { times, longest }) => sum + times * longest, 0),
   };
+}
+
+function declare(declared: Map<string, Declared>, { matches, seen }: Rule, text: string): void {
+  const name = text.slice(0, text.indexOf(':')).trim();
+  const times = (seen.get(name) ?? 0) + 1;
+  seen.set(name, times);
+  const known = declared.get(`${name} ${times}`);
+  declared.set(`${name} ${times}`, { matches: (known?.matches ?? 0) + matches, longest: Math.max(known?.longest ?? 0, text.length) });
 }
 
 /** How many elements a selector can match, by what its last part names. */

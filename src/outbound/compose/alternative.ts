@@ -48,34 +48,43 @@ export function withOther(bytes: Buffer, part: Part, changes: readonly Change[],
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const moved = fields.filter(({ name }) => ABOUT_THE_BODY.test(name));
   const body = changes.find(({ start }) => start === part.bodyStart);
-  const inside = new Set(changes.filter((change) => change !== body && ABOUT_THE_BODY.test(change.bytes.toString('latin1', 0, 20))));
-  const header = Buffer.concat([
-    ...moved.map((span) => [...inside].find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end)),
-    ...[...inside].filter((change) => !moved.some((span) => isOver(change, span))).map((change) => change.bytes),
-  ]);
-  const content = body?.bytes ?? bytes.subarray(part.bodyStart, part.bodyEnd);
-  const others = changes.filter((change) => change !== body && !inside.has(change));
-  const encoding = EIGHT_BIT.exec(header.toString('latin1'))?.[1];
-  const outer = [
-    `Content-Type: multipart/alternative; boundary="${boundary}"\r\n`,
-    ...(encoding === undefined ? [] : [`Content-Transfer-Encoding: ${encoding}\r\n`]),
-    ...(part.parent === undefined && others.length === 0 && firstValue(part.fields, 'mime-version') === undefined ? ['MIME-Version: 1.0\r\n'] : []),
-  ];
-  const at = moved[0]?.start ?? part.headerStart;
-  const delimiter = Buffer.from(`--${boundary}\r\n`);
-  const own = Buffer.concat([header, LINE_END, content]);
+  const inside = changes.filter((change) => change !== body && ABOUT_THE_BODY.test(change.bytes.toString('latin1', 0, 20)));
+  const others = changes.filter((change) => change !== body && !inside.includes(change));
+  const header = innerHeader(bytes, moved, inside);
+  const own = Buffer.concat([header, LINE_END, body?.bytes ?? bytes.subarray(part.bodyStart, part.bodyEnd)]);
   const made = toTextPart(other.type, other.text);
-  // The plainest first (RFC 2046 section 5.1.4).
-  const [first, second] = other.type === 'text/html' ? [own, made] : [made, own];
+  const isMime = part.parent !== undefined || others.length > 0 || firstValue(part.fields, 'mime-version') !== undefined;
+  const at = moved[0]?.start ?? part.headerStart;
   return [
     ...others,
-    { start: at, end: at, bytes: Buffer.from(outer.join('')) },
+    { start: at, end: at, bytes: outerHeader(boundary, header, isMime) },
     ...moved.map(({ start, end }) => ({ start, end, bytes: NOTHING })),
-    {
-      start: part.bodyStart, end: part.bodyEnd,
-      bytes: Buffer.concat([delimiter, first, LINE_END, delimiter, second, LINE_END, Buffer.from(`--${boundary}--\r\n`)]),
-    },
+    // The plainest first (RFC 2046 section 5.1.4).
+    { start: part.bodyStart, end: part.bodyEnd, bytes: other.type === 'text/html' ? join(boundary, own, made) : join(boundary, made, own) },
   ];
+}
+
+/** What the header says about the body, with the changes that were made to it. */
+function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Change[]): Buffer {
+  return Buffer.concat([
+    ...moved.map((span) => inside.find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end)),
+    ...inside.filter((change) => !moved.some((span) => isOver(change, span))).map((change) => change.bytes),
+  ]);
+}
+
+/** What the header says about both. `inner`: what it said about the one. */
+function outerHeader(boundary: string, inner: Buffer, isMime: boolean): Buffer {
+  const encoding = EIGHT_BIT.exec(inner.toString('latin1'))?.[1];
+  return Buffer.from([
+    `Content-Type: multipart/alternative; boundary="${boundary}"\r\n`,
+    ...(encoding === undefined ? [] : [`Content-Transfer-Encoding: ${encoding}\r\n`]),
+    ...(isMime ? [] : ['MIME-Version: 1.0\r\n']),
+  ].join(''));
+}
+
+function join(boundary: string, first: Buffer, second: Buffer): Buffer {
+  const delimiter = Buffer.from(`--${boundary}\r\n`);
+  return Buffer.concat([delimiter, first, LINE_END, delimiter, second, LINE_END, Buffer.from(`--${boundary}--\r\n`)]);
 }
 
 function isOver(change: Change, span: FieldSpan): boolean {

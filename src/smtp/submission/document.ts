@@ -1,7 +1,8 @@
 import { breachOfBlock } from '../../mail/caps.ts';
 import { isHeadless } from '../../mail/headless.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../../mail/headers.ts';
-import { MC_FIELD, parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
+import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
+import { MC_FIELD } from '../../mail/mc-reading.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
 import type { Mailbox } from '../../mail/parsed.ts';
 import { parseAddress } from '../../mail/address.ts';

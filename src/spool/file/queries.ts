@@ -1,21 +1,13 @@
-import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
-import { crc32 } from 'node:zlib';
 import type { Hook, HookTally, Pending } from '../event-types.ts';
 import { PENDING, toPending } from './batching.ts';
-import { blobFault } from './blob-check.ts';
+import { createMessageQueries, type MessageQueries } from './messages.ts';
 import { createReportQueries, type ReportQueries } from './reporting.ts';
-import { DELIVERY, isWholeDelivery, number, numberOrNull, text, textOrNull, toAttempt, toDelivery, toMessage, type SqlRow } from './rows.ts';
-import { sumOf } from './row-sum.ts';
+import { DELIVERY, isWholeDelivery, number, numberOrNull, text, toAttempt, toDelivery, type SqlRow } from './rows.ts';
 import { STATES } from './schema.ts';
 import { toCondition } from './selection.ts';
 import { TALLY, toTally } from './tallying.ts';
-import type { AttemptRecord, Body, DeliveryState, LastTime, Message, QueuedDelivery, Selection } from '../types.ts';
-
-/** A message as it was found: whole, or with the reason why its body cannot be had any more. */
-export type Found =
-  | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
-  | { readonly kind: 'damaged'; readonly reason: string };
+import type { AttemptRecord, DeliveryState, LastTime, QueuedDelivery, Selection } from '../types.ts';
 
 /** What is due; and the numbers of deliveries that were damaged on the disk. */
 export interface Due {
@@ -24,7 +16,7 @@ export interface Due {
 }
 
 /** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
-export interface Queries extends ReportQueries {
+export interface Queries extends MessageQueries, ReportQueries {
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
   /** The number of each endpoint that has something waiting, with the time the first of it is due. */
   firstDue(): [key: number, dueAt: number][];
@@ -35,7 +27,6 @@ export interface Queries extends ReportQueries {
   /** How many ended, by state: one pass over an index, which took so many milliseconds. */
   ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
   delivery(id: string): QueuedDelivery | undefined;
-  message(id: string): Found | undefined;
   attempts(deliveryId: string): AttemptRecord[];
   /** First and last number of a delivery. */
   span(): [first: number, last: number];
@@ -44,7 +35,6 @@ export interface Queries extends ReportQueries {
   keys(selection: Selection, from: number, to: number): number[];
   /** The time before which delivered ones are too many for `bytes`; 0 when all have room. */
   deliveredLimit(bytes: number): number;
-  blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
   /** Webhooks with pending events, counted up to `limit` each. */
   pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
   /** Webhooks with pending events, or with batches that may still go out. */
@@ -54,7 +44,7 @@ export interface Queries extends ReportQueries {
 
 /** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({ ...createScheduling(db), ...createFigures(db), ...createLookups(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
+  return Object.freeze({ ...createScheduling(db), ...createFigures(db), ...createLookups(db), ...createMessageQueries(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
 }
 
 function createScheduling(db: DatabaseSync) {
@@ -105,23 +95,15 @@ function createFigures(db: DatabaseSync) {
   };
 }
 
-function createLookups(db: DatabaseSync, blobs: string) {
+function createLookups(db: DatabaseSync) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
-  const message = db.prepare('SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?');
   const attempts = db.prepare('SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n');
-  const sound = new Set<string>();
   return {
     delivery(id: string) {
       const row = one.get(id);
       return row && toDelivery(row);
     },
-    message(id: string): Found | undefined {
-      const row = message.get(id);
-      return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
-    },
     attempts: (deliveryId: string) => attempts.all(deliveryId).map(toAttempt),
-    blobNames: () => db.prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL').all()
-      .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
   };
 }
 
@@ -137,43 +119,6 @@ function createHookQueries(db: DatabaseSync) {
       .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
     tallies: () => tallies.all().map(toTally),
   };
-}
-
-const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
-
-/** Whether a row says what was written. One of an older version has no checksum; then at least it has to make sense. */
-function isWhole(row: SqlRow): boolean {
-  try {
-    const sum = numberOrNull(row, 'sum');
-    if (sum === null) toMessage(row);
-    return sum === null || sum === sumOf({
-      id: text(row, 'id'), receivedAt: number(row, 'received_at'), deliveries: number(row, 'deliveries'), envelope: text(row, 'envelope'), trace: text(row, 'trace'),
-      size: number(row, 'size'), crc: numberOrNull(row, 'crc'), blob: textOrNull(row, 'blob'), sha256: textOrNull(row, 'sha256'),
-    });
-  } catch (error) {
-    if (error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError) return false;
-    throw error;
-  }
-}
-
-/** SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the disk. */
-function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
-  const size = number(row, 'size');
-  const name = textOrNull(row, 'blob');
-  if (name === null) {
-    const bytes = row['bytes'];
-    if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
-      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
-    }
-    return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
-  }
-  const path = `${blobs}/${name}`;
-  const sha256 = text(row, 'sha256');
-  const reason = sound.has(name) && existsSync(path) ? null : blobFault(path, size, sha256);
-  if (reason !== null) return { kind: 'damaged', reason };
-  if (sound.size > 10_000) sound.clear();
-  sound.add(name);
-  return { kind: 'whole', message: toMessage(row), body: { kind: 'blob', path, size, sha256 } };
 }
 
 function createScans(db: DatabaseSync) {

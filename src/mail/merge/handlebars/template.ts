@@ -3,7 +3,7 @@ import { FaultyTemplate } from '../faulty-template.ts';
 import type { Budget } from './budget.ts';
 import { helperOf, parseCall, toCall, type Call } from './call.ts';
 import { createBlock, type Block } from './block.ts';
-import { takingApart, type Tag } from './pieces.ts';
+import { takingApart, type Piece, type Tag } from './pieces.ts';
 import type { Body, Node } from './program.ts';
 import { trimmingPieces } from './white-space.ts';
 
@@ -21,32 +21,37 @@ const SLICE_STEPS = 1000;
  */
 export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
+  let last: Tag | undefined;
+  try {
+    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => { last = tag; });
+  } catch (error) {
+    throw error instanceof FaultyTemplate && last ? new FaultyTemplate(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`) : error;
+  }
+}
+
+/** `note` is told of each tag before it is read. */
+function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Tag) => void): Steps<Body> {
   const root: Node[] = [];
   const open: Block[] = [];
   const read = createReading(budget);
   let body = root;
   let tags = 0;
   let rested = budget.spent();
-  let tag: Tag | undefined;
-  try {
-    for (const piece of yield* trimmingPieces(yield* takingApart(source))) {
-      if (piece.kind === 'text') {
-        body.push(piece);
-        continue;
-      }
-      tag = piece;
-      body = take(piece, body, open, read);
-      if (++tags % SLICE === 0 || budget.spent() - rested > SLICE_STEPS) {
-        rested = budget.spent();
-        yield;
-      }
+  for (const piece of pieces) {
+    if (piece.kind === 'text') {
+      body.push(piece);
+      continue;
     }
-    const left = open.at(-1);
-    if (left) throw new FaultyTemplate(`the block {{#${left.name.slice(0, 100)}}} is not closed`);
-    return root;
-  } catch (error) {
-    throw error instanceof FaultyTemplate && tag ? new FaultyTemplate(`line ${source.slice(0, tag.at).split('\n').length}: ${error.message}`) : error;
+    note(piece);
+    body = take(piece, body, open, read);
+    if (++tags % SLICE === 0 || budget.spent() - rested > SLICE_STEPS) {
+      rested = budget.spent();
+      yield;
+    }
   }
+  const left = open.at(-1);
+  if (left) throw new FaultyTemplate(`the block {{#${left.name.slice(0, 100)}}} is not closed`);
+  return root;
 }
 
 type Read = (inside: string) => Call;
