@@ -117,5 +117,5 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, r
     mailConcurrency: settings.outbound.concurrency,
     concurrencyPerDestination: settings.outbound.relay === '' ? settings.outbound.concurrency_per_destination : settings.outbound.concurrency_to_relay,
   }, { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
-  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster }), sample: createSample({ renderer, clock, hostname }) };
+  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
 }

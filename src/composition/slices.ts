@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
@@ -7,6 +6,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../config.ts';
+import { readTls } from './files.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -130,7 +130,3 @@ export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbac
   };
 }
 
-function readTls({ cert, key, min_version: minVersion }: Settings['smtp']['tls']) {
-  if (cert === '') return undefined;
-  return { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8'), minVersion };
-}
