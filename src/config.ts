@@ -92,6 +92,8 @@ function originOf(path: string, leaves: ReadonlyMap<string, Leaf>): string {
 }
 
 function nearest(path: string, known: ReadonlySet<string>): string {
+  const inside = [...known].find((name) => name.startsWith(`${path}.`));
+  if (inside !== undefined) return ` but a section of them, as ${inside}`;
   const last = path.split('.').at(-1) ?? '';
   const close = [...known].find((name) => name.split('.').at(-1) === last || name.replaceAll(/[._]/g, '') === path.replaceAll(/[._]/g, ''));
   return close === undefined ? '' : `; did you mean ${close}?`;

@@ -18,7 +18,7 @@ export const EVENTS = [
   'spool.recovered', 'spool.fault', 'spool.full', 'spool.room', 'spool.purged',
   // webhooks going out
   'delivery.delivered', 'delivery.deferred', 'delivery.failed', 'delivery.replayed', 'delivery.fault',
-  'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'worker.ended',
+  'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'endpoint.unverified', 'worker.ended',
   // events on their way from the store to the queue
   'event.unsent', 'event.fault',
   // mail that came back, opens and clicks

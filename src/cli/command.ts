@@ -96,6 +96,8 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   const parsed = parse(options, argv);
   const values: Readonly<Record<string, unknown>> = parsed.values;
   if (values.help === true) return 'help';
+  const stray = parsed.positionals[mostWords(command)];
+  if (stray !== undefined) throw new UsageError(`it takes no "${stray}"`);
   const text = (name: string) => typeof values[name] === 'string' ? values[name] : undefined;
   const texts = (name: string): readonly string[] => {
     const value = values[name];
@@ -109,6 +111,12 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
     json: values.json === true,
     settings: () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env),
   };
+}
+
+/** How many words may follow, as the help text shows them: `ADDRESS` is one, `[ID…]` any number. */
+function mostWords({ args }: Command): number {
+  if (!args) return 0;
+  return args.includes('…') ? Infinity : 1;
 }
 
 function parse(options: Readonly<Record<string, Option>>, argv: readonly string[]) {

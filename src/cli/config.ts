@@ -1,11 +1,12 @@
+import { checkFiles } from '../composition/files.ts';
 import { EXIT, type Command } from './command.ts';
 import { toTable } from './table.ts';
 
 export const configCheck: Command = {
   name: 'config check',
-  summary: 'Reads all settings and names every fault with its path; exit 78 when there is one.',
+  summary: 'Reads all settings and the files that they name, and names every fault with its path; exit 78 when there is one.',
   async run(call, io) {
-    call.settings();
+    checkFiles(call.settings().settings);
     io.out(call.json ? '{"ok":true}\n' : 'The settings are in order.\n');
     return EXIT.ok;
   },

@@ -6,7 +6,7 @@ import { createLog, printable } from '../base/log.ts';
 import { dnsSettings } from '../composition/slices.ts';
 import type { Settings } from '../settings.ts';
 import { createResolver } from '../dns/resolver.ts';
-import { EXIT, UsageError, type Command } from './command.ts';
+import { EXIT, type Command } from './command.ts';
 import { certificate } from './doctor/certificates.ts';
 import { inboundDomains, senderDomains, sending } from './doctor/domains.ts';
 import { type Check, fault, type Finding, type Verdict, type World } from './doctor/finding.ts';
@@ -28,7 +28,6 @@ export const doctor: Command = {
   notes: 'Nothing is changed, and no mail is sent. Run it as the user of the daemon, with its settings:\n'
     + '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
   async run(call, io) {
-    if (call.words.length > 0) throw new UsageError(`it takes no "${call.words[0]}"`);
     const { settings } = call.settings();
     const found: Finding[] = [];
     const told = (findings: readonly Finding[]) => {

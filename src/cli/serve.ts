@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
@@ -5,6 +6,7 @@ import type { Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { CountedDeps } from '../composition/slices.ts';
+import { checkFiles } from '../composition/files.ts';
 import { ConfigError, type Loaded } from '../config.ts';
 import { openDaemon, type Daemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
@@ -22,6 +24,7 @@ export const serve: Command = {
   summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM); SIGHUP reads settings and certificates again.',
   async run(call, io) {
     const { settings, shown } = call.settings();
+    checkFiles(settings);
     const log = createLog(settings.log.level);
     const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
@@ -55,7 +58,7 @@ async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDe
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     log.error('daemon.fault', { error });
-    io.err(`postern: cannot start: ${reason(error)}\n`);
+    io.err(`postern: cannot start: ${reason(error, settings.data_dir)}\n`);
     return EXIT.unavailable;
   }
 }
@@ -64,10 +67,15 @@ function place({ host, port }: { readonly host: string; readonly port: number })
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-function reason(error: unknown): string {
+/** What node and SQLite say of a folder or a file that is another user's, or no folder at all. */
+const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;
+
+function reason(error: unknown, dataDir: string): string {
   const text = error instanceof Error ? error.message : String(error);
   if (/EADDRINUSE/.test(text)) return `${text}\nAnother program holds this port; smtp.listen and http.listen choose others.`;
-  if (/EACCES/.test(text)) return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
+  if (/EADDRNOTAVAIL/.test(text)) return `${text}\nThis machine has no such address; smtp.listen and http.listen choose others.`;
+  if (/listen EACCES/.test(text)) return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
+  if (CANNOT_WRITE.test(text)) return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be one that this user can write to.`;
   return text;
 }
 

@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
@@ -8,6 +7,7 @@ import type { Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../settings.ts';
+import { readTls } from './files.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -152,7 +152,3 @@ export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbac
   };
 }
 
-function readTls({ cert, key, min_version: minVersion }: Settings['smtp']['tls']) {
-  if (cert === '') return undefined;
-  return { cert: readFileSync(cert, 'utf8'), key: readFileSync(key, 'utf8'), minVersion };
-}

@@ -1,4 +1,4 @@
-import { mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
@@ -11,12 +11,13 @@ import { openEmbedded } from '../store/embedded.ts';
 import { measured } from '../store/measured.ts';
 import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { readStoreUrl } from './files.ts';
 import { type CountedDeps, spoolDir } from './slices.ts';
 
 /** The store's database: MongoDB when a URL is set, else a file under data_dir. */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
-  const { url, url_file: file, timeout_ms: timeoutMs } = settings.store;
-  const address = file === '' ? url : readFileSync(file, 'utf8').trim();
+  const { timeout_ms: timeoutMs } = settings.store;
+  const address = readStoreUrl(settings.store);
   if (address !== '') {
     // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
     const { openMongo } = await import('../store/mongo.ts');

@@ -1,11 +1,27 @@
 const CRLF = Buffer.from('\r\n');
 
+// RFC 5322 section 3.6.8: printable ASCII without the colon. Blanks before the colon are obsolete, and still sent.
+const FIELD = /^[!-9;-~]+[ \t]*:/m;
+const END_OF_HEADER = /\r?\n\r?\n/;
+/** Bytes in which mail that has a header begins with a field; and those that are looked at for one when it does not. */
+const USUAL = 100;
+const LOOKED_AT = 65_536;
+const BEGINS_WITH_FIELD = /^[!-9;-~]+[ \t]*:/;
+
 /**
- * Whether a message begins with a blank or a tab. No header field does, so all of it is body, as Postfix takes it; behind our
- * Received line it would read as the rest of that line.
+ * Whether a message has no header at all, as programs that know nothing of mail send it: it begins with a blank or a tab, as no
+ * header field does, or no line before the first empty one is a field. All of it is body then, as Postfix takes it; behind our
+ * Received line it would read as the rest of that line, or as fields without a name.
  */
 export function isHeadless(message: Uint8Array): boolean {
-  return message[0] === 0x20 || message[0] === 0x09;
+  const first = message[0];
+  if (first === 0x20 || first === 0x09) return true;
+  if (first === undefined || first === 0x0d || first === 0x0a) return false;
+  return !BEGINS_WITH_FIELD.test(startOf(message, USUAL)) && !FIELD.test(startOf(message, LOOKED_AT).split(END_OF_HEADER, 1)[0] ?? '');
+}
+
+function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): string {
+  return Buffer.from(buffer, byteOffset, Math.min(length, most)).toString('latin1');
 }
 
 /** Our trace as it stands in front of a message: where that has no header, the empty line that ends one stands between. */

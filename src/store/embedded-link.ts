@@ -98,7 +98,7 @@ function start(data: ThreadData, ended: () => void): Running {
   const opened = Promise.withResolvers<Durability>();
   opened.promise.catch(() => undefined); // only the first start is waited for
   let reason = 'the thread ended';
-  worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
+  worker.on('error', (error) => { reason = `${data.file}: ${error instanceof Error ? error.message : String(error)}`; });
   worker.on('exit', () => {
     ended();
     const away = new StoreAway(reason);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { writeFileSync } from 'node:fs';
+import { existsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { commands } from '../../src/cli/commands.ts';
 import { postern } from '../support/command.ts';
@@ -31,6 +31,52 @@ describe('the command line', () => {
     for (const argv of [['queue', 'list', '--state', 'x'], ['queue', 'list', '--limit', '0'], ['queue', 'drop'], ['queue', 'list', '--from', 'never'], ['queue', 'show'], ['route', 'test'], ['key', 'revoke'], ['account', 'create']]) {
       expect((await postern(argv)).code, argv.join(' ')).to.equal(64);
     }
+  });
+
+  it('answers 64 to words that it would not heed: a file without --config is not checked', async () => {
+    for (const argv of [['config', 'check', 'mine.yaml'], ['serve', 'mine.yaml'], ['queue', 'flush', 'ID'], ['route', 'test', 'a@b.example', 'c@d.example'], ['doctor', 'x']]) {
+      const ran = await postern(argv);
+      expect(ran, argv.join(' ')).to.include({ code: 64, out: '' });
+      expect(ran.err).to.contain(`it takes no "${argv.at(-1)}"`).and.to.contain('--help');
+    }
+  });
+
+  it('answers 78 to files of the settings that cannot be used, with the setting and the file, before anything is made', async () => {
+    const dir = await tempDir();
+    const fixture = (name: string) => new URL(`../smtp/fixtures/${name}.pem`, import.meta.url).pathname;
+    const empty = join(dir, 'empty');
+    writeFileSync(empty, '\n');
+    const [cert, key, other] = [fixture('first.cert'), fixture('first.key'), fixture('second.key')];
+    const wrong: readonly (readonly [Record<string, string>, string, string])[] = [
+      [{ POSTERN_SMTP__TLS__CERT: join(dir, 'none'), POSTERN_SMTP__TLS__KEY: key }, 'smtp.tls.cert: ENOENT', join(dir, 'none')],
+      [{ POSTERN_SMTP__TLS__CERT: empty, POSTERN_SMTP__TLS__KEY: key }, 'smtp.tls.cert:', `${empty} is no certificate`],
+      [{ POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: empty }, 'smtp.tls.key:', `${empty} is no private key`],
+      [{ POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: other }, 'smtp.tls:', `${other} is not the key of ${cert}`],
+      [{ POSTERN_STORE__URL_FILE: join(dir, 'none') }, 'store.url_file: ENOENT', join(dir, 'none')],
+      // Taken as no URL at all, it led to an embedded store without domains, and all mail was refused for good.
+      [{ POSTERN_STORE__URL_FILE: empty }, 'store.url_file:', 'must hold a URL'],
+    ];
+    for (const [env, path, text] of wrong) {
+      for (const argv of [['config', 'check'], ['serve']]) {
+        const ran = await postern(argv, { ...env, POSTERN_DATA_DIR: join(dir, 'data') });
+        expect(ran, `${argv.join(' ')} ${path}`).to.include({ code: 78, out: '' });
+        expect(ran.err).to.contain(path).and.to.contain(text);
+      }
+    }
+    expect(existsSync(join(dir, 'data'))).to.equal(false);
+    expect((await postern(['config', 'check'], { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: key })).code).to.equal(0);
+    // Credentials of systemd are there while the service runs only.
+    expect((await postern(['config', 'check'], { POSTERN_STORE__URL_FILE: '/run/credentials/postern.service/none' })).code).to.equal(0);
+  });
+
+  it('says of a start that fails what to change', async () => {
+    const dir = await tempDir();
+    const file = join(dir, 'file');
+    writeFileSync(file, '');
+    const env = { POSTERN_LOG__LEVEL: 'silent', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_DATA_DIR: join(file, 'data') };
+    const ran = await postern(['serve'], env);
+    expect(ran.code).to.equal(69);
+    expect(ran.err).to.contain('ENOTDIR').and.to.contain(`The folder ${join(file, 'data')} (data_dir) must be one that this user can write to`);
   });
 
   it('answers 78 to settings that cannot be used, with every fault and its path', async () => {

@@ -3,16 +3,19 @@ import { createUrlCheck } from '../../src/delivery/post/webhook-exists.ts';
 import { mandrillSignature } from '../../src/mail/signature.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { createTestLog } from '../support/log.ts';
 import { openPoster } from './support.ts';
 
 describe('whether a webhook URL exists', () => {
   let receiver: Receiver;
   let poster: Poster;
   let exists: (url: string) => Promise<boolean>;
+  let log: ReturnType<typeof createTestLog>;
   beforeEach(async () => {
     receiver = await startReceiver();
     poster = openPoster({ timeoutMs: 300 });
-    exists = createUrlCheck({ poster });
+    log = createTestLog();
+    exists = createUrlCheck({ poster, log });
   });
   afterEach(async () => {
     await poster.stop();
@@ -37,6 +40,19 @@ describe('whether a webhook URL exists', () => {
       'content-type': 'application/x-www-form-urlencoded',
       'x-mandrill-signature': mandrillSignature('test-webhook', receiver.url, { mandrill_events: '[]' }),
     });
+  });
+
+  it('tells the log why it is no, because the answer to the call says only that it is', async () => {
+    receiver.answerHead({ status: 404 });
+    receiver.answer({ status: 500 });
+    await exists(receiver.url);
+    await exists('http://user:secret@10.0.0.1/hook');
+    const told = log.of('endpoint.unverified').map(({ fields }) => fields);
+    expect(told[0]).to.include({ host: new URL(receiver.url).host, status: 500 });
+    expect(told[1]).to.include({ host: '10.0.0.1', error: 'forbidden address' });
+    receiver.answerHead({ status: 200 });
+    await exists(receiver.url);
+    expect(log.lines).to.have.length(2);
   });
 
   it('takes only exactly 200 for HEAD, but any 2xx for POST', async () => {

@@ -65,6 +65,21 @@ describe('the main job, from socket to webhook', () => {
     });
   }
 
+  it('gives the text of a message that is nothing but text, and the fields of one that has some', async () => {
+    const arrived = async (raw: string, count: number) => {
+      expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: 'support-1@in.test' }, raw)).to.match(/^250 /);
+      const posts = await until('the post', () => postsOf(hook.requests).length === count && postsOf(hook.requests));
+      return posts.flatMap(eventsOf).map(({ msg }) => msg).find(({ raw_msg }) => raw_msg.endsWith(raw.replaceAll('\r\n', '\n')));
+    };
+    const bare = 'The backup failed: no space left\r\non the disk\r\n\r\nPlease look.\r\n';
+    const text = await arrived(bare, 1);
+    expect(text).to.include({ subject: '', text: bare.replaceAll('\r\n', '\n') });
+    expect(text.raw_msg).to.contain('+0000\n\nThe backup failed');
+    expect(await arrived('one line\r\n', 2)).to.include({ text: 'one line\n' });
+    expect(await arrived('\r\nno header, rightly said\r\n', 3)).to.include({ text: 'no header, rightly said\n' });
+    expect(await arrived('a line that is no field\r\nSubject: kept\r\n\r\nx\r\n', 4)).to.include({ subject: 'kept', text: 'x\n' });
+  });
+
   it('posts once for each recipient, to the route of each, and refuses the rest at RCPT', async () => {
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: `${hook.url}?all` });
     const reply = await sendMail(postern.smtp, { from: 'ada@example.org', to: ['support-1@in.test', 'Support-2@IN.test', 'sales@in.test'] }, message('three'));

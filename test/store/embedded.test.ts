@@ -44,7 +44,7 @@ describe('the embedded store', () => {
     await writeFile(file, 'this is a text and not a database, and long enough to be looked at as one'.repeat(50));
     const error = await failure(open());
     expect(error).to.be.instanceOf(StoreAway);
-    expect(String(error)).to.contain('not a database');
+    expect(String(error)).to.contain('not a database').and.to.contain(file);
   });
 
   it('keeps its rows when it is opened again', async () => {

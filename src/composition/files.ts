@@ -1,0 +1,64 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { createSecureContext } from 'node:tls';
+import { ConfigError } from '../config.ts';
+import type { Settings } from '../settings.ts';
+
+/** Reads every file that the settings name. Throws `ConfigError`, which names all that cannot be used. */
+export function checkFiles({ smtp, store }: Settings): void {
+  const reads = [
+    { files: [smtp.tls.cert, smtp.tls.key], read: () => readTls(smtp.tls) },
+    { files: [store.url_file], read: () => readStoreUrl(store) },
+  ];
+  const faults = reads.filter(({ files }) => !files.some(comesLater)).flatMap(({ read }) => {
+    try {
+      read();
+      return [];
+    } catch (error) {
+      if (error instanceof ConfigError) return error.faults;
+      throw error;
+    }
+  });
+  if (faults.length > 0) throw new ConfigError(faults);
+}
+
+/** Credentials of systemd are there while the service runs, and for its user alone. */
+function comesLater(file: string): boolean {
+  return file.startsWith('/run/credentials/') && !existsSync(file);
+}
+
+/** The certificate with its key; undefined when none is set. Throws `ConfigError`. */
+export function readTls({ cert: certFile, key: keyFile, min_version: minVersion }: Settings['smtp']['tls']) {
+  if (certFile === '') return undefined;
+  const [cert, key] = [readNamed('smtp.tls.cert', certFile), readNamed('smtp.tls.key', keyFile)];
+  mustServe('smtp.tls.cert', `${certFile} is no certificate in PEM`, { cert });
+  mustServe('smtp.tls.key', `${keyFile} is no private key in PEM, or has a passphrase`, { key });
+  mustServe('smtp.tls', `${keyFile} is not the key of ${certFile}`, { cert, key });
+  return { cert, key, minVersion };
+}
+
+/** Where the database is; empty for the embedded store. Throws `ConfigError`. */
+export function readStoreUrl({ url, url_file: file }: Settings['store']): string {
+  if (file === '') return url;
+  const named = readNamed('store.url_file', file).trim();
+  // An empty one must not lead to the embedded store: without our domains all mail would be refused for good.
+  if (!/^mongodb(?:\+srv)?:\/\//.test(named)) throw fault('store.url_file', `${file} must hold a URL that begins with mongodb:// or mongodb+srv://`);
+  return named;
+}
+
+function readNamed(path: string, file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch (error) {
+    throw fault(path, error instanceof Error ? error.message : String(error));
+  }
+}
+
+function mustServe(path: string, text: string, pair: { readonly cert?: string; readonly key?: string }): void {
+  try {
+    createSecureContext(pair);
+  } catch (error) {
+    throw fault(path, `${text} (${error instanceof Error ? error.message : String(error)})`);
+  }
+}
+
+const fault = (path: string, text: string) => new ConfigError([{ path, text }]);
