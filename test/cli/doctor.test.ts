@@ -97,6 +97,14 @@ describe('postern doctor', () => {
     expect(ran.code).to.equal(1);
   });
 
+  it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
+    zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['192.0.2.1'] } });
+    const file = new URL('../../config/production.example.yaml', import.meta.url).pathname;
+    const found: Shown[] = (await postern(['doctor', '--json', '--config', file], { POSTERN_DATA_DIR: dir, POSTERN_DNS__SERVERS: zone.server, POSTERN_HTTP__LISTEN: '127.0.0.1:9' })).json();
+    expect(verdicts(found)).to.include({ 'host name': 'ok', 'reverse DNS 192.0.2.1': 'fault', certificate: 'warning', 'return domain bounces.mx.example.com': 'warning' });
+    expect(found.map(({ check }) => check)).to.include('SMTP localhost:25').and.not.include('port 25');
+  });
+
   it('tries port 25 of the mail server that --reach names', async () => {
     const env = await local();
     zone?.set({ com: { NS: ['ns.example'] }, 'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] }, 'mx.there.example': { A: ['127.66.55.44'] } });

@@ -12,7 +12,7 @@ export const listening: Check = {
     const findings = await Promise.all(places.map(async ({ host, port }): Promise<Finding> => {
       const check = `SMTP ${host}:${port}`;
       const line = await firstLine(host, port);
-      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. A socket of systemd may listen elsewhere.');
+      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. Where a socket of systemd listens elsewhere, smtp.listen should say the same.');
       if (!line.startsWith('220 ')) return fault(check, `another program answers, or the daemon takes no mail: ${line}`, 'Stop the other mail server, or look at the log of the daemon.');
       if (!line.includes(settings.hostname)) return warning(check, `greets as "${line}", not as ${settings.hostname}`, 'The daemon runs with other settings than these: restart it, or name its file with --config.');
       return ok(check, line);
@@ -47,9 +47,9 @@ async function mailHost(domain: string, resolver: World['resolver']): Promise<{ 
   return address === undefined ? undefined : { name, address };
 }
 
-/** From this machine a listener on all addresses is reached over loopback. */
+/** From this machine a listener on all addresses is reached over loopback: where IPv6 is off, over that of IPv4. */
 function reachable(host: string): string {
-  return host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+  return host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? 'localhost' : host;
 }
 
 /** The first line that a server says, without a word from us but goodbye. */
@@ -64,7 +64,7 @@ function firstLine(host: string, port: number): Promise<string | Error> {
     };
     const timer = setTimeout(() => end(new Error(`no answer within ${WAIT_MS / 1000} s`)), WAIT_MS);
     socket.setEncoding('latin1');
-    socket.on('error', (error) => end(error));
+    socket.on('error', ({ message, code }: NodeJS.ErrnoException) => end(new Error(message || code))); // that of several addresses has no message
     socket.on('close', () => end(new Error('the connection was closed without a greeting')));
     socket.on('data', (chunk: string) => {
       said = (said + chunk).slice(0, 1000);
