@@ -29,12 +29,14 @@ export const importMandrill: Command = {
     const kinds = chosen(call);
     const { from, to } = clients(call, io);
     const results: Result[] = [];
+    let begun = false;
     try {
       await Promise.all([greet(from, 'the account that is read'), greet(to, 'the account that it goes to')]);
+      begun = true;
       for (const kind of kinds) results.push(await bringAll(kind, from, to, call.flag('dry-run'), io));
     } catch (error) {
       if (!(error instanceof Unreachable || error instanceof CallRefused)) throw error;
-      io.err(`postern import mandrill: ${error.message}\n${results.length === 0 ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
+      io.err(`postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
       return EXIT.unavailable;
     }
     if (call.json) io.out(JSON.stringify(results) + '\n');

@@ -102,7 +102,7 @@ describe('postern doctor', () => {
     const file = new URL('../../config/production.example.yaml', import.meta.url).pathname;
     const found: Shown[] = (await postern(['doctor', '--json', '--config', file], { POSTERN_DATA_DIR: dir, POSTERN_DNS__SERVERS: zone.server, POSTERN_HTTP__LISTEN: '127.0.0.1:9' })).json();
     expect(verdicts(found)).to.include({ 'host name': 'ok', 'reverse DNS 192.0.2.1': 'fault', certificate: 'warning', 'return domain bounces.mx.example.com': 'warning' });
-    expect(found.map(({ check }) => check)).to.include('SMTP localhost:25').and.not.include('port 25');
+    expect(found.map(({ check }) => check)).to.include('SMTP [::]:25').and.not.include('port 25');
   });
 
   it('tries port 25 of the mail server that --reach names', async () => {
