@@ -138,7 +138,9 @@ describe('postern doctor', () => {
     it('is wrong when one address has another, or none', async () => {
       const found = await look(hostName, { zone: { ...good, [v6]: { PTR: ['host-7.provider.example'] } } });
       expect(verdicts(found)).to.include({ 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'fault' });
+      expect(found.at(-1)?.seen).to.equal('names host-7.provider.example, not mx.example.com');
       expect(found.at(-1)?.advice).to.contain('PTR record to mx.example.com');
+      expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('there is no PTR record');
     });
 
     it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
