@@ -14,7 +14,7 @@ const SETTINGS = `# Mine.
 data_dir: /var/lib/postern
 hostname: mx.example.org
 public_url: https://postern.example.org
-smtp: {tls: {cert: /etc/postern/tls/cert.pem, key: /etc/postern/tls/key.pem}}
+smtp: {listen: ["[::]:25"], tls: {cert: /etc/postern/tls/cert.pem, key: /etc/postern/tls/key.pem}}
 http: {listen: 127.0.0.1:8080}
 webhooks: {allow_private: [127.0.0.1], timeout_ms: 5000}
 dns: {servers: ["127.0.0.1:9"], timeout_ms: 100, budget_ms: 500}
@@ -207,6 +207,12 @@ describe('the Debian package', function () {
       expect(await api('/inbound/add-route', { key, domain: DOMAIN, pattern: '*', url: here().hook })).to.have.property('status', 200);
       expect(await mail('The first')).to.match(/^250 2\.0\.0 OK: queued as /);
       await arrives('The first');
+    });
+
+    it('is looked at by its doctor on the port that the socket unit opened, as a host on the internet', async () => {
+      const found = z.array(z.object({ check: z.string(), verdict: z.string(), seen: z.string() })).parse(JSON.parse((await here().run('postern', 'doctor', '--json')).out));
+      expect(found.find(({ check }) => check === 'SMTP [::]:25')).to.include({ verdict: 'ok' });
+      expect(found.filter(({ seen }) => seen.includes('loopback'))).to.deep.equal([]);
     });
 
     describe("fail2ban's filter", () => {

@@ -20,4 +20,10 @@ describe('the docs', () => {
       .map((found) => join(dirname(page), found[1] ?? '')).filter((path) => !existsSync(path)).map((path) => `${page}: ${path}`));
     expect(wrong).to.deep.equal([]);
   });
+
+  it('read the journal in a way that lines without JSON do not end, such as those of systemd', () => {
+    const reading = [...pages, 'config/grafana-dashboard.json'].flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/\bjq [^|`]*/g)].map(([command]) => command));
+    expect(reading.length).to.be.greaterThan(5);
+    expect(reading.filter((command) => !/^jq -[cr]?R 'fromjson\? $/.test(command))).to.deep.equal([]);
+  });
 });

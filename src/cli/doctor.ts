@@ -48,7 +48,7 @@ async function examine(settings: Settings, given: Pick<World, 'settingsFile' | '
   const look = async (world: World, checks: readonly Check[]) => {
     for (const check of checks) told(await check.run(world).catch((error: unknown) => [gaveUp(check, error)]));
   };
-  const world: World = { settings, resolver, store: undefined, clock: systemClock, root: '/', ...given };
+  const world: World = { settings, resolver, store: undefined, noStore: 'the daemon has not run here yet', clock: systemClock, root: '/', ...given };
   // A question to the DNS does not keep a process alive: in the daemon that is right.
   const alive = setInterval(() => {}, 1000);
   // The store decides what there is to look at; when it is away, that is a finding and the rest is looked at without it.
@@ -62,7 +62,7 @@ async function examine(settings: Settings, given: Pick<World, 'settingsFile' | '
     });
   } catch (error) {
     told([gaveUp(storeCheck, error)]);
-    await look(world, rest.filter((check) => check !== storeCheck));
+    await look({ ...world, noStore: 'the store is away' }, rest.filter((check) => check !== storeCheck));
   } finally {
     await resolver.stop();
     clearInterval(alive);

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { systemClock } from '../base/clock.ts';
+import { setTimeout } from 'node:timers/promises';
 import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
 import { type Item, type Kind, KINDS } from './import/kinds.ts';
@@ -29,12 +29,14 @@ export const importMandrill: Command = {
     const kinds = chosen(call);
     const { from, to } = clients(call, io);
     const results: Result[] = [];
+    let begun = false;
     try {
       await Promise.all([greet(from, 'the account that is read'), greet(to, 'the account that it goes to')]);
+      begun = true;
       for (const kind of kinds) results.push(await bringAll(kind, from, to, call.flag('dry-run'), io));
     } catch (error) {
       if (!(error instanceof Unreachable || error instanceof CallRefused)) throw error;
-      io.err(`postern import mandrill: ${error.message}\n${results.length === 0 ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
+      io.err(`postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
       return EXIT.unavailable;
     }
     if (call.json) io.out(JSON.stringify(results) + '\n');
@@ -51,17 +53,26 @@ function chosen(call: Invocation): readonly Kind[] {
 }
 
 function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly to: ApiClient } {
-  const file = (option: string) => { const path = call.text(option); return path === undefined ? undefined : readFileSync(path, 'utf8').trim(); };
+  const file = (option: string) => { const path = call.text(option); return path === undefined ? undefined : readKey(path); };
   const theirs = file('from-key-file') ?? io.env.MANDRILL_API_KEY;
   if (!theirs) throw new UsageError('say where the key of the account is that is read: --from-key-file FILE, or MANDRILL_API_KEY');
   const ours = file('key-file');
   if (!ours) throw new UsageError('say where a key of the account is that it goes to: --key-file FILE');
   const { host, port } = call.settings().settings.http.listen;
-  const waiter = { wait: (ms: number) => new Promise<void>((resolve) => { systemClock.after(ms, resolve); }) };
+  // Not the clock of the daemon, whose timers keep no process alive: while this waits there may be nothing else.
+  const waiter = { wait: (ms: number) => setTimeout(ms) };
   return {
     from: createApiClient(call.text('from') ?? THEIRS, theirs, waiter),
     to: createApiClient(call.text('to') ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/1.0`, ours, waiter),
   };
+}
+
+function readKey(path: string): string {
+  try {
+    return readFileSync(path, 'utf8').trim();
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error));
+  }
 }
 
 /** A wrong key or address is told before anything is done. */

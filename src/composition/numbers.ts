@@ -1,4 +1,4 @@
-import type { EventName, Fields, Log } from '../base/log.ts';
+import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
@@ -18,7 +18,9 @@ export function showBuild({ store }: Settings, metrics: Metrics): void {
 }
 
 function countLines(log: Log, metrics: Metrics): Log {
-  const counters = new Map<string, Counter>();
+  // Faults are there before the first one: a series that begins with 1 has not grown, and an alert would not see it.
+  const faults = EVENTS.filter((event) => event.endsWith('.fault'));
+  const counters = new Map<string, Counter>(faults.map((event) => [`error ${event}`, metrics.counter('postern_log_lines_total', { level: 'error', event })]));
   const counting = (level: 'warn' | 'error') => (event: EventName, fields?: Fields) => {
     const key = `${level} ${event}`;
     const counter = counters.get(key) ?? metrics.counter('postern_log_lines_total', { level, event });

@@ -43,7 +43,7 @@ describe('postern doctor', () => {
   const verdicts = (findings: readonly Shown[]) => Object.fromEntries(findings.map(({ check, verdict }) => [check, verdict]));
 
   async function local(): Promise<Record<string, string>> {
-    zone = await startZone({ '': { NS: ['ns.example'] } });
+    zone = await startZone({ com: { NS: ['ns.example'] } });
     daemon = await startDaemon({ POSTERN_DNS__SERVERS: zone.server }, { dir });
     return {
       POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_DNS__SERVERS: zone.server, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
@@ -83,12 +83,31 @@ describe('postern doctor', () => {
     const found: Shown[] = ran.json();
     expect(found.filter(({ check }) => check.startsWith('store')).map(({ verdict }) => verdict)).to.deep.equal(['fault']);
     expect(verdicts(found)).to.include({ 'inbound domains': 'skipped', disk: 'ok' });
+    expect(found.find(({ check }) => check === 'inbound domains')?.seen).to.equal('the store is away');
     expect(ran.code).to.equal(1);
+  });
+
+  it('finds name servers that give no answer', async () => {
+    const env = await local();
+    await zone?.stop();
+    const ran = await postern(['doctor', '--json'], env);
+    const found: Shown[] = ran.json();
+    expect(verdicts(found)).to.include({ [`resolver ${zone?.server}`]: 'fault' });
+    zone = undefined;
+    expect(ran.code).to.equal(1);
+  });
+
+  it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
+    zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['192.0.2.1'] } });
+    const file = new URL('../../config/production.example.yaml', import.meta.url).pathname;
+    const found: Shown[] = (await postern(['doctor', '--json', '--config', file], { POSTERN_DATA_DIR: dir, POSTERN_DNS__SERVERS: zone.server, POSTERN_HTTP__LISTEN: '127.0.0.1:9' })).json();
+    expect(verdicts(found)).to.include({ 'host name': 'ok', 'reverse DNS 192.0.2.1': 'fault', certificate: 'warning', 'return domain bounces.mx.example.com': 'warning' });
+    expect(found.map(({ check }) => check)).to.include('SMTP [::]:25').and.not.include('port 25');
   });
 
   it('tries port 25 of the mail server that --reach names', async () => {
     const env = await local();
-    zone?.set({ '': { NS: ['ns.example'] }, 'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] }, 'mx.there.example': { A: ['127.66.55.44'] } });
+    zone?.set({ com: { NS: ['ns.example'] }, 'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] }, 'mx.there.example': { A: ['127.66.55.44'] } });
     const found: Shown[] = (await postern(['doctor', '--json', '--reach', 'there.example'], env)).json();
     const reach = found.find(({ check }) => check === 'port 25 to the outside');
     expect(reach).to.include({ verdict: 'fault' });
@@ -103,7 +122,7 @@ describe('postern doctor', () => {
   async function look(check: Check, given: { readonly zone?: ZoneRecords; readonly env?: Readonly<Record<string, string>>; readonly store?: Store; readonly at?: number; readonly root?: string; readonly resolver?: Resolver; readonly file?: string } = {}): Promise<readonly Shown[]> {
     const { settings } = loadSettings(undefined, { POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'mx.example.com', POSTERN_PUBLIC_URL: 'https://mail.example.com', POSTERN_SMTP__LISTEN: '0.0.0.0:25', ...given.env });
     const world: World = {
-      settings, resolver: given.resolver ?? zoneResolver(given.zone ?? {}), store: given.store, clock: createTestClock(given.at ?? NOW), settingsFile: given.file, reach: undefined, root: given.root ?? dir,
+      settings, resolver: given.resolver ?? zoneResolver(given.zone ?? {}), store: given.store, noStore: 'none here', clock: createTestClock(given.at ?? NOW), settingsFile: given.file, reach: undefined, root: given.root ?? dir,
     };
     return check.run(world);
   }
@@ -119,7 +138,9 @@ describe('postern doctor', () => {
     it('is wrong when one address has another, or none', async () => {
       const found = await look(hostName, { zone: { ...good, [v6]: { PTR: ['host-7.provider.example'] } } });
       expect(verdicts(found)).to.include({ 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'fault' });
+      expect(found.at(-1)?.seen).to.equal('names host-7.provider.example, not mx.example.com');
       expect(found.at(-1)?.advice).to.contain('PTR record to mx.example.com');
+      expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('there is no PTR record');
     });
 
     it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
@@ -226,11 +247,11 @@ describe('postern doctor', () => {
   });
 
   describe('the resolver', () => {
-    const there: ZoneRecords = { '': { NS: ['a.root-servers.net'] } };
+    const there: ZoneRecords = { com: { NS: ['a.gtld-servers.net'] } };
     it('answers, and is none that makes answers up', async () => {
       expect((await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict).to.equal('ok');
       expect((await look(nameServers, { zone: { ...there, 'postern-doctor.invalid': { A: ['198.51.100.9'] } } }))[0]?.verdict).to.equal('fault');
-      expect((await look(nameServers, { zone: { '': { fails: 'timeout' }, 'postern-doctor.invalid': { fails: 'timeout' } } }))[0]?.verdict).to.equal('fault');
+      expect((await look(nameServers, { zone: { com: { fails: 'servfail' } } }))[0]?.verdict).to.equal('fault');
     });
 
     it('is better none that all the world asks', async () => {

@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { join } from 'node:path';
@@ -6,6 +8,8 @@ import { postern, type Ran } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { startReceiver, type Receiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
+
+const MAIN = new URL('../../src/main.ts', import.meta.url).pathname;
 
 describe('postern import mandrill', () => {
   let source: TestDaemon;
@@ -76,6 +80,37 @@ describe('postern import mandrill', () => {
     expect(await target.api('/rejects/list')).to.have.length(2);
   });
 
+  it('finishes what an import began that was cut off in the middle, and nothing that was changed here since', async () => {
+    await fill();
+    await source.api('/templates/add', { name: 'Mine', code: 'old', publish: true });
+    await source.api('/templates/update', { name: 'Mine', code: 'new', publish: false });
+    await target.api('/subaccounts/add', { id: 'idle' });
+    await target.api('/templates/add', { name: 'Both', code: '<p mc:edit="main">old</p>', subject: 'Old', labels: ['news'], publish: true });
+    await target.api('/templates/add', { name: 'Mine', code: 'old, and mine', publish: true });
+    expect((await importing()).code).to.equal(0);
+    expect(await target.api('/subaccounts/info', { id: 'idle' })).to.include({ status: 'paused' });
+    expect(await target.api('/templates/info', { name: 'Both' })).to.include({ code: '<p mc:edit="main">new</p>', publish_code: '<p mc:edit="main">old</p>' });
+    expect(await target.api('/templates/info', { name: 'Mine' })).to.include({ code: 'old, and mine' });
+  });
+
+  it('waits when it is told to come later, as a program of its own too', async () => {
+    await fill();
+    let calls = 0;
+    theirs = createServer((request, response) => {
+      if (calls++ === 2) return response.writeHead(429, { connection: 'close' }).end();
+      const body = request.reduce((all: Buffer[], part: Buffer) => [...all, part], []).then((parts) => Buffer.concat(parts));
+      body.then((bytes) => fetch(`${target.base}${request.url}`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: new Uint8Array(bytes) }))
+        .then(async (answer) => response.writeHead(answer.status, { connection: 'close' }).end(await answer.text()), () => response.destroy());
+    });
+    await new Promise<void>((resolve) => theirs?.listen(0, '127.0.0.1', resolve));
+    const address = theirs.address();
+    const argv = ['import', 'mandrill', '--from', `${source.base}/api/1.0`, '--to', `http://127.0.0.1:${typeof address === 'object' ? address?.port : 0}/api/1.0`, '--key-file', join(dir, 'ours')];
+    const child = spawn(process.execPath, [MAIN, ...argv], { env: { ...process.env, MANDRILL_API_KEY: source.key }, stdio: 'ignore' });
+    const [code] = await once(child, 'exit');
+    expect(code).to.equal(0);
+    expect(await target.api('/subaccounts/list')).to.have.length(2);
+  }).timeout(60_000);
+
   it('only says what it would do with --dry-run, and does only what --only names', async () => {
     await fill();
     expect((await importing('--dry-run')).out).to.match(/would be imported/);
@@ -128,6 +163,7 @@ describe('postern import mandrill', () => {
     expect(wrongPlace.err).to.contain('is this the address of an API?');
     expect((await postern(['import', 'mandrill'], {})).code).to.equal(64);
     expect((await importing('--only', 'everything')).code).to.equal(64);
+    expect(await importing('--from-key-file', join(dir, 'nothing'))).to.include({ code: 64 });
     expect((await postern(['import', 'mandrill', '--key-file', join(dir, 'ours')], {})).err).to.contain('MANDRILL_API_KEY');
   });
 });

@@ -48,6 +48,11 @@ describe('the numbers of the daemon', function () {
     expect(names).to.include.members(DECLARED.map(([name]) => name));
   });
 
+  it('show faults of every kind as 0, so that the first is a growth that an alert sees', async () => {
+    const { text } = await scrape(postern.base);
+    for (const event of ['spool.fault', 'daemon.fault', 'smtp.fault', 'api.fault', 'delivery.fault', 'task.fault']) expect(text).to.contain(`\npostern_log_lines_total{level="error",event="${event}"} 0\n`);
+  });
+
   it('count sessions, messages, their bytes and refusals as they happen', async () => {
     const before = await scrape(postern.base);
     for (let i = 0; i < 3; i++) expect(await mail('box@in.test')).to.match(/^250 /);

@@ -9,13 +9,11 @@ const MOST = 500;
 /** Looked at at one time: a resolver is not there for us alone. */
 const AT_ONCE = 20;
 
-const NOT_YET = 'the daemon has not run here yet';
-
 /** Mail of an inbound domain comes here only when its MX says so. */
 export const inboundDomains: Check = {
   name: 'inbound domains',
-  async run({ settings, resolver, store }) {
-    if (!store) return [skipped('inbound domains', NOT_YET)];
+  async run({ settings, resolver, store, noStore }) {
+    if (!store) return [skipped('inbound domains', noStore)];
     const rows = await store.inboundDomains.many({}, { limit: MOST + 1 });
     if (rows.length === 0) return [skipped('inbound domains', 'there are none yet (/inbound/add-domain)')];
     const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
@@ -34,8 +32,8 @@ export const inboundDomains: Check = {
 export const senderDomains: Check = {
   name: 'sender domains',
   async run(world) {
-    const { store } = world;
-    if (!store) return [skipped('sender domains', NOT_YET)];
+    const { store, noStore } = world;
+    if (!store) return [skipped('sender domains', noStore)];
     const rows = await store.senderDomains.many({}, { limit: MOST + 1 });
     const domains = [...new Set(rows.map(({ domain }) => domain))];
     if (domains.length === 0) return [skipped('sender domains', 'there are none yet')];

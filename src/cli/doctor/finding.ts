@@ -22,8 +22,9 @@ export interface World {
   readonly settings: Settings;
   /** Asks every time anew: who looks has just changed something. */
   readonly resolver: Resolver;
-  /** Undefined: the daemon has not run here yet. */
   readonly store: Store | undefined;
+  /** Why there is none. */
+  readonly noStore: string;
   readonly clock: Clock;
   /** The file that the settings came from, when there is one. */
   readonly settingsFile: string | undefined;

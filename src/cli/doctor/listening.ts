@@ -8,11 +8,10 @@ const SMTP_PORT = 25;
 export const listening: Check = {
   name: 'SMTP',
   async run({ settings }) {
-    const places = settings.smtp.listen.map(({ host, port }) => ({ host: reachable(host), port }));
-    const findings = await Promise.all(places.map(async ({ host, port }): Promise<Finding> => {
-      const check = `SMTP ${host}:${port}`;
-      const line = await firstLine(host, port);
-      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. A socket of systemd may listen elsewhere.');
+    const findings = await Promise.all(settings.smtp.listen.map(async ({ host, port }): Promise<Finding> => {
+      const check = `SMTP ${host.includes(':') ? `[${host}]` : host}:${port}`;
+      const line = await firstOf(reachable(host), port);
+      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. Where a socket of systemd listens elsewhere, smtp.listen should say the same.');
       if (!line.startsWith('220 ')) return fault(check, `another program answers, or the daemon takes no mail: ${line}`, 'Stop the other mail server, or look at the log of the daemon.');
       if (!line.includes(settings.hostname)) return warning(check, `greets as "${line}", not as ${settings.hostname}`, 'The daemon runs with other settings than these: restart it, or name its file with --config.');
       return ok(check, line);
@@ -47,9 +46,15 @@ async function mailHost(domain: string, resolver: World['resolver']): Promise<{ 
   return address === undefined ? undefined : { name, address };
 }
 
-/** From this machine a listener on all addresses is reached over loopback. */
-function reachable(host: string): string {
-  return host === '0.0.0.0' ? '127.0.0.1' : host === '::' ? '::1' : host;
+/** From this machine a listener on all addresses is reached over loopback: where IPv6 is off, over that of IPv4. */
+function reachable(host: string): readonly [string, ...string[]] {
+  return host === '0.0.0.0' ? ['127.0.0.1'] : host === '::' ? ['::1', '127.0.0.1'] : [host];
+}
+
+async function firstOf([host, ...others]: readonly [string, ...string[]], port: number): Promise<string | Error> {
+  const line = await firstLine(host, port);
+  const [next] = others;
+  return line instanceof Error && next !== undefined ? firstLine(next, port) : line;
 }
 
 /** The first line that a server says, without a word from us but goodbye. */

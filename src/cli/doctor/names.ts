@@ -1,4 +1,4 @@
-import { checkPtr } from '../../dns/address-checks.ts';
+import { checkPtr, toReverseName } from '../../dns/address-checks.ts';
 import { sameName } from '../../dns/names.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
@@ -27,7 +27,8 @@ async function reverse(ip: string, hostname: string, resolver: World['resolver']
   const found = await checkPtr(resolver, ip, hostname);
   if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
   if (found.valid) return ok(check, `names ${hostname}`);
-  return fault(check, `does not name ${hostname}`, `Ask whoever gave you the address (your provider) to set its PTR record to ${hostname}.`);
+  const answer = await resolver.resolve(toReverseName(ip) ?? '', 'PTR');
+  return fault(check, answer.kind === 'records' ? `names ${answer.records.join(', ')}, not ${hostname}` : 'there is no PTR record', `Ask whoever gave you the address (your provider) to set its PTR record to ${hostname}.`);
 }
 
 /** Links in mail and in answers of the API begin with it. */

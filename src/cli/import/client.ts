@@ -30,7 +30,7 @@ const PAUSE_MS = 1000;
 /** Answers after which the same call may go well a little later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
-interface Waiter { wait(ms: number): Promise<void> }
+interface Waiter { wait(ms: number): Promise<unknown> }
 
 /** `base` is the URL up to the version: https://host/api/1.0 */
 export function createApiClient(base: string, key: string, { wait }: Waiter): ApiClient {

@@ -27,47 +27,61 @@ async function list<T>(api: ApiClient, path: string, kind: string, item: z.ZodTy
 /** A kind whose list both sides show whole, so that what is there already is known by its name. */
 function listed<T>(kind: {
   readonly name: string; readonly path: string; readonly item: z.ZodType<T>; readonly note?: string;
-  nameOf(record: T): string; bring(record: T, to: ApiClient, from: ApiClient): Promise<unknown>;
+  nameOf(record: T): string;
+  /** `begun`: an import was cut off in the middle of it. */
+  bring(record: T, to: ApiClient, from: ApiClient, begun: boolean): Promise<unknown>;
+  /** Whether ours is what an import leaves that is cut off in the middle of theirs. Without it, one call brings all of it. */
+  begun?(theirs: T, ours: T): boolean;
 }): Kind {
   const { name, path, item, note } = kind;
   return {
     name,
     async items(from, to) {
       const theirs = await list(from, path, name, item);
-      const known = new Set((await list(to, path, name, item)).map(kind.nameOf));
-      return theirs.map((record) => ({
-        name: kind.nameOf(record), there: known.has(kind.nameOf(record)), async bring() { await kind.bring(record, to, from); }, ...(note !== undefined && { note }),
-      }));
+      const known = new Map((await list(to, path, name, item)).map((record) => [kind.nameOf(record), record]));
+      return theirs.map((record) => {
+        const ours = known.get(kind.nameOf(record));
+        const begun = ours !== undefined && kind.begun?.(record, ours) === true;
+        return { name: kind.nameOf(record), there: ours !== undefined && !begun, async bring() { await kind.bring(record, to, from, begun); }, ...(note !== undefined && { note }) };
+      });
     },
   };
 }
 
 const subaccounts = listed({
   name: 'subaccounts', path: '/subaccounts/list', item: records.subaccount, nameOf: ({ id }) => id,
-  async bring({ id, name, custom_quota: quota, status }, to, from) {
-    const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
-    await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
+  begun: (theirs, ours) => theirs.status === 'paused' && ours.status === 'active' && ours.sent_total === 0,
+  async bring({ id, name, custom_quota: quota, status }, to, from, begun) {
+    if (!begun) {
+      const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
+      await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
+    }
     if (status === 'paused') await to.call('/subaccounts/pause', { id });
   },
 });
 
 type Template = z.output<typeof records.template>;
 
+const draftOf = ({ code, subject, from_email, from_name, text }: Template) => ({ code, subject, from_email, from_name, text });
+const publishedOf = (of: Template) => ({ code: of.publish_code, subject: of.publish_subject, from_email: of.publish_from_email, from_name: of.publish_from_name, text: of.publish_text });
+const same = (a: object, b: object) => JSON.stringify(a) === JSON.stringify(b);
+
 /** The published copy first, then the draft over it, where they differ: so both are as they were. */
-async function bringTemplate(to: ApiClient, { name, labels, ...fields }: Template): Promise<void> {
-  const draft = { code: fields.code, subject: fields.subject, from_email: fields.from_email, from_name: fields.from_name, text: fields.text };
-  if (fields.published_at === undefined) {
+async function bringTemplate(template: Template, to: ApiClient, begun: boolean): Promise<void> {
+  const { name, labels } = template;
+  const [draft, published] = [draftOf(template), publishedOf(template)];
+  if (template.published_at === undefined) {
     await to.call('/templates/add', { name, labels, ...draft, publish: false });
     return;
   }
-  const published = { code: fields.publish_code, subject: fields.publish_subject, from_email: fields.publish_from_email, from_name: fields.publish_from_name, text: fields.publish_text };
-  await to.call('/templates/add', { name, labels, ...published, publish: true });
-  if (JSON.stringify(draft) === JSON.stringify(published)) return;
+  if (!begun) await to.call('/templates/add', { name, labels, ...published, publish: true });
+  if (same(draft, published)) return;
   await to.call('/templates/update', { name, code: draft.code ?? '', subject: draft.subject ?? '', from_email: draft.from_email, from_name: draft.from_name ?? '', text: draft.text ?? '', publish: false });
 }
 
 const templates = listed({
-  name: 'templates', path: '/templates/list', item: records.template, nameOf: ({ name }) => name, bring: (template, to) => bringTemplate(to, template),
+  name: 'templates', path: '/templates/list', item: records.template, nameOf: ({ name }) => name, bring: (template, to, _from, begun) => bringTemplate(template, to, begun),
+  begun: (theirs, ours) => theirs.published_at !== undefined && !same(draftOf(theirs), publishedOf(theirs)) && same(publishedOf(ours), publishedOf(theirs)) && same(draftOf(ours), publishedOf(ours)),
 });
 
 const whitelist: Kind = {

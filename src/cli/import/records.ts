@@ -5,7 +5,7 @@ import { isRecord, Unreachable } from './client.ts';
 const text = z.string().nullish().transform((value) => value ?? undefined);
 const texts = z.array(z.string()).nullish().transform((value) => value ?? []);
 
-export const subaccount = z.object({ id: z.string(), name: text, custom_quota: z.number().nullish(), status: text });
+export const subaccount = z.object({ id: z.string(), name: text, custom_quota: z.number().nullish(), status: text, sent_total: z.number().nullish() });
 export const notes = z.object({ notes: text });
 export const template = z.object({
   name: z.string(), labels: texts, code: text, subject: text, from_email: text, from_name: text, text,
