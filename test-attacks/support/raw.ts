@@ -8,13 +8,20 @@ export function bytesIn({ raw_msg, raw_msg_base64 }: InboundEvent['msg']): Buffe
 }
 
 /**
- * Without our trace, which must be one Received field and nothing else; before a message that begins with a blank, which is no header
- * field, the empty line that ends a header must stand as well. `length` is that of the message.
+ * Without our trace, which must be one Received field and nothing else; before a message that has no header the empty line that ends one
+ * must stand as well. `length` is that of the message.
  */
 export function withoutTrace(bytes: Buffer, length: number): Buffer {
   const at = Math.max(0, bytes.length - length);
   const trace = bytes.toString('latin1', 0, at);
-  const bare = bytes[at] === 0x20 || bytes[at] === 0x09;
+  const bare = isBare(bytes.subarray(at));
   const field = bare && trace.endsWith('\r\n\r\n') ? trace.slice(0, -2) : bare ? '' : trace;
   return TRACE.test(field) ? bytes.subarray(at) : bytes;
+}
+
+/** Begins with a blank, or has no field in any line before the first empty one, although there are such lines. */
+function isBare(message: Buffer): boolean {
+  const lines = message.toString('latin1').split('\r\n');
+  const header = lines.slice(0, lines.indexOf('') < 0 ? lines.length : lines.indexOf(''));
+  return /^[ \t]/.test(header[0] ?? '') || header.length > 0 && !header.some((line) => /^[!-9;-~]+[ \t]*:/.test(line));
 }
