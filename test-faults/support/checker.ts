@@ -44,7 +44,7 @@ export function judge(ledger: Ledger, sink: Pick<Sink, 'arrivals'>, left: readon
     delivered: delivered.size,
     lost: entries.filter(([hash, id]) => !delivered.has(hash) && !kept.has(id)).map(([, id]) => id),
     duplicates: [...counts.values()].reduce((sum, count) => sum + count - 1, 0),
-    mostOfOne: Math.max(0, ...counts.values()),
+    mostOfOne: [...counts.values()].reduce((most, count) => Math.max(most, count), 0),
     mismatched: [...new Set([...wrong, ...split])],
     altered,
     waiting: left.filter(({ state }) => state === 'waiting').length,
