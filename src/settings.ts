@@ -18,12 +18,15 @@ const list = <T extends z.ZodType>(item: T) => z.preprocess(
 
 const flag = z.preprocess((value) => value === 'true' ? true : value === 'false' ? false : value, z.boolean('must be true or false'));
 
-const endpoint = z.string().transform((value, context) => {
+const oneOf = <const T extends readonly string[]>(...values: T) => z.enum(values, `must be one of ${values.join(', ')}`);
+
+/** `port` is for the example in the fault. */
+const endpoint = (port: number) => z.string().transform((value, context) => {
   const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
   const host = parts?.[1] ?? parts?.[2];
-  const port = Number(parts?.[3]);
-  if (host !== undefined && ipaddr.isValid(host) && port <= 65535) return { host, port };
-  context.addIssue({ code: 'custom', message: 'must be address:port, as 127.0.0.1:2525 or [::1]:2525' });
+  const given = Number(parts?.[3]);
+  if (host !== undefined && ipaddr.isValid(host) && given <= 65535) return { host, port: given };
+  context.addIssue({ code: 'custom', message: `must be address:port, as 127.0.0.1:${port} or [::1]:${port}` });
   return z.NEVER;
 });
 const network = z.string().refine((value) => ipaddr.isValidCIDR(value) || ipaddr.isValid(value), 'must be an address or a network, as 10.0.0.0/8');
@@ -36,7 +39,7 @@ export const schema = z.strictObject({
   hostname: z.union([z.literal(''), host]),
   public_url: url,
   smtp: z.strictObject({
-    listen: list(endpoint),
+    listen: list(endpoint(2525)),
     max_message_bytes: count(1024, 1024 ** 3),
     max_recipients: count(100, 100_000),
     max_sessions: count(1, 1_000_000),
@@ -52,25 +55,25 @@ export const schema = z.strictObject({
     max_backlog_per_account: count(1),
     max_loop_lag_ms: count(10),
     proxy_protocol: list(network),
-    tls: z.strictObject({ cert: text, key: text, min_version: z.enum(['TLSv1.2', 'TLSv1.3']) }),
+    tls: z.strictObject({ cert: text, key: text, min_version: oneOf('TLSv1.2', 'TLSv1.3') }),
   }),
   submission: z.strictObject({
-    listen: list(endpoint),
-    tls_listen: list(endpoint),
+    listen: list(endpoint(587)),
+    tls_listen: list(endpoint(465)),
     require_tls: flag,
     max_recipients: count(100, 100_000),
     max_bytes_in_data: count(1024 ** 2),
     max_bad_keys_per_minute: count(1),
   }),
   http: z.strictObject({
-    listen: endpoint,
+    listen: endpoint(8080),
     trusted_proxies: list(network),
     max_body_bytes: count(1024, 1024 ** 3),
     max_bad_keys_per_minute: count(1),
   }),
   metrics: z.strictObject({ allow: list(network) }),
   store: z.strictObject({
-    url: z.string().refine((value) => value === '' || /^mongodb(\+srv)?:\/\//.test(value), 'must begin with mongodb:// or mongodb+srv://'),
+    url: z.string().refine((value) => value === '' || /^mongodb(\+srv)?:\/\/[^/]/.test(value), 'must be mongodb://host/name or mongodb+srv://host/name'),
     url_file: text,
     timeout_ms: count(100),
   }),
@@ -78,7 +81,7 @@ export const schema = z.strictObject({
   inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host) }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
-    servers: list(endpoint.transform(({ host, port }) => host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
+    servers: list(endpoint(53).transform(({ host, port }) => host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
     timeout_ms: count(100),
     questions_per_message: count(10),
     budget_ms: count(100),
@@ -110,22 +113,22 @@ export const schema = z.strictObject({
     return_domain: z.union([z.literal(''), host]),
     timeout_s: count(1, 3600),
     host_timeout_s: count(1, 3600),
-    tls: z.enum(['opportunistic', 'required', 'off']),
+    tls: oneOf('opportunistic', 'required', 'off'),
     mta_sts: flag,
     quota: flag,
     track_opens: flag,
-    track_clicks: z.enum(['none', 'html', 'text', 'all']),
+    track_clicks: oneOf('none', 'html', 'text', 'all'),
     max_age_hours: count(1, 8760),
     concurrency: count(1, 10_000),
     concurrency_per_destination: count(1, 10_000),
     concurrency_to_relay: count(1, 10_000),
     signing_domain: z.union([z.literal(''), host]),
   }),
-  ips: z.strictObject({ provisioning: z.enum(['free', 'off']), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
+  ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),
   exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
-  log: z.strictObject({ level: z.enum(['debug', 'info', 'warn', 'error', 'silent']) }),
+  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent') }),
 });
 
 export type Settings = z.output<typeof schema>;

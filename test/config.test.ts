@@ -47,8 +47,8 @@ describe('the settings', () => {
 
   it('names every fault with its path and where it came from', async () => {
     const path = await file('smtp:\n  listen: [nowhere]\n  max_recipients: 3\nhtp:\n  x: 1\nlog:\n  level: loud\n');
-    const found = faults(() => loadSettings(path, { POSTERN_HTTP__LISTN: 'x', POSTERN_DNS__SERVERS: '9.9.9.9' }));
-    for (const start of ['htp.x: is no setting', 'POSTERN_HTTP__LISTN: is no setting', 'smtp.listen.0: must be address:port', 'smtp.max_recipients: must be at least 100', 'dns.servers.0: must be address:port', 'log.level: ']) {
+    const found = faults(() => loadSettings(path, { POSTERN_HTTP__LISTN: 'x', POSTERN_DNS__SERVERS: '9.9.9.9', POSTERN_STORE__URL: 'mongodb://' }));
+    for (const start of ['htp.x: is no setting', 'POSTERN_HTTP__LISTN: is no setting', 'smtp.listen.0: must be address:port', 'smtp.max_recipients: must be at least 100', 'dns.servers.0: must be address:port, as 127.0.0.1:53 ', 'log.level: must be one of debug, info, ', 'store.url: must be mongodb://host/']) {
       expect(found.filter((fault) => fault.startsWith(start)), start).to.have.length(1);
     }
     expect(found.find((fault) => fault.startsWith('dns.servers'))).to.contain('POSTERN_DNS__SERVERS');

@@ -25,8 +25,9 @@ export class Unreachable extends Error {
 
 const TIMEOUT_MS = 60_000;
 const TRIES = 5;
-/** Waits before each new try, doubled each time. */
+/** Waits before each new try, doubled each time; longer when the answer asks for it (Retry-After, in seconds), up to this. */
 const PAUSE_MS = 1000;
+const MOST_PAUSE_MS = 60_000;
 /** Answers after which the same call may go well a little later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
@@ -36,14 +37,16 @@ interface Waiter { wait(ms: number): Promise<unknown> }
 export function createApiClient(base: string, key: string, { wait }: Waiter): ApiClient {
   const root = base.replace(/\/+$/, '');
 
-  async function once(path: string, body: string): Promise<{ readonly passing: boolean; readonly answer: unknown; readonly status: number }> {
+  async function once(path: string, body: string): Promise<{ readonly passing: boolean; readonly answer: unknown; readonly status: number; readonly waitMs: number }> {
     const response = await fetch(`${root}${path}.json`, { method: 'POST', headers: { 'content-type': 'application/json' }, body, redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
     const text = await response.text();
+    const { status } = response;
+    const waitMs = Math.min(MOST_PAUSE_MS, (Number(response.headers.get('retry-after')) || 0) * 1000);
     try {
-      return { passing: PASSING.has(response.status), answer: JSON.parse(text), status: response.status };
+      return { passing: PASSING.has(status), answer: JSON.parse(text), status, waitMs };
     } catch {
-      if (PASSING.has(response.status)) return { passing: true, answer: undefined, status: response.status };
-      throw new Unreachable(`${root}${path}.json answered ${response.status}, and not in JSON: is this the address of an API?`);
+      if (PASSING.has(status)) return { passing: true, answer: undefined, status, waitMs };
+      throw new Unreachable(`${root}${path}.json answered ${status}, and not in JSON: is this the address of an API?`);
     }
   }
 
@@ -56,7 +59,7 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
       });
       if (!(found instanceof Error) && !found.passing) return refusedOr(found.answer, found.status);
       if (tries >= most) throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
-      await wait(PAUSE_MS * 2 ** (tries - 1));
+      await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found instanceof Error ? 0 : found.waitMs));
     }
   }
   return Object.freeze({
