@@ -33,6 +33,10 @@ const network = z.string().refine((value) => ipaddr.isValidCIDR(value) || ipaddr
 const host = z.string().refine((value) => toAsciiDomain(value) !== undefined, 'must be a host name');
 const url = z.string().refine((value) => value === '' || /^https?:\/\/[^/]/.test(value) && URL.canParse(value), 'must be an http or https URL');
 
+/** What `store.url`, or the file that holds it, must be. */
+export const MONGO_URL = 'mongodb://host/name or mongodb+srv://host/name';
+export const isMongoUrl = (value: string): boolean => /^mongodb(\+srv)?:\/\/[^/]/.test(value);
+
 /** All settings, by the names that files and the environment have for them. */
 export const schema = z.strictObject({
   data_dir: text.min(1, 'must name a folder'),
@@ -73,7 +77,7 @@ export const schema = z.strictObject({
   }),
   metrics: z.strictObject({ allow: list(network) }),
   store: z.strictObject({
-    url: z.string().refine((value) => value === '' || /^mongodb(\+srv)?:\/\/[^/]/.test(value), 'must be mongodb://host/name or mongodb+srv://host/name'),
+    url: z.string().refine((value) => value === '' || isMongoUrl(value), `must be ${MONGO_URL}`),
     url_file: text,
     timeout_ms: count(100),
   }),

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createSecureContext } from 'node:tls';
 import { ConfigError } from '../config.ts';
-import type { Settings } from '../settings.ts';
+import { isMongoUrl, MONGO_URL, type Settings } from '../settings.ts';
 
 /** Reads every file that the settings name. Throws `ConfigError`, which names all that cannot be used. */
 export function checkFiles({ smtp, store }: Settings): void {
@@ -41,7 +41,7 @@ export function readStoreUrl({ url, url_file: file }: Settings['store']): string
   if (file === '') return url;
   const named = readNamed('store.url_file', file).trim();
   // An empty one must not lead to the embedded store: without our domains all mail would be refused for good.
-  if (!/^mongodb(?:\+srv)?:\/\//.test(named)) throw fault('store.url_file', `${file} must hold a URL that begins with mongodb:// or mongodb+srv://`);
+  if (!isMongoUrl(named)) throw fault('store.url_file', `${file} must hold a URL: ${MONGO_URL}`);
   return named;
 }
 

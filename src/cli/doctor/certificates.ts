@@ -1,5 +1,7 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { X509Certificate } from 'node:crypto';
+import { readTls } from '../../composition/files.ts';
+import { ConfigError } from '../../config.ts';
+import type { Settings } from '../../settings.ts';
 import { type Check, type Finding, fault, isLocal, ok, warning } from './finding.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -10,22 +12,23 @@ const SOON_DAYS = 14;
 export const certificate: Check = {
   name: 'certificate',
   async run({ settings, clock }) {
-    const { cert, key } = settings.smtp.tls;
-    if (cert === '') {
+    const { tls } = settings.smtp;
+    if (tls.cert === '') {
       const advice = 'Set smtp.tls.cert and smtp.tls.key; docs/operations.md says how to get a certificate.';
       return [isLocal(settings) ? ok('certificate', 'none, and every listener is on loopback') : warning('certificate', 'none: mail comes in unencrypted', advice)];
     }
-    const parsed = readPair(cert, key);
+    const parsed = readPair(tls);
     if (typeof parsed === 'string') return [fault('certificate', parsed, 'The daemon cannot start with these, or goes on with the old ones: put back the pair that belongs together.')];
     return [inForce(parsed, clock.now()), named(parsed, settings.hostname)];
   },
 };
 
-function readPair(certFile: string, keyFile: string): X509Certificate | string {
+/** What the daemon would use, or why it would not. */
+function readPair(tls: Settings['smtp']['tls']): X509Certificate | string {
   try {
-    const cert = new X509Certificate(readFileSync(certFile));
-    return cert.checkPrivateKey(createPrivateKey(readFileSync(keyFile))) ? cert : `${keyFile} is not the key of ${certFile}`;
+    return new X509Certificate(readTls(tls)?.cert ?? '');
   } catch (error) {
+    if (error instanceof ConfigError) return error.faults.map(({ text }) => text).join('; ');
     return error instanceof Error ? error.message : String(error);
   }
 }
