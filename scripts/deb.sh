@@ -64,6 +64,10 @@ mkdir -p "$doc" "$stage/usr/share/man" "$stage/usr/share/lintian/overrides" "$st
 
 "$node" "$tree/scripts/man.ts" "$stage/usr/share/man"
 find "$stage/usr/share/man" -type f -exec gzip -n -9 {} +
+for shell in bash-completion/completions/postern zsh/vendor-completions/_postern fish/vendor_completions.d/postern.fish; do
+  mkdir -p "$stage/usr/share/${shell%/*}"
+  "$node" "$tree/src/main.ts" completion "$(expr "$shell" : '\([a-z]*\)')" >"$stage/usr/share/$shell"
+done
 cp -R "$tree/config/fail2ban/filter.d" "$tree/config/fail2ban/jail.d" "$stage/etc/fail2ban/"
 cp "$tree/scripts/debian/lintian-overrides" "$stage/usr/share/lintian/overrides/postern"
 

@@ -103,7 +103,9 @@ function readYaml(file: string): unknown {
   try {
     return parse(readFileSync(file, 'utf8')) ?? {};
   } catch (error) {
-    throw new ConfigError([{ path: file, text: error instanceof Error ? error.message.split('\n')[0] ?? '' : 'cannot be read' }]);
+    const denied = error instanceof Error && 'code' in error && error.code === 'EACCES';
+    const why = error instanceof Error ? error.message.split('\n')[0] ?? '' : 'cannot be read';
+    throw new ConfigError([{ path: file, text: denied ? 'permission denied; run it as root (sudo postern …), or name a file of yours with --config' : why }]);
   }
 }
 
