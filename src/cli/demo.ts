@@ -129,7 +129,7 @@ function report({ headers, body }: Caught, key: string, url: string, io: Io): bo
 /** Shows every further post until the process is told to stop. */
 async function goOn(io: Io, smtp: string, next: (ms: number) => Promise<Caught | undefined>, show: (caught: Caught) => boolean): Promise<number> {
   let stopped = false;
-  io.onSignal((signal) => { stopped ||= signal === 'stop'; });
+  io.onSignal(() => { stopped = true; });
   io.out(`\nSend more to anything@demo.example at ${smtp}; Ctrl-C ends the demo.\n`);
   while (!stopped) {
     const caught = await next(500);
