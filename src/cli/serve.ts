@@ -31,8 +31,9 @@ export const serve: Command = {
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
-    const daemon = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
-    if (typeof daemon === 'number') return daemon;
+    const opened = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
+    if (typeof opened === 'number') return opened;
+    const { daemon, announce } = opened;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
       : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
@@ -40,6 +41,7 @@ export const serve: Command = {
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
     // Before anybody hears that we are ready: a manager may reload at once, and a SIGHUP that nobody listens for ends the process.
     const stopped = untilStopped(io, isManaged(io, supervision.socket) ? reload : undefined);
+    announce();
     await notifier.ready('Taking mail');
     await stopped;
     endWatch();
@@ -48,14 +50,18 @@ export const serve: Command = {
   },
 };
 
-async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<Daemon | number> {
+async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets, metrics });
     const { smtp, submission, http, firstKey } = await daemon.start();
-    log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
-    io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
-    return daemon;
+    return {
+      daemon,
+      announce() {
+        log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
+        io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
+      },
+    };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     log.error('daemon.fault', { error });
