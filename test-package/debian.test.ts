@@ -194,7 +194,7 @@ describe('the Debian package', function () {
     const received = async (subject: string) => z.array(z.object({ id: z.string().optional(), text: z.string() })).parse(await here().ask({ do: 'received' })).filter(({ text }) => text.includes(`"${subject}"`));
     const answer = (status: number, subject: string) => here().ask({ do: 'answer', status, to: `"${subject}"` });
     const arrives = (subject: string) => until(`the post of ${subject}`, async () => (await received(subject)).length > 0, 20_000);
-    const waiting = () => here().must('postern', 'queue', 'list', '--state', 'waiting', '--json');
+    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json');
     async function queued(subject: string) {
       await answer(503, subject);
       expect(await mail(subject)).to.match(/^250 /);
