@@ -27,12 +27,12 @@ h4{margin:1.2rem 0 .3rem;font-size:.8rem;text-transform:uppercase;letter-spacing
 .soft{color:var(--soft)}table{border-collapse:collapse;width:100%;font-size:.92rem}
 th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
 th{font-weight:600;color:var(--soft);font-size:.82rem}
-code,pre{font-family:ui-monospace,monospace;font-size:.87em;overflow-wrap:anywhere}
+code,pre{font-family:ui-monospace,monospace;font-size:.87em;overflow-wrap:break-word}
 pre{background:var(--code);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;margin:.3rem 0}
 .req{color:var(--warn);font-size:.8em}
 @media(max-width:800px){
   body{display:block}nav{position:static;height:auto;max-height:45vh;border-right:0;border-bottom:1px solid var(--line)}
-  td,th{overflow-wrap:anywhere}
+  td,th,code{overflow-wrap:anywhere}
 }
 `;
 
