@@ -60,12 +60,12 @@ async function countAll(spool: Spool, selections: readonly Selection[]): Promise
   return sum;
 }
 
-/** Says on standard error how far it is; a change that is over within a second says nothing. */
+/** Says on standard error how far it is; a change that is over with its first step says nothing. */
 function createProgress(io: Io, name: string, total: number): Progress {
-  let toldAt = systemClock.monotonic();
+  let toldAt = -Infinity;
   return (count) => {
     const now = systemClock.monotonic();
-    if (now - toldAt < TELL_EVERY_MS) return;
+    if (count >= total || now - toldAt < TELL_EVERY_MS) return;
     toldAt = now;
     io.err(`${name}: ${count} of ${total}\n`);
   };
