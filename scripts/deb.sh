@@ -94,7 +94,7 @@ chmod -R u=rwX,go=rX "$stage/usr" "$stage/etc/fail2ban"
 packed=$stage/usr/lib/postern/node_modules
 find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -o -name '.gitattributes' \) -delete
 find "$packed/.bin" -type l ! -name node -delete
-# The command is /usr/bin/postern, which brings its Node: nobody runs this file by its #! line, for which there may be no node.
+# The command is /usr/bin/postern, which brings its Node; by the #! line of this file it could not run, for want of a node.
 chmod a-x "$stage/usr/lib/postern/src/main.ts"
 find "$packed" -type f -perm /111 ! -path "$packed/$runtime/bin/node" -exec chmod a-x {} +
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"

@@ -29,7 +29,9 @@ function optionName(name: string, { short, value }: { readonly short?: string; r
 
 const SEE_ALSO = (others: readonly string[]) => ['.SH SEE ALSO', `${others.map((other) => `\\fB${other.split('(')[0]}\\fR(${other.split('(')[1]}`).join(', ')}`];
 
-const KINDS_OF_EXIT = ['ok', 'failed', 'usage', 'unavailable', 'fault', 'tryLater', 'denied', 'config'] as const satisfies readonly (keyof typeof EXIT)[];
+const KINDS_OF_EXIT = [
+  'ok', 'failed', 'usage', 'unavailable', 'fault', 'tryLater', 'denied', 'config',
+] as const satisfies readonly (keyof typeof EXIT)[];
 
 /** postern(1): every command, with its options. */
 export function commandPage(): string {

@@ -202,7 +202,10 @@ describe('the Debian package', function () {
       await until('the delivery to wait', async () => (await waiting()).includes('"id"'));
     }
 
-    /** Runs a block of docs/operations.md as it stands there, as root in a shell that stops at the first command that fails. */
+    /**
+     * Runs a block of docs/operations.md as it stands there, as root in a shell that stops at the first command that
+     * fails.
+     */
     const follow = (heading: string, start: string, env: Readonly<Record<string, string>> = {}) =>
       here().run('env', ...Object.entries(env).map(([name, value]) => `${name}=${value}`), 'bash', '--norc', '-euo', 'pipefail', '-c', stepAt(STEPS, heading, start));
     /** The same for a block that must go well. */

@@ -44,8 +44,8 @@ export interface Api extends Service {
   address(): { readonly host: string; readonly port: number };
   readonly handler: RequestListener;
   /**
-   * Runs an operation for an account without a key and without HTTP, as an operator does on the command line, by the same
-   * rules. Answers the record; throws `Refusal`.
+   * Runs an operation for an account without a key and without HTTP, as an operator does on the command line, by the
+   * same rules. Answers the record; throws `Refusal`.
    */
   run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
 }
@@ -119,7 +119,12 @@ function originForm(target: string): string {
 }
 
 /** A client that asks before it sends (RFC 9110 section 10.1.1) is told at once when its body is too large. */
-function refuseBeforeContinue(server: Server, handler: RequestListener, operations: ReadonlyMap<string, Operation>, tooLarge: (length: string | undefined, large: boolean) => boolean): void {
+function refuseBeforeContinue(
+  server: Server,
+  handler: RequestListener,
+  operations: ReadonlyMap<string, Operation>,
+  tooLarge: (length: string | undefined, large: boolean) => boolean,
+): void {
   const isLarge = (req: IncomingMessage) => operationAt(req.url ?? '', operations)?.large ?? false;
   server.on('checkContinue', (req, res) => {
     if (tooLarge(req.headers['content-length'], isLarge(req))) res.setHeader('Connection', 'close');

@@ -10,7 +10,11 @@ import { toTable } from './table.ts';
 const parts = { clock: systemClock, ids: createIds(systemClock) };
 
 /** The option that says which account a command works on. */
-export const accountOption = { type: 'string', value: 'NAME', help: 'account, by name or id (not needed when there is one)' } as const;
+export const accountOption = {
+  type: 'string',
+  value: 'NAME',
+  help: 'account, by name or id (not needed when there is one)',
+} as const;
 
 /** The account that `--account` names, or the only one. Throws `UsageError` when that is none or several. */
 export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocation): Promise<AccountRow> {
@@ -18,8 +22,13 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
   const wanted = call.text('account');
   const found = wanted === undefined ? rows : rows.filter(({ id, name }) => id === wanted || name === wanted);
   if (found.length === 1 && found[0]) return found[0];
-  if (found.length === 0) throw new UsageError(wanted === undefined ? 'there is no account yet: postern account create NAME' : `there is no account "${wanted}"`);
-  throw new UsageError(`several accounts match; name one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`);
+  if (found.length === 0)
+    throw new UsageError(
+      wanted === undefined ? 'there is no account yet: postern account create NAME' : `there is no account "${wanted}"`,
+    );
+  throw new UsageError(
+    `several accounts match; name one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`,
+  );
 }
 
 export const accountCreate: Command = {
@@ -45,8 +54,18 @@ export const accountList: Command = {
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const rows = await store.accounts.many({}, { sort: 'number' });
-      const shown = rows.map(({ id, name, number, createdAt }) => ({ id, name, number, created_at: toTimestamp(createdAt) }));
-      call.print(shown, () => toTable(['number', 'name', 'id', 'created'], shown.map((row) => [row.number, row.name, row.id, row.created_at])));
+      const shown = rows.map(({ id, name, number, createdAt }) => ({
+        id,
+        name,
+        number,
+        created_at: toTimestamp(createdAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['number', 'name', 'id', 'created'],
+          shown.map((row) => [row.number, row.name, row.id, row.created_at]),
+        ),
+      );
       return EXIT.ok;
     });
   },

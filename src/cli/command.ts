@@ -155,7 +155,10 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   };
 }
 
-/** How many words may follow, as the help text shows them: `DOMAIN PATTERN` are two, `KEY | ID` is one, `[ID…]` any number. */
+/**
+ * How many words may follow, as the help text shows them: `DOMAIN PATTERN` are two, `KEY | ID` is one, `[ID…]` any
+ * number.
+ */
 function mostWords({ args }: Command): number {
   if (!args) return 0;
   return args.includes('…') ? Infinity : Math.max(...args.split('|').map((form) => form.trim().split(' ').length));

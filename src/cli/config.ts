@@ -4,7 +4,8 @@ import { toTable } from './table.ts';
 
 export const configCheck: Command = {
   name: 'config check',
-  summary: 'Checks all settings and the files that they name, and prints every fault with its path; exit 78 when there is one. The names of the example file are faults.',
+  summary:
+    'Checks all settings and the files that they name, and prints every fault with its path; exit 78 when there is one. The names of the example file are faults.',
   async run(call) {
     const { settings } = call.settings();
     checkNames(settings);
@@ -19,7 +20,12 @@ export const configShow: Command = {
   summary: 'Prints every setting that is in force, and where it came from. Secrets are shown as (set).',
   async run(call) {
     const { shown } = call.settings();
-    call.print(shown, () => toTable(['setting', 'value', 'from'], shown.map(({ path, value, origin }) => [path, JSON.stringify(value), origin])));
+    call.print(shown, () =>
+      toTable(
+        ['setting', 'value', 'from'],
+        shown.map(({ path, value, origin }) => [path, JSON.stringify(value), origin]),
+      ),
+    );
     return EXIT.ok;
   },
 };

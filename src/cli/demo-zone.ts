@@ -21,12 +21,15 @@ const TTL = 300;
 const NXDOMAIN = 3;
 
 /**
- * Starts a name server on loopback for the domain of the demo: its mail comes from this machine and is signed with a key made
- * now, so that SPF, DKIM and DMARC have something to say on a machine without any name server. Every other name is not there.
+ * Starts a name server on loopback for the domain of the demo: its mail comes from this machine and is signed with a
+ * key made now, so that SPF, DKIM and DMARC have something to say on a machine without any name server. Every other
+ * name is not there.
  */
 export async function startDemoZone(): Promise<DemoZone> {
   const { publicKey, privateKey } = await promisify(generateKeyPair)('rsa', {
-    modulusLength: 2048, publicKeyEncoding: { type: 'spki', format: 'der' }, privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'der' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
   });
   const texts: ReadonlyMap<string, string> = new Map([
     [SENDER_DOMAIN, 'v=spf1 ip4:127.0.0.1 -all'],

@@ -19,7 +19,10 @@ export async function ownerOf(store: Pick<Store, 'accounts'>, account: string): 
 }
 
 /** A domain that was added, with its account. */
-async function theDomain(store: Store, call: Invocation): Promise<{ readonly domain: string; readonly account: AccountRow }> {
+async function theDomain(
+  store: Store,
+  call: Invocation,
+): Promise<{ readonly domain: string; readonly account: AccountRow }> {
   const [word] = call.words;
   if (word === undefined) throw new UsageError('missing argument: DOMAIN');
   const row = await store.inboundDomains.one({ id: toAsciiDomain(word.trim()) ?? '' });
@@ -32,13 +35,16 @@ export const domainAdd: Command = {
   args: 'DOMAIN',
   summary: 'Adds an inbound domain to an account, by the rules of /inbound/add-domain.',
   options: { account: accountOption },
-  notes: 'A running daemon takes mail for it within seconds (inbound.refresh_ms), once a route matches: postern route add.',
+  notes:
+    'A running daemon takes mail for it within seconds (inbound.refresh_ms), once a route matches: postern route add.',
   async run(call) {
     const [domain] = call.words;
     if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
     const { settings } = call.settings();
     const account = await withStore(settings, (store) => theAccount(store, call));
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-domain', account, { domain })));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/add-domain', account, { domain })),
+    );
     call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n`);
     return EXIT.ok;
   },
@@ -47,11 +53,14 @@ export const domainAdd: Command = {
 export const domainRemove: Command = {
   name: 'domain remove',
   args: 'DOMAIN',
-  summary: 'Removes an inbound domain with its routes: mail for it is refused from then on. What was accepted is still delivered.',
+  summary:
+    'Removes an inbound domain with its routes: mail for it is refused from then on. What was accepted is still delivered.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/delete-domain', account, { domain })));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/delete-domain', account, { domain })),
+    );
     call.print([record], () => `Removed ${domain} from account ${account.name}.\n`);
     return EXIT.ok;
   },
@@ -60,12 +69,23 @@ export const domainRemove: Command = {
 export const domainCheck: Command = {
   name: 'domain check',
   args: 'DOMAIN',
-  summary: 'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exit 1 when none names this service.',
+  summary:
+    'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exit 1 when none names this service.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/check-domain', account, { domain })));
-    call.print([record], () => toTable(['field', 'value'], Object.entries(record).map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)])));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/check-domain', account, { domain })),
+    );
+    call.print([record], () =>
+      toTable(
+        ['field', 'value'],
+        Object.entries(record).map(([name, value]) => [
+          name,
+          typeof value === 'string' ? value : JSON.stringify(value),
+        ]),
+      ),
+    );
     return record.valid_mx === true ? EXIT.ok : EXIT.failed;
   },
 };
@@ -79,8 +99,24 @@ export const domainList: Command = {
       const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
       const only = call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id };
       const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
-      const shown = rows.map((row) => ({ domain: row.domain, account: row.account, account_name: names.get(row.account) ?? null, valid_mx: row.validMx, created_at: toTimestamp(row.createdAt) }));
-      call.print(shown, () => toTable(['domain', 'account', 'valid MX', 'created'], shown.map((row) => [row.domain, row.account_name ?? row.account, row.valid_mx ? 'yes' : 'no', row.created_at])));
+      const shown = rows.map((row) => ({
+        domain: row.domain,
+        account: row.account,
+        account_name: names.get(row.account) ?? null,
+        valid_mx: row.validMx,
+        created_at: toTimestamp(row.createdAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['domain', 'account', 'valid MX', 'created'],
+          shown.map((row) => [
+            row.domain,
+            row.account_name ?? row.account,
+            row.valid_mx ? 'yes' : 'no',
+            row.created_at,
+          ]),
+        ),
+      );
       return EXIT.ok;
     });
   },

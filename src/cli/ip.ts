@@ -39,7 +39,13 @@ export const ipAdd: Command = {
   name: 'ip add',
   args: 'ADDRESS',
   summary: 'Puts an address into the inventory that accounts are provisioned from.',
-  options: { domain: { type: 'string', value: 'NAME', help: 'what its reverse DNS names (without: the address under our hostname)' } },
+  options: {
+    domain: {
+      type: 'string',
+      value: 'NAME',
+      help: 'what its reverse DNS names (without: the address under our hostname)',
+    },
+  },
   notes: 'For an address that is there already, this changes its domain, and ends its rest if an account gave it back.',
   async run(call) {
     const id = theAddress(call);
@@ -47,9 +53,21 @@ export const ipAdd: Command = {
     return withStore(call.settings().settings, async (store) => {
       const now = new Date(systemClock.now());
       const claim = ids.key();
-      const row: IpRow = { ...PLAIN_IP, id, account: INVENTORY, domain: '', homeDomain: domain ?? null, createdAt: now, freeAt: now, claim };
-      if (await store.ips.insert(row) === 'duplicate'
-        && !await store.ips.change({ id, account: INVENTORY }, { homeDomain: domain, freeAt: now, claim })) throw await inTheWay(store, id);
+      const row: IpRow = {
+        ...PLAIN_IP,
+        id,
+        account: INVENTORY,
+        domain: '',
+        homeDomain: domain ?? null,
+        createdAt: now,
+        freeAt: now,
+        claim,
+      };
+      if (
+        (await store.ips.insert(row)) === 'duplicate' &&
+        !(await store.ips.change({ id, account: INVENTORY }, { homeDomain: domain, freeAt: now, claim }))
+      )
+        throw await inTheWay(store, id);
       call.print([{ ip: id, domain: domain ?? null }], () => `Added ${id}\n`);
       return EXIT.ok;
     });
@@ -63,7 +81,7 @@ export const ipRemove: Command = {
   async run(call) {
     const id = theAddress(call);
     return withStore(call.settings().settings, async (store) => {
-      if (!await store.ips.remove({ id, account: INVENTORY })) throw await inTheWay(store, id);
+      if (!(await store.ips.remove({ id, account: INVENTORY }))) throw await inTheWay(store, id);
       call.print([{ ip: id, removed: true }], () => `Removed ${id}\n`);
       return EXIT.ok;
     });
@@ -76,7 +94,7 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
   return {
     ip: row.id,
     state: row.releasedAt ? 'returned' : !free ? 'in use' : rests ? 'resting' : 'free',
-    account: free ? null : names.get(row.account) ?? row.account,
+    account: free ? null : (names.get(row.account) ?? row.account),
     domain: row.domain || row.homeDomain,
     custom_domain: row.customDomain,
     custom_state: row.customState,
@@ -94,8 +112,16 @@ export const ipList: Command = {
       const now = new Date(systemClock.now());
       const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));
       const waiting = (await store.ipRequests.many({})).length;
-      const note = waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account waits' : 'accounts wait'} for an address.\n`;
-      call.print(shown, () => toTable(['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'], shown.map((row) => Object.values(row))) + note);
+      const note =
+        waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account waits' : 'accounts wait'} for an address.\n`;
+      call.print(
+        shown,
+        () =>
+          toTable(
+            ['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'],
+            shown.map((row) => Object.values(row)),
+          ) + note,
+      );
       return EXIT.ok;
     });
   },

@@ -37,10 +37,18 @@ export const keyList: Command = {
       const owner = await theAccount(store, call);
       const rows = await store.keys.many({ account: owner.id }, { sort: 'createdAt' });
       const shown = rows.map((row) => ({
-        id: row.id.slice(0, 12), starts_with: row.hint, label: row.label,
-        created_at: toTimestamp(row.createdAt), revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
+        id: row.id.slice(0, 12),
+        starts_with: row.hint,
+        label: row.label,
+        created_at: toTimestamp(row.createdAt),
+        revoked_at: row.revokedAt && toTimestamp(row.revokedAt),
       }));
-      call.print(shown, () => toTable(['id', 'starts with', 'label', 'created', 'revoked'], shown.map((row) => Object.values(row))));
+      call.print(shown, () =>
+        toTable(
+          ['id', 'starts with', 'label', 'created', 'revoked'],
+          shown.map((row) => Object.values(row)),
+        ),
+      );
       return EXIT.ok;
     });
   },
@@ -56,10 +64,13 @@ export const keyRevoke: Command = {
     if (wanted === undefined) throw new UsageError('missing argument: KEY or ID (postern key list shows the ids)');
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
-      const hits = (await store.keys.many({ account: owner.id })).filter(({ id, hint }) => id.startsWith(wanted) || wanted.startsWith(hint) && id.startsWith(keyHash(wanted)));
+      const hits = (await store.keys.many({ account: owner.id })).filter(
+        ({ id, hint }) => id.startsWith(wanted) || (wanted.startsWith(hint) && id.startsWith(keyHash(wanted))),
+      );
       // A revocation that was cut off may have left two rows of one key.
       const [hit, ...more] = new Map(hits.map((row) => [row.id.slice(0, HASH_LENGTH), row])).values();
-      if (!hit || more.length > 0) throw new UsageError(hit ? 'several keys begin with that id' : 'there is no such key');
+      if (!hit || more.length > 0)
+        throw new UsageError(hit ? 'several keys begin with that id' : 'there is no such key');
       await revokeKey(store, hit.id.slice(0, HASH_LENGTH), parts);
       call.print([{ id: hit.id.slice(0, 12), revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
       return EXIT.ok;

@@ -49,7 +49,12 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
  */
 export async function withOperations<T>(settings: Settings, use: (run: Daemon['run']) => Promise<T>): Promise<T> {
   mustHaveQueue(queueDir(settings));
-  const daemon = await openDaemon(settings, { log: quiet, clock: systemClock, ids: createIds(systemClock), role: 'visitor' });
+  const daemon = await openDaemon(settings, {
+    log: quiet,
+    clock: systemClock,
+    ids: createIds(systemClock),
+    role: 'visitor',
+  });
   try {
     return await use(daemon.run);
   } finally {
@@ -69,7 +74,10 @@ function mustBeOurs(dir: string): boolean {
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : undefined;
     if (code === 'ENOENT') return false;
-    if (code === 'EACCES') throw new Denied(`permission denied: ${dir} (data_dir) belongs to another user; run it as root, or as the user of the daemon (sudo -u postern postern …)`);
+    if (code === 'EACCES')
+      throw new Denied(
+        `permission denied: ${dir} (data_dir) belongs to another user; run it as root, or as the user of the daemon (sudo -u postern postern …)`,
+      );
     throw error;
   }
 }

@@ -24,11 +24,14 @@ interface Change {
 /** A command that changes the deliveries its words and options name; exit 1 when ids were given and none was there to change. */
 function changing({ name, summary, notes, options, done, wouldDo, narrow, change }: Change): Command {
   return {
-    name, summary, ...(notes === undefined ? {} : { notes }),
+    name,
+    summary,
+    ...(notes === undefined ? {} : { notes }),
     args: '[ID…]',
     options: {
-      ...selecting, ...options,
-      'all': { type: 'boolean', help: 'all of them' },
+      ...selecting,
+      ...options,
+      all: { type: 'boolean', help: 'all of them' },
       'dry-run': { type: 'boolean', help: 'only say how many deliveries would be changed' },
     },
     async run(call, io) {
@@ -44,7 +47,10 @@ function changing({ name, summary, notes, options, done, wouldDo, narrow, change
           const before = count;
           count += await change(spool, each, systemClock.now(), (so) => progress(before + so));
         }
-        call.print([{ count, dry_run: dryRun }], () => `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}.\n`);
+        call.print(
+          [{ count, dry_run: dryRun }],
+          () => `${dryRun ? wouldDo : done} ${count} ${count === 1 ? 'delivery' : 'deliveries'}.\n`,
+        );
         return count > 0 || call.words.length === 0 ? EXIT.ok : EXIT.failed;
       });
     },
@@ -71,12 +77,15 @@ function createProgress(io: Io, name: string, total: number): Progress {
   };
 }
 
-const inStates = (...states: readonly DeliveryState[]) => (selection: Selection): readonly Selection[] => [{ ...selection, states }];
+const inStates =
+  (...states: readonly DeliveryState[]) =>
+  (selection: Selection): readonly Selection[] => [{ ...selection, states }];
 
 export const queueRetry = changing({
   name: 'queue retry',
   summary: 'Makes waiting deliveries due now.',
-  done: 'Made due:', wouldDo: 'Would make due:',
+  done: 'Made due:',
+  wouldDo: 'Would make due:',
   narrow: inStates('waiting'),
   change: (spool, selection, now, progress) => spool.retry(selection, now, progress),
 });
@@ -84,7 +93,8 @@ export const queueRetry = changing({
 export const queueDrop = changing({
   name: 'queue drop',
   summary: 'Ends waiting or dead deliveries without delivering them.',
-  done: 'Dropped', wouldDo: 'Would drop',
+  done: 'Dropped',
+  wouldDo: 'Would drop',
   narrow: inStates('waiting', 'dead'),
   change: (spool, selection, now, progress) => spool.drop(selection, now, progress),
 });
@@ -100,16 +110,25 @@ export const queueFlush: Command = {
 
 export const replay = changing({
   name: 'replay',
-  summary: 'Delivers again what ended: dead letters, and with --delivered (or by id) also what was delivered and is still kept. Ids stay the same.',
+  summary:
+    'Delivers again what ended: dead letters, and with --delivered (or by id) also what was delivered and is still kept. Ids stay the same.',
   options: { delivered: { type: 'boolean', help: 'also what was delivered' } },
-  notes: 'Mail that an account sent goes out again only by id or with --kind outgoing.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
-  done: 'Waiting again:', wouldDo: 'Would wait again:',
+  notes:
+    'Mail that an account sent goes out again only by id or with --kind outgoing.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+  done: 'Waiting again:',
+  wouldDo: 'Would wait again:',
   narrow(selection, call) {
     const withDelivered = call.flag('delivered') || call.words.length > 0;
-    const all = { ...selection, states: withDelivered ? ['dead', 'dropped', 'delivered'] as const : ['dead', 'dropped'] as const };
+    const all = {
+      ...selection,
+      states: withDelivered ? (['dead', 'dropped', 'delivered'] as const) : (['dead', 'dropped'] as const),
+    };
     if (selection.ids || selection.kind) return [all];
     // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so.
-    return [{ ...all, kind: 'mail' }, { ...all, kind: 'batch' }];
+    return [
+      { ...all, kind: 'mail' },
+      { ...all, kind: 'batch' },
+    ];
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),
 });

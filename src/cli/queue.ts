@@ -14,12 +14,24 @@ const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies re
 function toShown(delivery: QueuedDelivery) {
   const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const kind = kindOf(delivery);
-  const at = (time: number | null) => time === null ? null : toTimestamp(new Date(time));
+  const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
   return {
-    id, kind, state, recipient: batch ? null : recipient, url, route: kind === 'mail' ? routeId : null,
-    webhook: batch?.webhook ?? null, events: batch?.events ?? null, account, attempts, parked: delivery.parked,
-    accepted_at: at(delivery.createdAt), due_at: state === 'waiting' ? at(delivery.dueAt) : null, ended_at: at(delivery.endedAt),
-    last_status: lastStatus, last_error: lastError,
+    id,
+    kind,
+    state,
+    recipient: batch ? null : recipient,
+    url,
+    route: kind === 'mail' ? routeId : null,
+    webhook: batch?.webhook ?? null,
+    events: batch?.events ?? null,
+    account,
+    attempts,
+    parked: delivery.parked,
+    accepted_at: at(delivery.createdAt),
+    due_at: state === 'waiting' ? at(delivery.dueAt) : null,
+    ended_at: at(delivery.endedAt),
+    last_status: lastStatus,
+    last_error: lastError,
   };
 }
 
@@ -32,10 +44,20 @@ function kindOf({ url, batch }: QueuedDelivery): (typeof KINDS)[number] {
 function deliveryTable(rows: readonly QueuedDelivery[]): string {
   if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
-  return toTable(['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'], rows.map((row) => [
-    row.id, row.parked ? 'parked' : row.state, toSpan(now - row.createdAt), row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
-    row.attempts, kindOf(row), whatFor(row), hostOf(row.url), row.lastStatus ?? row.lastError,
-  ]));
+  return toTable(
+    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'],
+    rows.map((row) => [
+      row.id,
+      row.parked ? 'parked' : row.state,
+      toSpan(now - row.createdAt),
+      row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
+      row.attempts,
+      kindOf(row),
+      whatFor(row),
+      hostOf(row.url),
+      row.lastStatus ?? row.lastError,
+    ]),
+  );
 }
 
 /** The recipient of a message, or what is in a batch. */
@@ -54,7 +76,13 @@ export const queueList: Command = {
   summary: 'Lists the deliveries of this host, newest first: what waits and what was given up.',
   options: {
     ...selecting,
-    state: { type: 'string', multiple: true, value: 'STATE', values: STATES, help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)` },
+    state: {
+      type: 'string',
+      multiple: true,
+      value: 'STATE',
+      values: STATES,
+      help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)`,
+    },
     limit: { type: 'string', value: 'N', help: 'at most so many (default 50)' },
   },
   async run(call) {
@@ -64,7 +92,11 @@ export const queueList: Command = {
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
       const { waiting, dead, delivered, dropped } = await spool.count({});
-      call.print(rows.map(toShown), () => `${deliveryTable(rows)}\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`);
+      call.print(
+        rows.map(toShown),
+        () =>
+          `${deliveryTable(rows)}\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`,
+      );
       return EXIT.ok;
     });
   },
@@ -112,9 +144,21 @@ async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise
 
 function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): void {
   const story = attempts.map((attempt) => ({
-    at: toTimestamp(new Date(attempt.at)), duration_ms: Math.round(attempt.durationMs), status: attempt.status, error: attempt.error, answer: attempt.answer,
+    at: toTimestamp(new Date(attempt.at)),
+    duration_ms: Math.round(attempt.durationMs),
+    status: attempt.status,
+    error: attempt.error,
+    answer: attempt.answer,
   }));
-  const facts = Object.entries(toShown(delivery)).map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`);
-  const table = story.length === 0 ? 'No attempt yet.\n' : toTable(['time', 'ms', 'status', 'answer'], story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, a.answer]));
+  const facts = Object.entries(toShown(delivery)).map(
+    ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
+  );
+  const table =
+    story.length === 0
+      ? 'No attempt yet.\n'
+      : toTable(
+          ['time', 'ms', 'status', 'answer'],
+          story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, a.answer]),
+        );
   call.print([{ ...toShown(delivery), attempts_made: story }], () => `${facts.join('\n')}\n\n${table}`);
 }

@@ -15,9 +15,23 @@ export const routeList: Command = {
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const [domain] = call.words;
-      const rows = await store.inboundRoutes.many(domain === undefined ? {} : { domain: toAsciiDomain(domain.trim()) ?? '' });
-      const shown = rows.map((row) => ({ id: row.id, domain: row.domain, pattern: row.pattern, url: row.url, account: row.account, created_at: toTimestamp(row.createdAt) }));
-      call.print(shown, () => toTable(['id', 'domain', 'pattern', 'url'], shown.map((row) => [row.id, row.domain, row.pattern, row.url])));
+      const rows = await store.inboundRoutes.many(
+        domain === undefined ? {} : { domain: toAsciiDomain(domain.trim()) ?? '' },
+      );
+      const shown = rows.map((row) => ({
+        id: row.id,
+        domain: row.domain,
+        pattern: row.pattern,
+        url: row.url,
+        account: row.account,
+        created_at: toTimestamp(row.createdAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['id', 'domain', 'pattern', 'url'],
+          shown.map((row) => [row.id, row.domain, row.pattern, row.url]),
+        ),
+      );
       return EXIT.ok;
     });
   },
@@ -33,15 +47,20 @@ async function ownerOfDomain(store: Store, domain: string) {
 export const routeAdd: Command = {
   name: 'route add',
   args: 'DOMAIN PATTERN URL',
-  summary: 'Adds a route to an inbound domain, by the rules of /inbound/add-route: mail to mailboxes that match the pattern is posted to the URL.',
-  notes: 'In the pattern * is any run of characters and ? one. The receiver must run: the URL has to answer HEAD with 200, or a POST with 2xx.\n\n'
-    + "  postern route add in.example.com 'support-*' https://app.example.com/mail",
+  summary:
+    'Adds a route to an inbound domain, by the rules of /inbound/add-route: mail to mailboxes that match the pattern is posted to the URL.',
+  notes:
+    'In the pattern * is any run of characters and ? one. The receiver must run: the URL has to answer HEAD with 200, or a POST with 2xx.\n\n' +
+    "  postern route add in.example.com 'support-*' https://app.example.com/mail",
   async run(call) {
     const [domain, pattern, url] = call.words;
-    if (domain === undefined || pattern === undefined || url === undefined) throw new UsageError('missing argument: DOMAIN PATTERN URL');
+    if (domain === undefined || pattern === undefined || url === undefined)
+      throw new UsageError('missing argument: DOMAIN PATTERN URL');
     const { settings } = call.settings();
     const account = await withStore(settings, (store) => ownerOfDomain(store, domain));
-    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/add-route', account, { domain, pattern, url })));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/add-route', account, { domain, pattern, url })),
+    );
     call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);
     return EXIT.ok;
   },
@@ -85,9 +104,11 @@ export const routeTest: Command = {
       await routing.start();
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);
-      call.print([found], () => found.kind === 'matched'
-        ? `Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`
-        : `Refused: ${SENTENCES[found.kind]}\n`);
+      call.print([found], () =>
+        found.kind === 'matched'
+          ? `Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`
+          : `Refused: ${SENTENCES[found.kind]}\n`,
+      );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;
     });
   },

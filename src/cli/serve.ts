@@ -110,8 +110,9 @@ function openLog({ log }: Settings, io: Io): Log {
 }
 
 /**
- * Whether a service manager runs us, which sends SIGHUP to have the settings read again (systemd.exec(5)). To everybody else it
- * means that the terminal is closed. INVOCATION_ID alone is not enough on a terminal: desktops hand theirs down to every shell.
+ * Whether a service manager runs us, which sends SIGHUP to have the settings read again (systemd.exec(5)). To everybody
+ * else it means that the terminal is closed. INVOCATION_ID alone is not enough on a terminal: desktops hand theirs down
+ * to every shell.
  */
 function isManaged({ env, terminals }: Io, notifySocket: string | undefined): boolean {
   const onTerminal = terminals.in || terminals.out || terminals.err;

@@ -27,7 +27,8 @@ const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
 /** Sees that the names by which the world knows this host are no longer those of the example. Throws `ConfigError`. */
 export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, 'hostname' | 'public_url'>): void {
   const names = [{ path: 'hostname', name: hostname }, { path: 'public_url', name: new URL(publicUrl).hostname }];
-  const faults = names.filter(({ name }) => PLACEHOLDER.test(name.toLowerCase())).map(({ path, name }) => ({ path, text: `${name} is a placeholder: set the real name of this host` }));
+  const faults = names.filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
+    .map(({ path, name }) => ({ path, text: `${name} is a placeholder: set the real name of this host` }));
   if (faults.length > 0) throw new ConfigError(faults);
 }
 

@@ -57,15 +57,14 @@ export function createSession(
 
   function partiesOf(command: string, transaction: Transaction | undefined): Parties {
     const { verb, rest } = splitCommand(command);
-    const recipients = [...transaction?.recipients.values() ?? []];
-    const named = verb === 'RCPT' ? pathIn('TO', rest) : undefined;
-    const owners = new Set(recipients.flatMap(({ match }) => match ? [match.account] : []));
-    const owner = named === undefined ? [...owners].join(' ') || undefined : side.ownerOf?.(named.slice(named.lastIndexOf('@') + 1));
-    return {
-      mail_from: verb === 'MAIL' ? pathIn('FROM', rest) : transaction?.mailFrom,
-      recipient: verb === 'RCPT' ? named : verb === 'DATA' ? recipients.map(({ recipient }) => recipient).join(' ') || undefined : undefined,
-      account: said.who?.account ?? owner,
-    };
+    const taken = [...transaction?.recipients.values() ?? []];
+    const owners = new Set(taken.flatMap(({ match }) => match ? [match.account] : []));
+    const all = { mail_from: transaction?.mailFrom, account: said.who?.account ?? listed(owners) };
+    if (verb === 'MAIL') return { ...all, mail_from: pathIn('FROM', rest), recipient: undefined };
+    if (verb !== 'RCPT') return { ...all, recipient: verb === 'DATA' ? listed(taken.map(({ recipient }) => recipient)) : undefined };
+    const recipient = pathIn('TO', rest);
+    const owner = recipient === undefined ? undefined : side.ownerOf?.(recipient.slice(recipient.lastIndexOf('@') + 1));
+    return { ...all, recipient, account: said.who?.account ?? owner };
   }
 
   function openData(): void {
@@ -131,7 +130,9 @@ export function createSession(
       pulse.busy = false;
       pulse.quietSince = clock.monotonic();
       const { transaction } = said;
-      if (progress.ended) return { answer: settle({ reply: closeData(progress.ended) }, 'DATA', transaction), rest: progress.rest };
+      if (progress.ended) {
+        return { answer: settle({ reply: closeData(progress.ended) }, 'DATA', transaction), rest: progress.rest };
+      }
       if (gone) await present.abort();
       return {};
     },
@@ -150,6 +151,11 @@ export function createSession(
       tally.end(reason ?? 'disconnect', clock.monotonic() - pulse.startedAt);
     },
   });
+}
+
+/** Several of a kind in one field of the log; undefined when there are none. */
+function listed(words: Iterable<string>): string | undefined {
+  return [...words].join(' ') || undefined;
 }
 
 /** The address in a MAIL or RCPT, when it is written as one. */

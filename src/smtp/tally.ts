@@ -20,7 +20,10 @@ export interface Parties {
 
 /** What happened in a session, for the one line at its end. */
 export interface Tally {
-  /** Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the line. */
+  /**
+   * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
+   * line.
+   */
   refused(reply: Reply, command: string, parties: Parties): void;
   accepted(messageId: string, recipients: number, size: number): void;
   /** Writes the line. */

@@ -174,6 +174,7 @@ describe('the command line', () => {
   });
 
   describe('as a user that may not read what it needs', function () {
+    this.timeout(60_000);
     before(function () {
       if (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) this.skip();
     });

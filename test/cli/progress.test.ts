@@ -9,7 +9,11 @@ describe('a change of many deliveries on the command line', () => {
     this.timeout(30_000);
     const dir = await tempDir();
     const { spool, clock } = await freshSpool(join(dir, 'spool'));
-    await Promise.all(Array.from({ length: 12 }, (_, i) => put(spool, clock, { recipients: Array.from({ length: 100 }, (_, j) => `box-${i}-${j}@in.test`) })));
+    await Promise.all(
+      Array.from({ length: 12 }, (_, i) =>
+        put(spool, clock, { recipients: Array.from({ length: 100 }, (_, j) => `box-${i}-${j}@in.test`) }),
+      ),
+    );
     await spool.close();
     const env = { POSTERN_DATA_DIR: dir };
     const dropped = await postern(['queue', 'drop', '--all', '--json'], env);

@@ -29,16 +29,28 @@ describe('on a terminal', function () {
   });
 
   /** Runs a command on a terminal until it has shown a text, closes the terminal, and waits for the end. */
-  async function onTerminal(until: string, argv: readonly string[], env: Readonly<Record<string, string>>): Promise<{ seen: string; code: number }> {
+  async function onTerminal(
+    until: string,
+    argv: readonly string[],
+    env: Readonly<Record<string, string>>,
+  ): Promise<{ seen: string; code: number }> {
     const child = spawn('python3', ['-c', TERMINAL, until, process.execPath, MAIN, ...argv], {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: {
-        PATH: process.env['PATH'], TERM: 'xterm', POSTERN_DATA_DIR: await tempDir(), POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-        POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0', ...env,
+        PATH: process.env['PATH'],
+        TERM: 'xterm',
+        POSTERN_DATA_DIR: await tempDir(),
+        POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+        POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+        POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+        POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+        ...env,
       },
     });
     let out = '';
-    child.stdout.on('data', (chunk) => { out += String(chunk); });
+    child.stdout.on('data', (chunk) => {
+      out += String(chunk);
+    });
     const late = setTimeout(() => child.kill('SIGKILL'), 40_000);
     await once(child, 'close');
     clearTimeout(late);
@@ -60,13 +72,19 @@ describe('on a terminal', function () {
 
   it('the log is for people and in colour, without colour when NO_COLOR is set, and JSON when the settings say so', async () => {
     expect((await onTerminal('daemon ready', ['serve'], {})).seen).to.contain('\x1b[32minfo');
-    expect((await onTerminal('daemon ready', ['serve'], { NO_COLOR: '1' })).seen).to.match(/^\d\d:\d\d:\d\d info {2}daemon starting/).and.not.to.contain('\x1b');
-    expect((await onTerminal('"daemon.ready"', ['serve'], { POSTERN_LOG__FORMAT: 'json' })).seen).to.match(/^\{"event":"daemon\.starting"/);
+    expect((await onTerminal('daemon ready', ['serve'], { NO_COLOR: '1' })).seen)
+      .to.match(/^\d\d:\d\d:\d\d info {2}daemon starting/)
+      .and.not.to.contain('\x1b');
+    expect((await onTerminal('"daemon.ready"', ['serve'], { POSTERN_LOG__FORMAT: 'json' })).seen).to.match(
+      /^\{"event":"daemon\.starting"/,
+    );
   });
 
   it('without a service manager a SIGHUP ends the process, whatever standard output is', async () => {
     const postern = await spawnDaemon(await tempDir(), { INVOCATION_ID: '' });
     expect(await postern.end('SIGHUP')).to.equal(0);
-    expect(postern.lines.map(({ event }) => event)).to.include('daemon.stopped').and.not.to.include('daemon.reloaded');
+    expect(postern.lines.map(({ event }) => event))
+      .to.include('daemon.stopped')
+      .and.not.to.include('daemon.reloaded');
   });
 });

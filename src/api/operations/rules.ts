@@ -40,9 +40,9 @@ export const endpointUrl = text(MAX_URL)
   .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
 
 /** Refuses a URL where no webhook answers, in the words of the ancestor's user interface and with the cause. */
-export async function verifyUrl(url: string, { urlFault, invalid }: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
-  const cause = await urlFault(url);
-  if (cause !== undefined) throw invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
+export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
+  const cause = await call.urlFault(url);
+  if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
 }
 
 /** An address that a message can be sent to. */
