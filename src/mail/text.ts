@@ -1,4 +1,4 @@
-import type { Decode } from './charset.ts';
+import { decoderOfText } from './charset.ts';
 import type { Text } from './parsed.ts';
 import { decodeTransfer, type TransferEncoding } from './transfer.ts';
 
@@ -6,8 +6,8 @@ import { decodeTransfer, type TransferEncoding } from './transfer.ts';
 export interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
-  /** A fresh decoder for each reading. */
-  readonly decoder: () => Decode;
+  /** The charset that was declared. */
+  readonly charset: string | undefined;
   /** What comes behind it. */
   readonly tail: string;
 }
@@ -21,12 +21,13 @@ const EQUALS = 0x3d;
 /** Decodes a text body, to LF line ends. */
 export function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
-  const decoded = toLf(text.decoder()(decodeTransfer(text.body, text.encoding), true));
+  const bytes = decodeTransfer(text.body, text.encoding);
+  const decoded = toLf(decoderOfText(text.charset, () => [bytes])(bytes, true));
   return decoded === '' ? decoded : decoded + text.tail;
 }
 
-function* lazyPieces({ body, encoding, decoder, tail }: EncodedText): Iterable<string> {
-  const decode = decoder();
+function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<string> {
+  const decode = decoderOfText(charset, () => transferPieces(body, encoding));
   let held = '';
   for (const bytes of transferPieces(body, encoding)) {
     const text = held + decode(bytes, false);

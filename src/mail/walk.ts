@@ -1,4 +1,3 @@
-import { decoderOfBody } from './charset.ts';
 import type { HeaderField } from './headers.ts';
 import { parseMailboxes } from './mailboxes.ts';
 import { parseStructured, type Structured } from './parameters.ts';
@@ -99,7 +98,7 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
   const { params } = part.type;
   // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it.
   const tail = part.parent === undefined || encoding === 'base64' ? '' : '\n';
-  const text = decodeBody({ body, encoding, decoder: () => decoderOfBody(params.get('charset')), tail });
+  const text = decodeBody({ body, encoding, charset: params.get('charset'), tail });
   if (type === 'text/html') { found.html ??= text; return; }
   if (found.texts.length === 0) found.flowed = params.get('format')?.toLowerCase() === 'flowed';
   found.texts.push(text);

@@ -1,4 +1,4 @@
-import { decoderOfBody } from '../charset.ts';
+import { decoderOfText } from '../charset.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../headers.ts';
 import { scanStructure, type Part } from '../structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../transfer.ts';
@@ -77,7 +77,7 @@ function toLeaf(bytes: Buffer, part: Part): Leaf {
     type,
     bytes() {
       const decoded = decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')));
-      return type.startsWith('text/') && charset !== undefined ? Buffer.from(decoderOfBody(charset)(decoded, true)) : decoded;
+      return type.startsWith('text/') ? Buffer.from(decoderOfText(charset, () => [decoded])(decoded, true)) : decoded;
     },
   };
 }
