@@ -38,14 +38,15 @@ function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<s
   yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
-/** Base64 is decoded at once, because dirt in it may shift its groups; the others are cut at line ends, where no escape is. */
+/** Base64 is decoded at once, because dirt in it may shift its groups, and so is uuencode; the others are cut at line ends, where no escape is. */
 function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
-  const whole = encoding === 'base64' ? decodeTransfer(body, encoding) : body;
+  const atOnce = encoding === 'base64' || encoding === 'uuencode';
+  const whole = atOnce ? decodeTransfer(body, encoding) : body;
   let from = 0;
   while (from < whole.length) {
     const to = cutAt(whole, from);
     const piece = whole.subarray(from, to);
-    yield encoding === 'base64' ? piece : decodeTransfer(piece, encoding);
+    yield atOnce ? piece : decodeTransfer(piece, encoding);
     from = to;
   }
 }

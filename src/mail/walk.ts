@@ -2,7 +2,7 @@ import type { HeaderField } from './headers.ts';
 import { parseMailboxes } from './mailboxes.ts';
 import { parseStructured, type Structured } from './parameters.ts';
 import type { Addressing, FilePart, Mailbox, Parsed, Text } from './parsed.ts';
-import type { Part } from './structure.ts';
+import { mediaTypeOf, type Part } from './structure.ts';
 import { decodeBody } from './text.ts';
 import { decodeTransfer, isCleanBase64, toTransferEncoding, type TransferEncoding } from './transfer.ts';
 import { decodeWords } from './words.ts';
@@ -18,16 +18,18 @@ export interface Walked extends Omit<Parsed, 'files' | 'fields' | keyof Addressi
   readonly files: readonly WalkedFile[];
 }
 
-interface Found { readonly texts: Text[]; flowed: boolean; html: Text | undefined; readonly files: WalkedFile[] }
+interface Found { readonly texts: Text[]; flowed: boolean; readonly html: Text[]; readonly files: WalkedFile[] }
 
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
 /** Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when they are written. */
 export function walkBody(bytes: Buffer, root: Part): Walked {
-  const found: Found = { texts: [], flowed: false, html: undefined, files: [] };
+  const found: Found = { texts: [], flowed: false, html: [], files: [] };
   walkPart(bytes, root, found);
-  return { text: joined(found.texts), textFlowed: found.flowed, html: found.html, files: found.files };
+  // Beside a text the first HTML part is its formatted form; without one there is nothing else that shows what the others say.
+  const html = found.texts.length > 0 ? found.html[0] : joined(found.html, '<br/>\n');
+  return { text: joined(found.texts, '\n'), textFlowed: found.flowed, html, files: found.files };
 }
 
 /** Reads addresses and subject in the common forms; undefined when there is something that the library knows better. */
@@ -63,12 +65,12 @@ function mailboxes(values: readonly string[]): Mailbox[] | undefined {
   return all;
 }
 
-function joined(texts: readonly Text[]): Text | undefined {
+function joined(texts: readonly Text[], separator: string): Text | undefined {
   if (texts.length <= 1) return texts[0];
-  if (texts.every((text) => typeof text === 'string')) return texts.join('\n');
+  if (texts.every((text) => typeof text === 'string')) return texts.join(separator);
   return function* () {
     for (const [i, text] of texts.entries()) {
-      if (i > 0) yield '\n';
+      if (i > 0) yield separator;
       if (typeof text === 'string') yield text;
       else yield* text();
     }
@@ -82,24 +84,26 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
   const encoding = toTransferEncoding(valuesOf(part.fields, 'content-transfer-encoding')[0]);
   const disposition = parseStructured(valuesOf(part.fields, 'content-disposition')[0] ?? '');
-  const type = mediaTypeOf(part, disposition);
+  const type = typeOf(part, disposition);
   const attached = disposition.value !== '' && disposition.value !== 'inline';
   if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
   else found.files.push(toFile(part, type, disposition, body, encoding));
 }
 
 /** What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as one. */
-function mediaTypeOf({ type }: Part, disposition: Structured): string {
-  if (MEDIA_TYPE.test(type.value) && !type.value.startsWith('multipart/')) return type.value;
+function typeOf(part: Part, disposition: Structured): string {
+  const type = mediaTypeOf(part);
+  const declared = part.type.value !== '' || type !== 'text/plain';
+  if (declared && MEDIA_TYPE.test(type) && !type.startsWith('multipart/')) return type;
   return disposition.value === '' || disposition.value === 'inline' ? 'text/plain' : 'application/octet-stream';
 }
 
 function addText(part: Part, type: string, body: Buffer, encoding: TransferEncoding, found: Found): void {
   const { params } = part.type;
   // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it.
-  const tail = part.parent === undefined || encoding === 'base64' ? '' : '\n';
+  const tail = part.parent === undefined || encoding === 'base64' || encoding === 'uuencode' ? '' : '\n';
   const text = decodeBody({ body, encoding, charset: params.get('charset'), tail });
-  if (type === 'text/html') { found.html ??= text; return; }
+  if (type === 'text/html') { found.html.push(text); return; }
   if (found.texts.length === 0) found.flowed = params.get('format')?.toLowerCase() === 'flowed';
   found.texts.push(text);
 }

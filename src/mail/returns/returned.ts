@@ -1,6 +1,6 @@
 import { decoderOfText } from '../charset.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../headers.ts';
-import { scanStructure, type Part } from '../structure.ts';
+import { mediaTypeOf, scanStructure, type Part } from '../structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../transfer.ts';
 
 /** A mail that came back, as far as it is needed to say what it is. */
@@ -71,7 +71,7 @@ function leavesOf(part: Part): Part[] {
 }
 
 function toLeaf(bytes: Buffer, part: Part): Leaf {
-  const type = part.type.value === '' ? 'text/plain' : part.type.value;
+  const type = mediaTypeOf(part);
   const charset = part.type.params.get('charset');
   return {
     type,

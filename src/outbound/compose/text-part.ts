@@ -3,7 +3,7 @@ import { findFields, type Change, type FieldSpan } from '../../mail/compose/fiel
 import { encodeBase64, encodeQuotedPrintable, fitsLines } from '../../mail/compose/octets.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseStructured, type Structured } from '../../mail/parameters.ts';
-import type { Part } from '../../mail/structure.ts';
+import { mediaTypeOf, type Part } from '../../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding, type TransferEncoding } from '../../mail/transfer.ts';
 
 /** Changes the text of a part; the same text when nothing is to be changed. */
@@ -38,13 +38,11 @@ export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | und
 }
 
 function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
-  const { value, params } = part.type;
-  const type = value === '' ? 'text/plain' : value; // RFC 2045 section 5.2
+  const type = mediaTypeOf(part);
   const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
   const encoding = toTransferEncoding(word);
-  if (!type.startsWith('text/') || (encoding === 'identity' && !IDENTITIES.has(word))) return undefined;
-  if (value === '' && part.parent?.type.value === 'multipart/digest') return undefined; // messages there (RFC 2046 section 5.1.5)
-  return { part, type, charset: (params.get('charset') ?? '').trim().toLowerCase(), encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
+  if (!type.startsWith('text/') || encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word))) return undefined;
+  return { part, type, charset: (part.type.params.get('charset') ?? '').trim().toLowerCase(), encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
 }
 
 /** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
