@@ -30,7 +30,7 @@ export function parseHeaders(block: Buffer): HeaderField[] {
     const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
       const value = unfold(text.slice(colon + 1, end));
-      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : guess(value) });
+      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : decodeUnlabelled(value) });
     }
     start = end;
   }
@@ -88,8 +88,11 @@ function unfold(value: string): string {
   return line.includes('\r') ? line.replaceAll('\r', ' ') : line;
 }
 
-/** Bytes inside an encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as it escapes others. */
-function guess(latin1: string): string {
+/**
+ * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes inside an
+ * encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as it escapes others.
+ */
+export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
   if (isUtf8(bytes)) return bytes.toString('utf8');
   const rest = Buffer.from(latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)), 'latin1');

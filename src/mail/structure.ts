@@ -16,7 +16,7 @@ export interface Part {
 }
 
 /** The parts of a message, or the cap that it breaks, in words. */
-export type Scan = { readonly root: Part; readonly breach?: undefined } | { readonly breach: string };
+export type Scan = { readonly root: Part; readonly breach?: undefined } | { readonly root?: undefined; readonly breach: string };
 
 /** The media type of a part, what it is when nothing is declared (RFC 2045 section 5.2, RFC 2046 section 5.1.5) included. */
 export function mediaTypeOf({ type, parent }: Part): string {

@@ -116,7 +116,12 @@ export const CORPUS: Readonly<Record<string, Sample>> = {
   'empty parts': { walked: true, bytes: multipart('mixed', COMMON, ['Content-Type: text/plain', ''], ['Content-Type: text/html', ''], ['Content-Type: image/gif', '']) },
   'an empty body': { walked: true, bytes: crlf(...COMMON, '') },
   'no subject and no To': { walked: true, bytes: crlf('From: a@example.com', '', 'x') },
-  'an encoding nobody knows': { walked: true, bytes: crlf(...COMMON, 'Content-Transfer-Encoding: x-uuencode', '', 'begin 644 a') },
+  'an encoding nobody knows': { walked: true, bytes: crlf(...COMMON, 'Content-Transfer-Encoding: x-yenc', '', '=ybegin line=128') },
+  'a uuencoded text': {
+    walked: true,
+    differs: { why: 'the library knows no uuencode', to: { text: 'hello' } },
+    bytes: crlf(...COMMON, 'Content-Transfer-Encoding: x-uuencode', '', 'begin 644 a', '%:&5L;&\\ ', '`', 'end'),
+  },
   'a base64 body with dirt in it': { walked: true, bytes: crlf(...COMMON, 'Content-Transfer-Encoding: base64', '', 'SGVs bG8=!') },
   'two Subject and two From fields': { walked: false, bytes: crlf('From: a@example.com', 'From: b@example.com', 'Subject: one', 'Subject: two', '', 'x') },
   'a truncated multipart': { walked: true, bytes: multipart('mixed', COMMON, ['', 'one'], ['Content-Type: image/png; name=a.png', '', 'half an im']).subarray(0, -30) },

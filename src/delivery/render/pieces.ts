@@ -38,10 +38,10 @@ function inside(text: string, toLf: boolean): Piece {
   return text.isWellFormed() ? { text, toLf } : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
-/** Trace and message as the inside of a JSON string: line ends are LF, and what is not UTF-8 becomes U+FFFD. */
-export function* rawText(trace: string, raw: Buffer, utf8: boolean): Iterable<Piece> {
+/** Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no character. */
+export function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
   yield inside(trace, true);
-  for (const slice of utf8Slices(raw)) yield { text: utf8 ? slice : slice.toString('utf8'), toLf: true };
+  for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
 }
 
 /** Exactly the bytes of trace and message, as base64. */

@@ -1,3 +1,5 @@
+import type { Structured } from '../parameters.ts';
+
 /** A header field in the bytes of a message, its line end included. */
 export interface FieldSpan {
   /** Lower case; empty for a line that is no field. */
@@ -53,4 +55,16 @@ export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[
     kept = change.end;
   }
   return [...pieces, bytes.subarray(kept)];
+}
+
+/** The change that makes a field say `value`: in its place where there is one, else at `otherwise`. */
+export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
+  const found = fields.find((field) => field.name === name.toLowerCase());
+  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes: Buffer.from(`${name}: ${value}\r\n`) };
+}
+
+/** A Content-Type with another charset and the other parameters that it had. */
+export function toContentType(type: string, { params }: Structured, charset: string): string {
+  const others = [...params].filter(([name]) => name !== 'charset').map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
+  return [type, `; charset=${charset}`, ...others].join('');
 }

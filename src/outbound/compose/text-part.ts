@@ -1,8 +1,8 @@
 import { isAscii } from 'node:buffer';
-import { findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
+import { findFields, setField, toContentType, type Change } from '../../mail/compose/fields.ts';
 import { encodeBase64, encodeQuotedPrintable, fitsLines } from '../../mail/compose/octets.ts';
 import { firstValue } from '../../mail/headers.ts';
-import { parseStructured, type Structured } from '../../mail/parameters.ts';
+import { parseStructured } from '../../mail/parameters.ts';
 import { mediaTypeOf, type Part } from '../../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding, type TransferEncoding } from '../../mail/transfer.ts';
 
@@ -81,14 +81,3 @@ function written(bytes: Buffer, { part, type, encoding, body }: TextPart, conten
   const encoded = plain ? content : encoding === 'base64' ? encodeBase64(content) : encodeQuotedPrintable(content);
   return [...changes, { start: part.bodyStart, end: part.bodyEnd, bytes: encoded }];
 }
-
-function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
-  const found = fields.find((field) => field.name === name.toLowerCase());
-  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes: Buffer.from(`${name}: ${value}\r\n`) };
-}
-
-function toContentType(type: string, { params }: Structured, charset: string): string {
-  const others = [...params].filter(([name]) => name !== 'charset').map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
-  return [type, `; charset=${charset}`, ...others].join('');
-}
-
