@@ -7,29 +7,37 @@ import { decodeBody } from './text.ts';
 import { decodeTransfer, isCleanBase64, toTransferEncoding, type TransferEncoding } from './transfer.ts';
 import { decodeWords } from './words.ts';
 
-/** A file whose name is undefined has one that is for the library (`part` holds its fields). */
-export interface WalkedFile extends Omit<FilePart, 'name'> {
-  readonly name: string | undefined;
-  readonly part: Part;
-}
-
 /** What stands in the body of a message. */
-export interface Walked extends Omit<Parsed, 'files' | 'fields' | keyof Addressing> {
-  readonly files: readonly WalkedFile[];
-}
+export type Body = Omit<Parsed, 'fields' | keyof Addressing>;
 
-interface Found { readonly texts: Text[]; flowed: boolean; readonly html: Text[]; readonly files: WalkedFile[] }
+/** The texts of a message and its files, part by part. */
+interface Found {
+  readonly texts: Text[];
+  readonly html: Text[];
+  /** Whether the first text is format=flowed. */
+  flowed: boolean;
+  readonly files: FilePart[];
+  /** Whether there is something that the library has to read. */
+  declined: boolean;
+}
 
 const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
-/** Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when they are written. */
-export function walkBody(bytes: Buffer, root: Part): Walked {
-  const found: Found = { texts: [], flowed: false, html: [], files: [] };
+/**
+ * Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when they are written.
+ * Undefined when the message has what is rare, and the library is to read it whole: file names in pieces or in other charsets than
+ * UTF-8 (RFC 2231).
+ */
+export function walkBody(bytes: Buffer, root: Part): Body | undefined {
+  const found: Found = { texts: [], html: [], flowed: false, files: [], declined: false };
   walkPart(bytes, root, found);
-  // Beside a text the first HTML part is its formatted form; without one there is nothing else that shows what the others say.
-  const html = found.texts.length > 0 ? found.html[0] : joined(found.html, '<br/>\n');
-  return { text: joined(found.texts, '\n'), textFlowed: found.flowed, html, files: found.files };
+  return found.declined ? undefined : bodyOf(found);
+}
+
+/** The body that parts make. Beside a text the first HTML part is its formatted form; without one all of them are what is there to read. */
+export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>): Body {
+  return { text: joined(texts, '\n'), textFlowed: flowed, html: texts.length > 0 ? html[0] : joined(html, '<br/>\n'), files };
 }
 
 /** Reads addresses and subject in the common forms; undefined when there is something that the library knows better. */
@@ -42,7 +50,7 @@ export function walkHeader(fields: readonly HeaderField[]): Addressing | undefin
   const to = mailboxes(valuesOf(fields, 'to'));
   const copies = valuesOf(fields, 'cc');
   const cc = mailboxes(copies);
-  if (subject === undefined || from === undefined || to === undefined || cc === undefined) return undefined;
+  if (from === undefined || to === undefined || cc === undefined) return undefined;
   return { subject, from: from[0], to, cc: copies.length === 0 ? undefined : cc };
 }
 
@@ -87,7 +95,7 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
   const type = typeOf(part, disposition);
   const attached = disposition.value !== '' && disposition.value !== 'inline';
   if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
-  else found.files.push(toFile(part, type, disposition, body, encoding));
+  else addFile(part, type, disposition, body, encoding, found);
 }
 
 /** What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as one. */
@@ -108,19 +116,22 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
   found.texts.push(text);
 }
 
-function toFile(part: Part, type: string, disposition: Structured, body: Buffer, encoding: TransferEncoding): WalkedFile {
+function addFile(part: Part, type: string, disposition: Structured, body: Buffer, encoding: TransferEncoding, found: Found): void {
   const contentId = valuesOf(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
-  const name = parameter(disposition, 'filename');
-  return {
-    part, type,
-    name: name === '' ? parameter(part.type, 'name') : name,
+  const own = parameter(disposition, 'filename');
+  const name = own === '' ? parameter(part.type, 'name') : own;
+  if (name === undefined) found.declined = true;
+  if (found.declined) return;
+  found.files.push({
+    type,
+    name: name ?? '',
     contentId: contentId === undefined || contentId === '' ? null : contentId,
     disposition: disposition.value === '' ? null : disposition.value,
     content: encoding === 'base64' && isCleanBase64(body) ? { kind: 'base64', lines: body } : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
-  };
+  });
 }
 
-/** A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231. */
+/** A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231. Undefined for its other forms. */
 function parameter({ params }: Structured, name: string): string | undefined {
   const extended = params.get(`${name}*`);
   if (extended !== undefined) return percentDecoded(UTF8_PARAMETER.exec(extended)?.[1]);

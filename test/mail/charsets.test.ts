@@ -1,14 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { expect } from 'chai';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
 import type { Parsed } from '../../src/mail/parsed.ts';
 import { decodeWords } from '../../src/mail/words.ts';
+import { CHARSETS } from '../support/charsets.ts';
 import { crlf, multipart } from '../support/mime.ts';
 
-/** What Python's codecs make of a text: whole, and each two halves of it. See make.py beside it. */
-interface Case { readonly label: string; readonly text: string; readonly bytes: string; readonly halves: readonly (readonly [string, string])[] }
-
-const CASES: readonly Case[] = JSON.parse(readFileSync(new URL('../fixtures/charsets/words.json', import.meta.url), 'utf8'));
 /** Whose bytes carry a state that no other word knows of: half a character of theirs is none. */
 const ALONE = /^utf-(?:7|16|32)$/;
 
@@ -28,7 +24,7 @@ function bodyOf(label: string, encoding: string, body: string | Buffer): Buffer 
 }
 
 describe('text in every charset that mail is written in, as Python writes it', () => {
-  for (const { label, text, bytes, halves } of CASES) {
+  for (const { label, text, bytes, halves } of CHARSETS) {
     it(`${label} is decoded in words that are cut at any character`, () => {
       for (const [first, second] of halves) {
         expect(decodeWords(`${b(label, hex(first))} ${b(label, hex(second))}`)).to.equal(text);
@@ -57,14 +53,14 @@ describe('text in every charset that mail is written in, as Python writes it', (
   }
 
   it('is decoded where the escape sequences of ISO-2022-JP meet, in one piece and in many', async () => {
-    const { bytes = '', text = '' } = CASES.find(({ label }) => label === 'iso-2022-jp') ?? {};
+    const { bytes = '', text = '' } = CHARSETS.find(({ label }) => label === 'iso-2022-jp') ?? {};
     const twice = Buffer.concat([hex(bytes), Buffer.from('\x1b(B'), hex(bytes), Buffer.from('\x1b$B\x1b(B\r\n')]);
     expect((await parse(bodyOf('iso-2022-jp', '7bit', twice))).text).to.equal(`${text}${text}\n`);
   });
 
   for (const label of ['iso-2022-jp', 'iso-2022-jp-2', 'iso-2022-kr', 'hz', 'utf-7', 'shift_jis', 'cp437']) {
     it(`is decoded in a large body of ${label} without a line end, wherever it is cut`, async () => {
-      const { bytes = '', text = '' } = CASES.find((found) => found.label === label) ?? {};
+      const { bytes = '', text = '' } = CHARSETS.find((found) => found.label === label) ?? {};
       const times = 40_000;
       const { text: found } = await parse(bodyOf(label, '8bit', Buffer.concat(Array.from({ length: times }, () => hex(bytes)))));
       expect(typeof found, 'is decoded in pieces').to.equal('function');
