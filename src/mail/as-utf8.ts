@@ -3,6 +3,7 @@ import { labelOfText } from './charset.ts';
 import { applyChanges, findFields, setField, toContentType, type Change } from './compose/fields.ts';
 import { encodeBase64, encodeQuotedPrintable } from './compose/octets.ts';
 import { decodeUnlabelled, firstValue } from './headers.ts';
+import { asciiParameter } from './parameters.ts';
 import { mediaTypeOf, scanStructure, type Part } from './structure.ts';
 import { decodeTransfer, toTransferEncoding } from './transfer.ts';
 
@@ -64,7 +65,7 @@ function encodePart(part: Part, header: Buffer, body: Buffer): { readonly change
   // What is no type is text, as for whoever reads it (RFC 2045 section 5.2).
   const isText = type.startsWith('text/') || !type.includes('/');
   const content = decodeTransfer(body, encodingOf(part));
-  const label = isText ? labelOfText(part.type.params.get('charset'), () => [content]) : undefined;
+  const label = isText ? labelOfText(asciiParameter(part.type, 'charset'), () => [content]) : undefined;
   const quoted = isText && fitsQuotedPrintable(content);
   const { fields } = findFields(header, 0);
   const changes: Change[] = [];

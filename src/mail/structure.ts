@@ -1,6 +1,6 @@
 import { breachOfBlock, CAPS } from './caps.ts';
 import { firstValue, parseHeaders, type HeaderField } from './headers.ts';
-import { parseStructured, type Structured } from './parameters.ts';
+import { asciiParameter, parseStructured, type Structured } from './parameters.ts';
 
 /** A part of a message, as offsets into its bytes. */
 export interface Part {
@@ -99,7 +99,7 @@ function addressBytes(fields: readonly HeaderField[]): number {
 }
 
 function enterMultipart(walk: Walk, part: Part): void {
-  const boundary = Buffer.from(part.type.params.get('boundary') ?? '').toString('latin1');
+  const boundary = Buffer.from(asciiParameter(part.type, 'boundary')).toString('latin1');
   if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return;
   walk.leaf = undefined;
   walk.levels.set(boundary, walk.open.length);

@@ -1,6 +1,6 @@
 import type { HeaderField } from './headers.ts';
 import { parseMailboxes } from './mailboxes.ts';
-import { parseStructured, type Structured } from './parameters.ts';
+import { isExtended, parseStructured, type Structured } from './parameters.ts';
 import type { Addressing, FilePart, Mailbox, Parsed, Text } from './parsed.ts';
 import { mediaTypeOf, type Part } from './structure.ts';
 import { decodeBody } from './text.ts';
@@ -26,8 +26,8 @@ const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
 /**
  * Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when they are written.
- * Undefined when the message has what is rare, and the library is to read it whole: file names in pieces or in other charsets than
- * UTF-8 (RFC 2231).
+ * Undefined when the message has what is rare, and the library is to read it whole: parameters in the forms of RFC 2231, but for
+ * the name of a file in UTF-8 and one piece.
  */
 export function walkBody(bytes: Buffer, root: Part): Body | undefined {
   const found: Found = { texts: [], html: [], flowed: false, files: [], declined: false };
@@ -87,6 +87,7 @@ function joined(texts: readonly Text[], separator: string): Text | undefined {
 
 function walkPart(bytes: Buffer, part: Part, found: Found): void {
   for (const child of part.children) walkPart(bytes, child, found);
+  if (isExtended(part.type, 'charset') || isExtended(part.type, 'boundary')) found.declined = true;
   // A multipart without parts is shown as what it is then: text.
   if (part.children.length > 0) return;
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
@@ -132,11 +133,10 @@ function addFile(part: Part, type: string, disposition: Structured, body: Buffer
 }
 
 /** A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231. Undefined for its other forms. */
-function parameter({ params }: Structured, name: string): string | undefined {
-  const extended = params.get(`${name}*`);
+function parameter(type: Structured, name: string): string | undefined {
+  const extended = type.params.get(`${name}*`);
   if (extended !== undefined) return percentDecoded(UTF8_PARAMETER.exec(extended)?.[1]);
-  for (const key of params.keys()) if (key.startsWith(`${name}*`)) return undefined;
-  return decodeWords(params.get(name) ?? '');
+  return isExtended(type, name) ? undefined : decodeWords(type.params.get(name) ?? '');
 }
 
 function percentDecoded(value: string | undefined): string | undefined {

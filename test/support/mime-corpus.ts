@@ -78,6 +78,11 @@ export const CORPUS: Readonly<Record<string, Sample>> = {
       ["Content-Disposition: attachment; filename*0*=utf-8''%C3%9Cber; filename*1*=sicht%20; filename*2=2026.pdf", 'Content-Type: application/pdf', '', 'x'],
       ["Content-Disposition: attachment; filename*=iso-8859-1'de'%DCbersicht.pdf", 'Content-Type: application/pdf', '', 'y']),
   },
+  'a boundary and a charset in the form of RFC 2231': {
+    declined: true,
+    bytes: crlf(...COMMON, "Content-Type: multipart/signed; micalg*=us-ascii''pgp-md5;", "\tboundary*0*=us-ascii''Ee%51f;", '\tboundary*1=GwPc', '', '--EeQfGwPc',
+      "Content-Type: text/plain; charset*=us-ascii''koi8-r", 'Content-Transfer-Encoding: quoted-printable', '', '=F0=D2=C9=D7=C5=D4', '--EeQfGwPc', 'Content-Type: application/pgp-signature', '', 'x', '--EeQfGwPc--'),
+  },
   'windows-1252': { bytes: latin1(...COMMON, 'Content-Type: text/plain; charset=windows-1252', 'Content-Transfer-Encoding: 8bit', '', 'd\xe9j\xe0 vu \x93quoted\x94 \x80') },
   'latin1 in quoted-printable': { bytes: crlf(...COMMON, 'Content-Type: text/plain; charset=ISO-8859-1', 'Content-Transfer-Encoding: quoted-printable', '', 'd=E9j=E0 vu') },
   'iso-2022-jp': {

@@ -34,6 +34,7 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'quotes that never close in a parameter': () => crlf(FROM, `Content-Type: text/plain; charset="${'\\"'.repeat(100_000)}`, '', 'body'),
   '100,000 parts': () => multipart('mixed', [FROM], ['', `x\r\n${'--=_b\r\n\r\nx\r\n'.repeat(100_000)}`]),
   'multiparts 10,000 deep': () => nested(10_000),
+  'multiparts 10,000 deep, with boundaries that only the library reads': () => Buffer.from(`${FROM}\r\n${many(10_000, (i) => `Content-Type: multipart/mixed; boundary*=us-ascii''b${i}\r\n\r\n--b${i}\r\n`).join('')}`),
   'messages within messages 10,000 deep': () => crlf(FROM, ...many(10_000, () => 'Content-Type: message/rfc822\r\nContent-Disposition: inline\r\n'), 'innermost'),
   'delimiters that are none, in their millions': () => multipart('mixed', [FROM], ['', '--=_c\r\n'.repeat(1_000_000)]),
   'multiparts that share one boundary': () => crlf(FROM, 'Content-Type: multipart/mixed; boundary=b', '', ...many(500, () => '--b\r\nContent-Type: multipart/mixed; boundary=b\r\n'), '--b--'),
@@ -74,5 +75,6 @@ export const BREACHES: Readonly<Record<string, string>> = {
   '1,000,000 addresses in To': 'a header of more than 262144 bytes',
   '100,000 parts': 'more than 1000 parts',
   'multiparts 10,000 deep': 'parts nested more than 64 deep',
+  'multiparts 10,000 deep, with boundaries that only the library reads': 'parts nested more than 64 deep',
   'multiparts that share one boundary': 'parts nested more than 64 deep',
 };

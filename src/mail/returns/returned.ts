@@ -1,5 +1,6 @@
 import { decoderOfText } from '../charset.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../headers.ts';
+import { asciiParameter } from '../parameters.ts';
 import { mediaTypeOf, scanStructure, type Part } from '../structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../transfer.ts';
 
@@ -29,7 +30,7 @@ export function readReturned(bytes: Buffer): Returned | undefined {
   if (scan.breach !== undefined) return undefined;
   const { root } = scan;
   const leaves = leavesOf(root).map((part) => toLeaf(bytes, part));
-  const report = root.type.value === 'multipart/report' ? root.type.params.get('report-type') ?? '' : '';
+  const report = root.type.value === 'multipart/report' ? asciiParameter(root.type, 'report-type') : '';
   return { fields: root.fields, leaves, reportType: report.toLowerCase() };
 }
 
@@ -72,7 +73,7 @@ function leavesOf(part: Part): Part[] {
 
 function toLeaf(bytes: Buffer, part: Part): Leaf {
   const type = mediaTypeOf(part);
-  const charset = part.type.params.get('charset');
+  const charset = asciiParameter(part.type, 'charset');
   return {
     type,
     bytes() {
