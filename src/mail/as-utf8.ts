@@ -19,11 +19,12 @@ const DELETE = 0x7f;
 const DEEPEST = 16;
 
 /**
- * A message that is not UTF-8 as one that is, in pieces, so that it can stand where only text can. The bodies of parts that are not
- * UTF-8 are encoded (quoted-printable or base64) and keep the charset they declare; those that declare none get the one that we read
- * them in. So a MIME reader finds the texts and files of the original. Header fields that are not UTF-8 are written in it as we read
- * them (RFC 6532). Everything else stays byte for byte; signatures over what was changed can only be checked over the original.
- * Without `root` (a message that nothing may parse) all of it is treated as a header is.
+ * A message that is not UTF-8 as one that is, in pieces, so that it can stand where only text can. The bodies of
+ * parts that are not UTF-8 are encoded (quoted-printable or base64) and keep the charset they declare; those that
+ * declare none get the one that we read them in. So a MIME reader finds the texts and files of the original. Header
+ * fields that are not UTF-8 are written in it as we read them (RFC 6532). Everything else stays byte for byte;
+ * signatures over what was changed can only be checked over the original. Without `root` (a message that nothing may
+ * parse) all of it is treated as a header is.
  */
 export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Iterable<Uint8Array> {
   let at = 0;
@@ -36,7 +37,7 @@ export function* asUtf8(bytes: Buffer, root: Part | undefined, depth = 0): Itera
     if (!inner && !encoded) continue;
     yield* readable(bytes.subarray(at, part.headerStart));
     yield* readable(encoded ? Buffer.concat(applyChanges(header, encoded.changes)) : header);
-    yield* inner ? asUtf8(body, inner, depth + 1) : encoded?.body ?? [];
+    yield* inner ? asUtf8(body, inner, depth + 1) : (encoded?.body ?? []);
     at = part.bodyEnd;
   }
   yield* readable(bytes.subarray(at));
@@ -53,13 +54,21 @@ function encodingOf(part: Part) {
 
 /** A message in a message must not be encoded (RFC 2046 section 5.2.1): the parts inside are. */
 function innerMessage(part: Part, body: Buffer, depth: number): Part | undefined {
-  if (!/^message\/(?:rfc822|global)$/.test(mediaTypeOf(part)) || encodingOf(part) !== 'identity' || depth >= DEEPEST) return undefined;
+  if (!/^message\/(?:rfc822|global)$/.test(mediaTypeOf(part)) || encodingOf(part) !== 'identity' || depth >= DEEPEST)
+    return undefined;
   const scan = scanStructure(body);
   return scan.breach === undefined ? scan.root : undefined;
 }
 
-/** Undefined for what no encoding is allowed for (RFC 2045 section 6.4). `changes` are those of the header of the part. */
-function encodePart(part: Part, header: Buffer, body: Buffer): { readonly changes: Change[]; readonly body: Iterable<Uint8Array> } | undefined {
+/**
+ * Undefined for what no encoding is allowed for (RFC 2045 section 6.4). `changes` are those of the header of the
+ * part.
+ */
+function encodePart(
+  part: Part,
+  header: Buffer,
+  body: Buffer,
+): { readonly changes: Change[]; readonly body: Iterable<Uint8Array> } | undefined {
   const type = mediaTypeOf(part);
   if (/^(?:multipart|message)\//.test(type)) return undefined;
   // What is no type is text, as for whoever reads it (RFC 2045 section 5.2).
@@ -71,7 +80,8 @@ function encodePart(part: Part, header: Buffer, body: Buffer): { readonly change
   const changes: Change[] = [];
   const set = (name: string, value: string) => changes.push(setField(fields, 0, name, value));
   if (part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined) set('MIME-Version', '1.0');
-  if (label !== undefined) set('Content-Type', toContentType(type.includes('/') ? type : 'text/plain', part.type, label));
+  if (label !== undefined)
+    set('Content-Type', toContentType(type.includes('/') ? type : 'text/plain', part.type, label));
   set('Content-Transfer-Encoding', quoted ? 'quoted-printable' : 'base64');
   return { changes, body: quoted ? quotedPieces(content) : base64Pieces(content) };
 }
@@ -114,7 +124,8 @@ function* readable(bytes: Buffer): Iterable<Uint8Array> {
     const end = newline === -1 ? bytes.length : newline + 1;
     if (!isUtf8(bytes.subarray(at, end))) {
       if (from < at) yield bytes.subarray(from, at);
-      for (let piece = at; piece < end; piece += PIECE) yield decodedPiece(bytes.subarray(piece, Math.min(piece + PIECE, end)));
+      for (let piece = at; piece < end; piece += PIECE)
+        yield decodedPiece(bytes.subarray(piece, Math.min(piece + PIECE, end)));
       from = end;
     }
     at = end;

@@ -89,8 +89,9 @@ function unfold(value: string): string {
 }
 
 /**
- * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes inside an
- * encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as it escapes others.
+ * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes
+ * inside an encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as
+ * it escapes others.
  */
 export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');

@@ -34,12 +34,21 @@ declare module 'mailparser' {
   }
 }
 
-interface Seen { readonly node: TreeNode; readonly flowed: boolean; readonly encoding: string | false }
+interface Seen {
+  readonly node: TreeNode;
+  readonly flowed: boolean;
+  readonly encoding: string | false;
+}
 
-// The conversions between HTML and text, which are the default, take seconds for nested elements. An embedded message stays a file:
-// what is in it was not sent to our recipient, and its text is not this message's text.
+// The conversions between HTML and text, which are the default, take seconds for nested elements. An embedded message
+// stays a file: what is in it was not sent to our recipient, and its text is not this message's text.
 const OPTIONS = {
-  skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true, keepDeliveryStatus: true, ignoreEmbedded: true,
+  skipHtmlToText: true,
+  skipTextToHtml: true,
+  skipTextLinks: true,
+  skipImageLinks: true,
+  keepDeliveryStatus: true,
+  ignoreEmbedded: true,
 };
 const SLICE = 64 * 1024;
 /** What a text is called whose charset nobody declared. */
@@ -47,7 +56,10 @@ const UNLABELLED = 'x-unlabelled';
 /** Encodings that mailparser does not know, or takes a time for that grows with the square of their length. */
 const DECODED_BY_US = new Set(['uuencode', 'quoted-printable']);
 
-/** mailparser with the decoders that are safe on the open internet: 100 KB of blanks take its own 19 s, and it knows fewer charsets. */
+/**
+ * mailparser with the decoders that are safe on the open internet: 100 KB of blanks take its own 19 s, and it knows
+ * fewer charsets.
+ */
 class Parser extends MailParser {
   /** A method of the prototype, because the constructor of mailparser asks for it. */
   override getDecoder() {
@@ -55,7 +67,10 @@ class Parser extends MailParser {
   }
 }
 
-/** The body of a message as mailparser reads it. Throws when it cannot. For messages that keep to the caps (mail/structure.ts). */
+/**
+ * The body of a message as mailparser reads it. Throws when it cannot. For messages that keep to the caps
+ * (mail/structure.ts).
+ */
 export async function readWithLibrary(bytes: Buffer): Promise<Body> {
   const parser = new Parser(OPTIONS);
   const seen = watchNodes(parser);
@@ -68,7 +83,9 @@ export async function readWithLibrary(bytes: Buffer): Promise<Body> {
   const texts = seen.filter(({ node }) => node.contentType === 'text/plain' && isText(node));
   const html = seen.filter(({ node }) => node.contentType === 'text/html' && isText(node));
   return bodyOf({
-    texts: texts.map(textOf), html: html.map(textOf), flowed: texts[0]?.flowed ?? false,
+    texts: texts.map(textOf),
+    html: html.map(textOf),
+    flowed: texts[0]?.flowed ?? false,
     // It guesses the type of application/octet-stream by the name; the payload says what the sender said.
     files: files.map((file, i) => ({ ...file, type: types[i] || file.type })),
   });
@@ -83,7 +100,12 @@ function watchNodes(parser: MailParser): Seen[] {
     // Flowed text is left as it was written; mailparser unwraps it without regard to quoting.
     mime.flowed = false;
     if (mime.charset === false || /^(?:us-?)?ascii$/i.test(mime.charset)) mime.charset = UNLABELLED;
-    if (mime.parentNode && mime.parentNode.contentType === 'multipart/digest' && mime.headers.getFirst('content-type') === '') mime.contentType = 'message/rfc822';
+    if (
+      mime.parentNode &&
+      mime.parentNode.contentType === 'multipart/digest' &&
+      mime.headers.getFirst('content-type') === ''
+    )
+      mime.contentType = 'message/rfc822';
     mime.filename = fileNameOf(mime);
     const transfer = toTransferEncoding(encoding || '');
     if (DECODED_BY_US.has(transfer)) mime.getDecoder = () => collected((body) => decodeTransfer(body, transfer));
@@ -94,10 +116,17 @@ function watchNodes(parser: MailParser): Seen[] {
   return seen;
 }
 
-/** The library puts the pieces of RFC 2231 together; encoded words in a name, which it decodes too, are as everywhere else. */
+/**
+ * The library puts the pieces of RFC 2231 together; encoded words in a name, which it decodes too, are as everywhere
+ * else.
+ */
 function fileNameOf({ headers, libmime }: MimeNode): string | false {
-  const { params: { filename } } = libmime.parseHeaderValue(headers.getFirst('content-disposition'));
-  const { params: { name } } = libmime.parseHeaderValue(headers.getFirst('content-type'));
+  const {
+    params: { filename },
+  } = libmime.parseHeaderValue(headers.getFirst('content-disposition'));
+  const {
+    params: { name },
+  } = libmime.parseHeaderValue(headers.getFirst('content-type'));
   return decodeWords(filename || name || '') || false;
 }
 
@@ -105,8 +134,13 @@ function fileNameOf({ headers, libmime }: MimeNode): string | false {
 function collected(decode: (bytes: Buffer) => Buffer): Transform {
   const chunks: Buffer[] = [];
   return new Transform({
-    transform(chunk: Buffer, _encoding, done) { chunks.push(chunk); done(); },
-    flush(done) { done(null, decode(Buffer.concat(chunks))); },
+    transform(chunk: Buffer, _encoding, done) {
+      chunks.push(chunk);
+      done();
+    },
+    flush(done) {
+      done(null, decode(Buffer.concat(chunks)));
+    },
   });
 }
 
@@ -121,7 +155,10 @@ function run(parser: MailParser, bytes: Buffer): Promise<void> {
       while (at < bytes.length) {
         const slice = bytes.subarray(at, at + SLICE);
         at += slice.length;
-        if (!parser.write(slice)) { parser.once('drain', feed); return; }
+        if (!parser.write(slice)) {
+          parser.once('drain', feed);
+          return;
+        }
       }
       parser.end();
     };
@@ -151,5 +188,7 @@ function isText(node: TreeNode): boolean {
 /** The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it. */
 function textOf({ node, encoding }: Seen): string {
   const text = node.textContent ?? '';
-  return node.parent === undefined || encoding === 'base64' || encoding === 'uuencode' || text === '' ? text : `${text}\n`;
+  return node.parent === undefined || encoding === 'base64' || encoding === 'uuencode' || text === ''
+    ? text
+    : `${text}\n`;
 }

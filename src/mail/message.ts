@@ -7,14 +7,17 @@ import { walkBody, walkHeader } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
-/** The first look at the raw bytes of a message: where its parts are, or which cap it breaks (then nothing may parse it). */
+/**
+ * The first look at the raw bytes of a message: where its parts are, or which cap it breaks (then nothing may parse
+ * it).
+ */
 export function scanMessage(bytes: Buffer): Scan {
   return scanStructure(bytes);
 }
 
 /**
- * Parses the raw bytes of a message that was scanned. The walk reads the common forms; a message that it declines mailparser reads
- * as a whole (docs/decisions/0018). Throws when the parser fails.
+ * Parses the raw bytes of a message that was scanned. The walk reads the common forms; a message that it declines
+ * mailparser reads as a whole (docs/decisions/0018). Throws when the parser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
   const body = walkBody(bytes, root) ?? await readWithLibrary(bytes);

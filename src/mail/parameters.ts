@@ -33,8 +33,8 @@ export function isExtended({ params }: Structured, name: string): boolean {
 }
 
 /**
- * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes before the plain one,
- * as mailparser has it: we have to see the same parts.
+ * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes
+ * before the plain one, as mailparser has it: we have to see the same parts.
  */
 export function asciiParameter(type: Structured, name: string): string {
   if (!isExtended(type, name)) return type.params.get(name) ?? '';
@@ -45,7 +45,8 @@ export function asciiParameter(type: Structured, name: string): string {
   }
   const text = pieces.toSorted((a, b) => a.number - b.number).map((piece) => piece.text).join('');
   const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
-  return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
+  return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
 }
 
 /** One piece between semicolons, which do not count inside quotes. */

@@ -21,12 +21,24 @@ const KS_X_1001: Plane = { label: 'euc-kr', bytes: 2 };
 const LATIN1: Plane = { label: 'windows-1252', bytes: 1 };
 const GREEK: Plane = { label: 'iso-8859-7', bytes: 1 };
 
-// What the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate, and to which set.
+// What the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate, and to
+// which set.
 const ESCAPES: ReadonlyMap<string, readonly ['g0' | 'g1' | 'g2', Plane]> = new Map([
-  ['(B', ['g0', ASCII]], ['(J', ['g0', ROMAN]], ['(I', ['g0', KANA]],
-  ['$@', ['g0', JIS_X_0208]], ['$B', ['g0', JIS_X_0208]], ['$(@', ['g0', JIS_X_0208]], ['$(B', ['g0', JIS_X_0208]],
-  ['$(D', ['g0', JIS_X_0212]], ['$A', ['g0', GB_2312]], ['$(A', ['g0', GB_2312]], ['$(C', ['g0', KS_X_1001]],
-  ['$)A', ['g1', GB_2312]], ['$)C', ['g1', KS_X_1001]], ['.A', ['g2', LATIN1]], ['.F', ['g2', GREEK]],
+  ['(B', ['g0', ASCII]],
+  ['(J', ['g0', ROMAN]],
+  ['(I', ['g0', KANA]],
+  ['$@', ['g0', JIS_X_0208]],
+  ['$B', ['g0', JIS_X_0208]],
+  ['$(@', ['g0', JIS_X_0208]],
+  ['$(B', ['g0', JIS_X_0208]],
+  ['$(D', ['g0', JIS_X_0212]],
+  ['$A', ['g0', GB_2312]],
+  ['$(A', ['g0', GB_2312]],
+  ['$(C', ['g0', KS_X_1001]],
+  ['$)A', ['g1', GB_2312]],
+  ['$)C', ['g1', KS_X_1001]],
+  ['.A', ['g2', LATIN1]],
+  ['.F', ['g2', GREEK]],
 ]);
 const LONGEST_ESCAPE = 4;
 const ESC = 0x1b;
@@ -37,9 +49,10 @@ const LF = 0x0a;
 const TILDE = 0x7e;
 
 /**
- * Decodes the charsets of ISO-2022, which shift between sets of characters by escape sequences. The decoder of the encoding standard
- * is not for mail: it makes U+FFFD of each place where two sequences meet, as they do wherever lines or encoded words were joined.
- * Bytes of the upper half are read as `upper` has them: text of EUC-KR is often called ISO-2022-KR.
+ * Decodes the charsets of ISO-2022, which shift between sets of characters by escape sequences. The decoder of the
+ * encoding standard is not for mail: it makes U+FFFD of each place where two sequences meet, as they do wherever
+ * lines or encoded words were joined. Bytes of the upper half are read as `upper` has them: text of EUC-KR is often
+ * called ISO-2022-KR.
  */
 export function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
   const sets = { g0: ASCII, g1: upper === 'gbk' ? GB_2312 : KS_X_1001, g2: LATIN1 };
@@ -121,7 +134,10 @@ export function createHzDecoder(): Decode {
   };
 }
 
-/** Collects what is of one charset, so that a text that shifts all the time costs a decoder as little as one that never does. */
+/**
+ * Collects what is of one charset, so that a text that shifts all the time costs a decoder as little as one that
+ * never does.
+ */
 function createRuns(size: number) {
   // A character of three bytes is made of two, one of two bytes of one.
   const run = Buffer.allocUnsafe(2 * size);
@@ -152,7 +168,8 @@ function createRuns(size: number) {
     run[used++] = upper ? byte | 0x80 : byte;
   };
   return {
-    say, add,
+    say,
+    add,
     /** A byte that no set has a say in: what is above ASCII is of the charset that has the same characters there. */
     pass(byte: number, upper: string): void {
       if (byte >= 0x80) enter(upper);

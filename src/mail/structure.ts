@@ -11,14 +11,22 @@ export interface Part {
   readonly headerStart: number;
   readonly bodyStart: number;
   bodyEnd: number;
-  /** Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section 5.1.1). */
+  /**
+   * Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section
+   * 5.1.1).
+   */
   delimited: boolean;
 }
 
 /** The parts of a message, or the cap that it breaks, in words. */
-export type Scan = { readonly root: Part; readonly breach?: undefined } | { readonly root?: undefined; readonly breach: string };
+export type Scan =
+  | { readonly root: Part; readonly breach?: undefined }
+  | { readonly root?: undefined; readonly breach: string };
 
-/** The media type of a part, what it is when nothing is declared (RFC 2045 section 5.2, RFC 2046 section 5.1.5) included. */
+/**
+ * The media type of a part, what it is when nothing is declared (RFC 2045 section 5.2, RFC 2046 section 5.1.5)
+ * included.
+ */
 export function mediaTypeOf({ type, parent }: Part): string {
   if (type.value !== '') return type.value;
   return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
@@ -137,7 +145,10 @@ function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
   }
 }
 
-/** The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section 5.1.1). */
+/**
+ * The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section
+ * 5.1.1).
+ */
 function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   const { bytes, levels } = walk;
   if (bytes[lineStart + 1] !== DASH || levels.size === 0) return undefined;
@@ -151,7 +162,9 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
 }
 
-/** Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on. */
+/**
+ * Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on.
+ */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);

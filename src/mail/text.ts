@@ -12,7 +12,8 @@ export interface EncodedText {
   readonly tail: string;
 }
 
-// A longer text is decoded piece by piece when it is written, so that a message of one huge text is in memory only once.
+// A longer text is decoded piece by piece when it is written, so that a message of one huge text is in memory only
+// once.
 const LONGEST_STRING = 256 * 1024;
 const PIECE = 64 * 1024;
 const LF = 0x0a;
@@ -38,7 +39,10 @@ function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<s
   yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
-/** Base64 is decoded at once, because dirt in it may shift its groups, and so is uuencode; the others are cut at line ends, where no escape is. */
+/**
+ * Base64 is decoded at once, because dirt in it may shift its groups, and so is uuencode; the others are cut at line
+ * ends, where no escape is.
+ */
 function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
   const atOnce = encoding === 'base64' || encoding === 'uuencode';
   const whole = atOnce ? decodeTransfer(body, encoding) : body;
@@ -51,7 +55,10 @@ function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buf
   }
 }
 
-/** The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last escape. */
+/**
+ * The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last
+ * escape.
+ */
 function cutAt(bytes: Buffer, from: number): number {
   const least = from + PIECE;
   if (least >= bytes.length) return bytes.length;

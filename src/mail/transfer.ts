@@ -43,7 +43,10 @@ export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer
   return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
 }
 
-/** Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be passed on as they are. */
+/**
+ * Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be
+ * passed on as they are.
+ */
 export function isCleanBase64(body: Uint8Array): boolean {
   let breaks = 0;
   let padding = 0;
@@ -65,7 +68,10 @@ function endsBehind(body: Uint8Array, padding: number): boolean {
   return true;
 }
 
-/** The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin anew. */
+/**
+ * The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin
+ * anew.
+ */
 export function decodeBase64(body: Buffer): Buffer {
   const out = Buffer.allocUnsafe(Math.ceil(body.length * 0.75) + 3);
   const group = Buffer.allocUnsafe(4 * 1024);
@@ -88,8 +94,8 @@ export function decodeBase64(body: Buffer): Buffer {
 }
 
 /**
- * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way and goes,
- * a `=` that begins nothing stays.
+ * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way
+ * and goes, a `=` that begins nothing stays.
  */
 export function decodeQuotedPrintable(body: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(body.length);
@@ -142,12 +148,16 @@ function endOfSoftBreak(body: Uint8Array, at: number): number {
 const UU_BEGIN = /^begin [0-7]{3,4} [^\r\n]*\r?\n/m;
 /** Looked at for the line that begins the data; text may stand in front of it. */
 const UU_LEAD = 64 * 1024;
-/** Zeros whose blanks were lost take more room than their lines; a body that grows by more than this is cut, as it was made to hurt. */
+/**
+ * Zeros whose blanks were lost take more room than their lines; a body that grows by more than this is cut, as it was
+ * made to hurt.
+ */
 const UU_GROWTH = 4;
 
 /**
- * Decodes uuencode (POSIX.1, the utility of that name): the first character of a line says how many bytes follow, four characters
- * are three of them. Ends with the first line that says 0; a body without its `begin` line is as it is.
+ * Decodes uuencode (POSIX.1, the utility of that name): the first character of a line says how many bytes follow,
+ * four characters are three of them. Ends with the first line that says 0; a body without its `begin` line is as it
+ * is.
  */
 function decodeUuencode(body: Buffer): Buffer {
   const begin = UU_BEGIN.exec(body.toString('latin1', 0, UU_LEAD));

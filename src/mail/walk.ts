@@ -25,9 +25,9 @@ const MEDIA_TYPE = /^[\w!#$&^.+-]+\/[\w!#$&^.+-]+$/;
 const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
 
 /**
- * Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when they are written.
- * Undefined when the message has what is rare, and the library is to read it whole: parameters in the forms of RFC 2231, but for
- * the name of a file in UTF-8 and one piece.
+ * Reads texts and files straight from the bytes: nothing is copied that need not be, and large ones are decoded when
+ * they are written. Undefined when the message has what is rare, and the library is to read it whole: parameters in
+ * the forms of RFC 2231, but for the name of a file in UTF-8 and one piece.
  */
 export function walkBody(bytes: Buffer, root: Part): Body | undefined {
   const found: Found = { texts: [], html: [], flowed: false, files: [], declined: false };
@@ -35,9 +35,13 @@ export function walkBody(bytes: Buffer, root: Part): Body | undefined {
   return found.declined ? undefined : bodyOf(found);
 }
 
-/** The body that parts make. Beside a text the first HTML part is its formatted form; without one all of them are what is there to read. */
+/**
+ * The body that parts make. Beside a text the first HTML part is its formatted form; without one all of them are what
+ * is there to read.
+ */
 export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>): Body {
-  return { text: joined(texts, '\n'), textFlowed: flowed, html: texts.length > 0 ? html[0] : joined(html, '<br/>\n'), files };
+  const shown = texts.length > 0 ? html[0] : joined(html, '<br/>\n');
+  return { text: joined(texts, '\n'), textFlowed: flowed, html: shown, files };
 }
 
 /** Reads addresses and subject in the common forms; undefined when there is something that the library knows better. */
@@ -96,10 +100,13 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
   const type = typeOf(part, disposition);
   const attached = disposition.value !== '' && disposition.value !== 'inline';
   if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
-  else addFile(part, type, disposition, body, encoding, found);
+  else addFile(part, { type, disposition, body, encoding }, found);
 }
 
-/** What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as one. */
+/**
+ * What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as
+ * one.
+ */
 function typeOf(part: Part, disposition: Structured): string {
   const type = mediaTypeOf(part);
   const declared = part.type.value !== '' || type !== 'text/plain';
@@ -117,7 +124,14 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
   found.texts.push(text);
 }
 
-function addFile(part: Part, type: string, disposition: Structured, body: Buffer, encoding: TransferEncoding, found: Found): void {
+interface EncodedFile {
+  readonly type: string;
+  readonly disposition: Structured;
+  readonly body: Buffer;
+  readonly encoding: TransferEncoding;
+}
+
+function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile, found: Found): void {
   const contentId = valuesOf(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
   const own = parameter(disposition, 'filename');
   const name = own === '' ? parameter(part.type, 'name') : own;
@@ -128,11 +142,16 @@ function addFile(part: Part, type: string, disposition: Structured, body: Buffer
     name: name ?? '',
     contentId: contentId === undefined || contentId === '' ? null : contentId,
     disposition: disposition.value === '' ? null : disposition.value,
-    content: encoding === 'base64' && isCleanBase64(body) ? { kind: 'base64', lines: body } : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
+    content: encoding === 'base64' && isCleanBase64(body)
+      ? { kind: 'base64', lines: body }
+      : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
   });
 }
 
-/** A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231. Undefined for its other forms. */
+/**
+ * A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231.
+ * Undefined for its other forms.
+ */
 function parameter(type: Structured, name: string): string | undefined {
   const extended = type.params.get(`${name}*`);
   if (extended !== undefined) return percentDecoded(UTF8_PARAMETER.exec(extended)?.[1]);

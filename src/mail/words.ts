@@ -6,7 +6,10 @@ const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?]*)\?=/g;
 const NOT_ASCII = /([^\x00-\x7f]+)/;
 
 /** Words that follow each other in one charset: what they carry. Text among it is decoded already. */
-interface Run { readonly charset: string; readonly payloads: (Buffer | string)[] }
+interface Run {
+  readonly charset: string;
+  readonly payloads: (Buffer | string)[];
+}
 
 /** Decodes the encoded words in a text (RFC 2047). What is no word stays as it is, and so does text around them. */
 export function decodeWords(text: string): string {
@@ -38,7 +41,10 @@ function decodeRun({ charset, payloads }: Run): string {
     bytes = [];
   };
   for (const payload of payloads) {
-    if (typeof payload !== 'string') { bytes.push(payload); continue; }
+    if (typeof payload !== 'string') {
+      bytes.push(payload);
+      continue;
+    }
     flush();
     decoded += payload;
   }
@@ -46,12 +52,15 @@ function decodeRun({ charset, payloads }: Run): string {
   return decoded;
 }
 
-/** The header was read before its words are: a character beyond ASCII in a word is what it is, whatever the word says its charset was. */
+/**
+ * The header was read before its words are: a character beyond ASCII in a word is what it is, whatever the word says
+ * its charset was.
+ */
 function toPayloads(charset: string, kind: string, payload: string): (Buffer | string)[] {
   if (kind === 'B' || kind === 'b') return [decodeBase64(Buffer.from(payload, 'latin1'))];
   if (!NOT_ASCII.test(payload)) return [decodeQ(payload)];
   if (charset === 'utf-8' || charset === 'utf8') return [decodeQ(payload)];
-  return payload.split(NOT_ASCII).map((piece, i) => i % 2 === 1 ? piece : decodeQ(piece));
+  return payload.split(NOT_ASCII).map((piece, i) => (i % 2 === 1 ? piece : decodeQ(piece)));
 }
 
 /** The Q encoding (RFC 2047 section 4.2). */
@@ -62,7 +71,7 @@ function decodeQ(payload: string): Buffer {
   for (let at = 0; at < bytes.length; at++) {
     const hex = bytes[at] === 0x3d ? bytes.toString('latin1', at + 1, at + 3) : '';
     const escaped = /^[0-9A-Fa-f]{2}$/.test(hex);
-    bytes[length++] = escaped ? Number.parseInt(hex, 16) : bytes[at] ?? 0;
+    bytes[length++] = escaped ? Number.parseInt(hex, 16) : (bytes[at] ?? 0);
     if (escaped) at += 2;
   }
   return bytes.subarray(0, length);

@@ -9,7 +9,8 @@ import { crlf, multipart } from '../support/mime.ts';
 const ALONE = /^utf-(?:7|16|32)$/;
 
 const b = (label: string, bytes: Buffer) => `=?${label}?B?${bytes.toString('base64')}?=`;
-const q = (label: string, bytes: Buffer) => `=?${label}?Q?${bytes.toString('latin1').replace(/[^a-zA-Z0-9]/g, (char) => `=${char.charCodeAt(0).toString(16).padStart(2, '0')}`)}?=`;
+const q = (label: string, bytes: Buffer) =>
+  `=?${label}?Q?${bytes.toString('latin1').replace(/[^a-zA-Z0-9]/g, (char) => `=${char.charCodeAt(0).toString(16).padStart(2, '0')}`)}?=`;
 const hex = (text: string) => Buffer.from(text, 'hex');
 
 async function parse(bytes: Buffer): Promise<Parsed> {
@@ -19,7 +20,12 @@ async function parse(bytes: Buffer): Promise<Parsed> {
 }
 
 function bodyOf(label: string, encoding: string, body: string | Buffer): Buffer {
-  const header = crlf('From: a@example.com', `Content-Type: text/plain; charset="${label}"`, `Content-Transfer-Encoding: ${encoding}`, '');
+  const header = crlf(
+    'From: a@example.com',
+    `Content-Type: text/plain; charset="${label}"`,
+    `Content-Transfer-Encoding: ${encoding}`,
+    '',
+  );
   return Buffer.concat([header, typeof body === 'string' ? Buffer.from(body) : body]);
 }
 
@@ -45,10 +51,25 @@ describe('text in every charset that mail is written in, as Python writes it', (
     it(`${label} is decoded in a subject, a name, the name of a file and a body`, async () => {
       const [first, second] = halves[Math.floor(halves.length / 2)] ?? ['', ''];
       const words = `${b(label, hex(first))} ${b(label, hex(second))}`;
-      const parsed = await parse(multipart('mixed', [`From: ${words} <a@example.com>`, `Subject: ${words}`],
-        [`Content-Type: text/plain; charset="${label}"`, 'Content-Transfer-Encoding: base64', '', hex(bytes).toString('base64')],
-        ['Content-Type: application/pdf', `Content-Disposition: attachment; filename="${words}"`, '', 'x']));
-      expect([parsed.subject, parsed.from?.name, parsed.files[0]?.name, parsed.text]).to.deep.equal([text, text, text, text]);
+      const parsed = await parse(
+        multipart(
+          'mixed',
+          [`From: ${words} <a@example.com>`, `Subject: ${words}`],
+          [
+            `Content-Type: text/plain; charset="${label}"`,
+            'Content-Transfer-Encoding: base64',
+            '',
+            hex(bytes).toString('base64'),
+          ],
+          ['Content-Type: application/pdf', `Content-Disposition: attachment; filename="${words}"`, '', 'x'],
+        ),
+      );
+      expect([parsed.subject, parsed.from?.name, parsed.files[0]?.name, parsed.text]).to.deep.equal([
+        text,
+        text,
+        text,
+        text,
+      ]);
     });
   }
 
@@ -62,7 +83,9 @@ describe('text in every charset that mail is written in, as Python writes it', (
     it(`is decoded in a large body of ${label} without a line end, wherever it is cut`, async () => {
       const { bytes = '', text = '' } = CHARSETS.find((found) => found.label === label) ?? {};
       const times = 40_000;
-      const { text: found } = await parse(bodyOf(label, '8bit', Buffer.concat(Array.from({ length: times }, () => hex(bytes)))));
+      const { text: found } = await parse(
+        bodyOf(label, '8bit', Buffer.concat(Array.from({ length: times }, () => hex(bytes)))),
+      );
       expect(typeof found, 'is decoded in pieces').to.equal('function');
       expect((typeof found === 'function' ? [...found()].join('') : '') === text.repeat(times)).to.equal(true);
     });

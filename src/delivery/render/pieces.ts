@@ -9,7 +9,10 @@ const CR = 0x0d;
 /** JSON text, or a part of it that has yet to be made. */
 export type Piece = string | Unescaped;
 
-/** What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it becomes LF. */
+/**
+ * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
+ * becomes LF.
+ */
 export interface Unescaped { readonly text: string | Uint8Array; readonly toLf: boolean }
 
 /** A value as JSON text. */
@@ -38,7 +41,10 @@ function inside(text: string, toLf: boolean): Piece {
   return text.isWellFormed() ? { text, toLf } : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
-/** Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no character. */
+/**
+ * Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no
+ * character.
+ */
 export function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
   yield inside(trace, true);
   for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
@@ -49,7 +55,9 @@ export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
   return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
 }
 
-/** The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64. */
+/**
+ * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
+ */
 export function contentPieces(content: Content, maybeText: boolean): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
   if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
   const chunks = content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];

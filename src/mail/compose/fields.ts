@@ -21,8 +21,8 @@ export interface Change {
   readonly bytes: Buffer;
 }
 
-// A name as RFC 5322 section 2.2 has it, white space before the colon being obsolete syntax (section 4.5). Names of more than
-// 100 characters mean nothing to us.
+// A name as RFC 5322 section 2.2 has it, white space before the colon being obsolete syntax (section 4.5). Names of
+// more than 100 characters mean nothing to us.
 const NAME = /^([!-9;-~]{1,100})[ \t]*:/;
 const LF = 0x0a;
 const CR = 0x0d;
@@ -60,11 +60,13 @@ export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[
 /** The change that makes a field say `value`: in its place where there is one, else at `otherwise`. */
 export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
   const found = fields.find((field) => field.name === name.toLowerCase());
-  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes: Buffer.from(`${name}: ${value}\r\n`) };
+  const bytes = Buffer.from(`${name}: ${value}\r\n`);
+  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes };
 }
 
 /** A Content-Type with another charset and the other parameters that it had. */
 export function toContentType(type: string, { params }: Structured, charset: string): string {
-  const others = [...params].filter(([name]) => name !== 'charset').map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
+  const others = [...params].filter(([name]) => name !== 'charset')
+    .map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
   return [type, `; charset=${charset}`, ...others].join('');
 }

@@ -41,8 +41,10 @@ function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
   const type = mediaTypeOf(part);
   const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
   const encoding = toTransferEncoding(word);
-  if (!type.startsWith('text/') || encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word))) return undefined;
-  return { part, type, charset: (part.type.params.get('charset') ?? '').trim().toLowerCase(), encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
+  const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word));
+  if (!type.startsWith('text/') || unknown) return undefined;
+  const charset = (part.type.params.get('charset') ?? '').trim().toLowerCase();
+  return { part, type, charset, encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
 }
 
 /** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
