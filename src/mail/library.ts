@@ -2,7 +2,7 @@ import { Transform } from 'node:stream';
 import { MailParser, type AttachmentStream, type MessageText } from 'mailparser';
 import { decoderOfText } from './charset.ts';
 import type { FilePart } from './parsed.ts';
-import { decodeTransfer, toTransferEncoding } from './transfer.ts';
+import { decodeTransfer, toTransferEncoding, type TransferEncoding } from './transfer.ts';
 import { bodyOf, type Body } from './walk.ts';
 import { decodeWords } from './words.ts';
 
@@ -37,7 +37,7 @@ declare module 'mailparser' {
 interface Seen {
   readonly node: TreeNode;
   readonly flowed: boolean;
-  readonly encoding: string | false;
+  readonly encoding: TransferEncoding;
 }
 
 // The conversions between HTML and text, which are the default, take seconds for nested elements. An embedded message
@@ -54,16 +54,36 @@ const SLICE = 64 * 1024;
 /** What a text is called whose charset nobody declared. */
 const UNLABELLED = 'x-unlabelled';
 /** Encodings that mailparser does not know, or takes a time for that grows with the square of their length. */
-const DECODED_BY_US = new Set(['uuencode', 'quoted-printable']);
+const DECODED_BY_US: ReadonlySet<TransferEncoding> = new Set<TransferEncoding>(['uuencode', 'quoted-printable']);
 
 /**
  * mailparser with the decoders that are safe on the open internet: 100 KB of blanks take its own 19 s, and it knows
  * fewer charsets.
  */
 class Parser extends MailParser {
-  /** A method of the prototype, because the constructor of mailparser asks for it. */
+  /** Every part that was found, in its order. */
+  readonly seen: Seen[] = [];
+
+  /** Called by the constructor of mailparser, before there are fields. */
   override getDecoder() {
     return { decodeStream: (charset: string) => collected((bytes) => decodeText(charset, bytes)) };
+  }
+
+  /** Has what mailparser would read otherwise than the walk read as the walk does. */
+  override createNode(mime: MimeNode): TreeNode {
+    const { flowed } = mime;
+    const encoding = toTransferEncoding(mime.encoding || '');
+    // Flowed text is left as it was written; mailparser unwraps it without regard to quoting.
+    mime.flowed = false;
+    if (mime.charset === false || /^(?:us-?)?ascii$/i.test(mime.charset)) mime.charset = UNLABELLED;
+    // RFC 2046 section 5.1.5.
+    const inDigest = mime.parentNode && mime.parentNode.contentType === 'multipart/digest';
+    if (inDigest && mime.headers.getFirst('content-type') === '') mime.contentType = 'message/rfc822';
+    mime.filename = fileNameOf(mime);
+    if (DECODED_BY_US.has(encoding)) mime.getDecoder = () => collected((body) => decodeTransfer(body, encoding));
+    const node = super.createNode(mime);
+    this.seen.push({ node, flowed, encoding });
+    return node;
   }
 }
 
@@ -73,7 +93,7 @@ class Parser extends MailParser {
  */
 export async function readWithLibrary(bytes: Buffer): Promise<Body> {
   const parser = new Parser(OPTIONS);
-  const seen = watchNodes(parser);
+  const { seen } = parser;
   const files: FilePart[] = [];
   parser.on('data', (data: AttachmentStream | MessageText) => {
     if (data.type === 'attachment') collectFile(data, files);
@@ -91,43 +111,11 @@ export async function readWithLibrary(bytes: Buffer): Promise<Body> {
   });
 }
 
-/** Notes every part that the parser finds, and has it read what it would read otherwise than the walk. */
-function watchNodes(parser: MailParser): Seen[] {
-  const seen: Seen[] = [];
-  const create = parser.createNode.bind(parser);
-  parser.createNode = (mime) => {
-    const { flowed, encoding } = mime;
-    // Flowed text is left as it was written; mailparser unwraps it without regard to quoting.
-    mime.flowed = false;
-    if (mime.charset === false || /^(?:us-?)?ascii$/i.test(mime.charset)) mime.charset = UNLABELLED;
-    if (
-      mime.parentNode &&
-      mime.parentNode.contentType === 'multipart/digest' &&
-      mime.headers.getFirst('content-type') === ''
-    )
-      mime.contentType = 'message/rfc822';
-    mime.filename = fileNameOf(mime);
-    const transfer = toTransferEncoding(encoding || '');
-    if (DECODED_BY_US.has(transfer)) mime.getDecoder = () => collected((body) => decodeTransfer(body, transfer));
-    const node = create(mime);
-    seen.push({ node, flowed, encoding: transfer });
-    return node;
-  };
-  return seen;
-}
-
-/**
- * The library puts the pieces of RFC 2231 together; encoded words in a name, which it decodes too, are as everywhere
- * else.
- */
+/** The library puts the pieces of RFC 2231 together; encoded words in a name are read as everywhere else. */
 function fileNameOf({ headers, libmime }: MimeNode): string | false {
-  const {
-    params: { filename },
-  } = libmime.parseHeaderValue(headers.getFirst('content-disposition'));
-  const {
-    params: { name },
-  } = libmime.parseHeaderValue(headers.getFirst('content-type'));
-  return decodeWords(filename || name || '') || false;
+  const disposition = libmime.parseHeaderValue(headers.getFirst('content-disposition'));
+  const type = libmime.parseHeaderValue(headers.getFirst('content-type'));
+  return decodeWords(disposition.params['filename'] || type.params['name'] || '') || false;
 }
 
 /** A stream that gives what becomes of all that was written to it. */
