@@ -3,7 +3,7 @@ import type { HeaderField } from './headers.ts';
 import { readWithLibrary } from './library.ts';
 import type { Addressing, Mailbox, Parsed } from './parsed.ts';
 import { scanStructure, type Part, type Scan } from './structure.ts';
-import { walkBody, walkHeader } from './walk.ts';
+import { walkAddresses, walkBody, walkSubject } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
@@ -21,20 +21,18 @@ export function scanMessage(bytes: Buffer): Scan {
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
   const body = walkBody(bytes, root) ?? await readWithLibrary(bytes);
-  const addressing = walkHeader(root.fields) ?? await readAddressing(root.fields);
-  return { ...addressing, ...body, fields: root.fields };
+  const addresses = walkAddresses(root.fields) ?? await readAddresses(root.fields);
+  return { ...addresses, subject: walkSubject(root.fields), ...body, fields: root.fields };
 }
 
 // The defaults of these convert between HTML and text, which takes seconds for nested elements.
 const OPTIONS = { skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true };
-const ADDRESSING = /^(?:subject|from|to|cc)$/i;
+const ADDRESSES = /^(?:from|to|cc)$/i;
 
-async function readAddressing(fields: readonly HeaderField[]): Promise<Addressing> {
-  const wanted = fields.filter(({ name }) => ADDRESSING.test(name));
+async function readAddresses(fields: readonly HeaderField[]): Promise<Omit<Addressing, 'subject'>> {
+  const wanted = fields.filter(({ name }) => ADDRESSES.test(name));
   const { headers } = await readHeader(wanted);
-  const subject = headers.get('subject');
   return {
-    subject: typeof subject === 'string' ? subject : '',
     from: mailboxes(headers.get('from'))[0],
     to: mailboxes(headers.get('to')),
     cc: wanted.some(({ name }) => name.toLowerCase() === 'cc') ? mailboxes(headers.get('cc')) : undefined,

@@ -44,18 +44,21 @@ export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>):
   return { text: joined(texts, '\n'), textFlowed: flowed, html: shown, files };
 }
 
-/** Reads addresses and subject in the common forms; undefined when there is something that the library knows better. */
-export function walkHeader(fields: readonly HeaderField[]): Addressing | undefined {
-  const subjects = valuesOf(fields, 'subject');
+/** The subject, decoded; '' when there is none. Of several the last one counts, as mailparser has it. */
+export function walkSubject(fields: readonly HeaderField[]): string {
+  return decodeWords(valuesOf(fields, 'subject').at(-1) ?? '');
+}
+
+/** Reads addresses in the common forms; undefined when there is something that the library knows better. */
+export function walkAddresses(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> | undefined {
   const senders = valuesOf(fields, 'from');
-  if (subjects.length > 1 || senders.length > 1) return undefined;
-  const subject = decodeWords(subjects[0] ?? '');
+  if (senders.length > 1) return undefined;
   const from = mailboxes(senders);
   const to = mailboxes(valuesOf(fields, 'to'));
   const copies = valuesOf(fields, 'cc');
   const cc = mailboxes(copies);
   if (from === undefined || to === undefined || cc === undefined) return undefined;
-  return { subject, from: from[0], to, cc: copies.length === 0 ? undefined : cc };
+  return { from: from[0], to, cc: copies.length === 0 ? undefined : cc };
 }
 
 function valuesOf(fields: readonly HeaderField[], name: string): string[] {

@@ -126,6 +126,12 @@ describe('what is rare in mail', () => {
     });
   }
 
+  it('a subject is decoded whatever addresses stand beside it, and of two the last one counts', async () => {
+    const subject = `Subject: =?iso-2022-kr?B?${Buffer.from('\x1b$)C\x0e>H3g\x0f', 'latin1').toString('base64')}?=`;
+    expect((await parse(crlf(FROM, 'To: team: a@example.net;', subject, '', 'x'))).subject).to.equal('안녕');
+    expect((await parse(crlf(FROM, 'Subject: one', subject, '', 'x'))).subject).to.equal('안녕');
+  });
+
   it('raw UTF-8 inside an encoded word is what it is, whatever the word says', async () => {
     const { subject } = await parse(
       crlf(FROM, 'Subject: =?iso-8859-1?Q?Grüße_=E4?= =?utf-8?Q?Grüße_=C3=A4?=', '', 'x'),
