@@ -5,10 +5,12 @@ import { expect } from 'chai';
 import PostalMime, { type Attachment } from 'postal-mime';
 import type { Renderer } from '../../src/delivery/types.ts';
 import type { Body } from '../../src/spool/types.ts';
+import { makeKey, signMessage } from '../support/dns-keys.ts';
 import { EIGHT_BIT } from '../support/eight-bit.ts';
-import { crlf, eventOf, renderJob, TRACE, type FileRecord, type InboundEvent } from '../support/mime.ts';
+import { crlf, eventOf, renderJob, spooled, TRACE, type FileRecord, type InboundEvent } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
+import { startZone } from '../support/zone.ts';
 
 type Msg = InboundEvent['msg'];
 
@@ -109,5 +111,25 @@ describe('raw_msg of a message that is not UTF-8', () => {
       msg.raw_msg.startsWith(`${TRACE.replaceAll('\r\n', '\n')}Subject: Grüße\nX: y\n`) &&
         msg.raw_msg.endsWith(`\n\nä${'ö'.repeat(100_000)}`),
     ).to.equal(true);
+  });
+
+  it('is not what verdicts are taken of: those are of the bytes that came', async () => {
+    const key = makeKey('example.net', 'rsa', 1024);
+    const raw = Buffer.from(
+      signMessage('From: Ann <ann@example.net>\r\nContent-Type: text/plain; charset=latin1\r\n\r\nGr\xfc\xdfe\r\n', key),
+      'latin1',
+    );
+    const zone = await startZone(key.records);
+    const dns = { servers: [zone.server], timeoutMs: 2000, questionsPerMessage: 10, budgetMs: 5000 };
+    const asking = await openRenderer({ dns });
+    try {
+      const job = renderJob(raw, { message: spooled({ verdicts: null }) });
+      const { msg } = await eventOf((await asking.renderer.render(job)).body);
+      expect(msg.dkim).to.deep.equal({ signed: true, valid: true });
+      expect(msg.raw_msg).to.include('Content-Transfer-Encoding: base64');
+    } finally {
+      await asking.renderer.stop();
+      await zone.stop();
+    }
   });
 });
