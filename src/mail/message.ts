@@ -1,8 +1,9 @@
-import { MailParser, type AddressObject, type AttachmentStream, type EmailAddress, type Headers, type MessageText } from 'mailparser';
+import { MailParser, type AttachmentStream, type Headers, type MessageText } from 'mailparser';
+import { correspondentsOf } from './author.ts';
 import type { HeaderField } from './headers.ts';
-import type { Addressing, FilePart, Mailbox, Parsed } from './parsed.ts';
+import type { FilePart, Parsed } from './parsed.ts';
 import { scanStructure, type Part, type Scan } from './structure.ts';
-import { walkBody, walkHeader, type WalkedFile } from './walk.ts';
+import { walkBody, walkSubject, type WalkedFile } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
@@ -12,16 +13,16 @@ export function scanMessage(bytes: Buffer): Scan {
 }
 
 /**
- * Parses the raw bytes of a message that was scanned. Bodies are read by the walk, and so are headers in the common forms; what is
- * uncommon in a header mailparser reads. Bodies never go through mailparser: a hostile one of 25 MB would cost it gigabytes,
+ * Parses the raw bytes of a message that was scanned. Bodies are read by the walk, addresses by the one reader of addresses, other
+ * fields by the walk in the common forms; what is uncommon in these mailparser reads. Bodies never go through mailparser: a hostile one of 25 MB would cost it gigabytes,
  * and a thread that is out of memory at the wrong moment takes the process with it. Throws when the parser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
   const walked = walkBody(bytes, root);
-  const addressing = walkHeader(root.fields) ?? await readAddressing(root.fields);
+  const subject = walkSubject(root.fields) ?? await readSubject(root.fields);
   const files: FilePart[] = [];
   for (const file of walked.files) files.push(await toFilePart(file));
-  return { ...addressing, ...walked, fields: root.fields, files };
+  return { ...correspondentsOf(root.fields), subject, ...walked, fields: root.fields, files };
 }
 
 async function toFilePart({ part, name, ...file }: WalkedFile): Promise<FilePart> {
@@ -30,18 +31,11 @@ async function toFilePart({ part, name, ...file }: WalkedFile): Promise<FilePart
 
 // The defaults of these convert between HTML and text, which takes seconds for nested elements.
 const OPTIONS = { skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true };
-const ADDRESSING = /^(?:subject|from|to|cc)$/i;
 
-async function readAddressing(fields: readonly HeaderField[]): Promise<Addressing> {
-  const wanted = fields.filter(({ name }) => ADDRESSING.test(name));
-  const { headers } = await readHeader(wanted);
+async function readSubject(fields: readonly HeaderField[]): Promise<string> {
+  const { headers } = await readHeader(fields.filter(({ name }) => name.toLowerCase() === 'subject'));
   const subject = headers.get('subject');
-  return {
-    subject: typeof subject === 'string' ? subject : '',
-    from: mailboxes(headers.get('from'))[0],
-    to: mailboxes(headers.get('to')),
-    cc: wanted.some(({ name }) => name.toLowerCase() === 'cc') ? mailboxes(headers.get('cc')) : undefined,
-  };
+  return typeof subject === 'string' ? subject : '';
 }
 
 /** The name alone is of interest, so whatever the part is, it is shown to the parser as an attachment. */
@@ -72,23 +66,4 @@ function readHeader(fields: readonly HeaderField[]): Promise<{ readonly headers:
     parser.once('end', () => resolve({ headers, fileName }));
     parser.end(`${fields.map(({ name, value }) => `${name}: ${value}\r\n`).join('')}\r\n`, 'utf8');
   });
-}
-
-function mailboxes(value: unknown): Mailbox[] {
-  const objects = Array.isArray(value) ? value : [value];
-  return objects.filter(isAddressObject).flatMap((object) => flatten(object.value));
-}
-
-function isAddressObject(value: unknown): value is AddressObject {
-  return typeof value === 'object' && value !== null && 'value' in value && Array.isArray(value.value);
-}
-
-/** The members of groups stand beside the others; what has no address is nobody. */
-function flatten(addresses: readonly EmailAddress[]): Mailbox[] {
-  const found: Mailbox[] = [];
-  for (const { address, name, group } of addresses) {
-    if (group !== undefined) found.push(...flatten(group));
-    else if (address !== undefined && address !== '') found.push({ address, name: name === '' ? null : name });
-  }
-  return found;
 }

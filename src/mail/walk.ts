@@ -1,8 +1,7 @@
 import { decoderOfBody } from './charset.ts';
-import type { HeaderField } from './headers.ts';
-import { parseMailboxes } from './mailboxes.ts';
+import { allValues, type HeaderField } from './headers.ts';
 import { parseStructured, type Structured } from './parameters.ts';
-import type { Addressing, FilePart, Mailbox, Parsed, Text } from './parsed.ts';
+import type { Addressing, FilePart, Parsed, Text } from './parsed.ts';
 import type { Part } from './structure.ts';
 import { decodeBody } from './text.ts';
 import { decodeTransfer, isCleanBase64, toTransferEncoding, type TransferEncoding } from './transfer.ts';
@@ -31,37 +30,10 @@ export function walkBody(bytes: Buffer, root: Part): Walked {
   return { text: joined(found.texts), textFlowed: found.flowed, html: found.html, files: found.files };
 }
 
-/** Reads addresses and subject in the common forms; undefined when there is something that the library knows better. */
-export function walkHeader(fields: readonly HeaderField[]): Addressing | undefined {
-  const subjects = valuesOf(fields, 'subject');
-  const senders = valuesOf(fields, 'from');
-  if (subjects.length > 1 || senders.length > 1) return undefined;
-  const subject = decodeWords(subjects[0] ?? '');
-  const from = mailboxes(senders);
-  const to = mailboxes(valuesOf(fields, 'to'));
-  const copies = valuesOf(fields, 'cc');
-  const cc = mailboxes(copies);
-  if (subject === undefined || from === undefined || to === undefined || cc === undefined) return undefined;
-  return { subject, from: from[0], to, cc: copies.length === 0 ? undefined : cc };
-}
-
-function valuesOf(fields: readonly HeaderField[], name: string): string[] {
-  const values: string[] = [];
-  for (const field of fields) {
-    if (field.name.length === name.length && field.name.toLowerCase() === name) values.push(field.value);
-  }
-  return values;
-}
-
-function mailboxes(values: readonly string[]): Mailbox[] | undefined {
-  const all: Mailbox[] = [];
-  for (const value of values) {
-    if (value === '') continue;
-    const found = parseMailboxes(value);
-    if (found === undefined) return undefined;
-    all.push(...found);
-  }
-  return all;
+/** Reads the subject in the common forms; undefined when there is something that the library knows better. */
+export function walkSubject(fields: readonly HeaderField[]): string | undefined {
+  const [subject = '', ...others] = allValues(fields, 'subject');
+  return others.length > 0 ? undefined : decodeWords(subject);
 }
 
 function joined(texts: readonly Text[]): Text | undefined {
@@ -81,8 +53,8 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
   // A multipart without parts is shown as what it is then: text.
   if (part.children.length > 0) return;
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
-  const encoding = toTransferEncoding(valuesOf(part.fields, 'content-transfer-encoding')[0]);
-  const disposition = parseStructured(valuesOf(part.fields, 'content-disposition')[0] ?? '');
+  const encoding = toTransferEncoding(allValues(part.fields, 'content-transfer-encoding')[0]);
+  const disposition = parseStructured(allValues(part.fields, 'content-disposition')[0] ?? '');
   const type = mediaTypeOf(part, disposition);
   const attached = disposition.value !== '' && disposition.value !== 'inline';
   if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
@@ -106,7 +78,7 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
 }
 
 function toFile(part: Part, type: string, disposition: Structured, body: Buffer, encoding: TransferEncoding): WalkedFile {
-  const contentId = valuesOf(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
+  const contentId = allValues(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
   const name = parameter(disposition, 'filename');
   return {
     part, type,
