@@ -7,6 +7,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { createAuthenticator } from '../../src/inbound/authenticate.ts';
 import type { RawSource } from '../../src/inbound/raw-source.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
+import { sealMessage as sealByHand } from '../support/arc-seal.ts';
 import { makeKey, signMessage } from '../support/dns-keys.ts';
 import { tempDir } from '../support/temp.ts';
 import { zoneResolver } from '../support/zone.ts';
@@ -85,6 +86,24 @@ describe('the DKIM verdict', () => {
   it('is not valid once it has expired', async () => {
     expect(await dkimOf(signMessage(PLAIN, RSA, { tags: 't=1000000000; x=1000000600' }))).to.deep.equal(INVALID);
     expect(await dkimOf(signMessage(PLAIN, RSA, { tags: 't=1000000000; x=4000000000' }))).to.deep.equal(VALID);
+  });
+
+  it('is valid for selectors and domains with underscores, which are in use', async () => {
+    const odd = makeKey('_mail.ex_ample.net', 'k1_2026._esp', 1024);
+    const message = PLAIN.replace('ann@example.net', 'ann@_mail.ex_ample.net');
+    expect(await dkimOf(signMessage(message, odd), odd.records)).to.deep.equal(VALID);
+    expect(await dkimOf(signMessage(message, odd, { identity: '@a_b._mail.ex_ample.net' }), odd.records)).to.deep.equal(VALID);
+    expect(await dkimOf(signMessage(message, odd, { length: 'Hello Bob.\r\nHow are you?\r\n'.length }), odd.records)).to.deep.equal(VALID);
+    expect((await checkIn({ ...odd.records, '_dmarc.ex_ample.net': { TXT: ['v=DMARC1; p=reject'] } }).check(signMessage(message, odd))).dmarc).to.deep.equal({ result: 'pass', policy: 'reject', aligned: true });
+  });
+
+  it('of one signature is its own, whatever the one beside it makes us throw', async () => {
+    const good = signMessage(PLAIN, RSA);
+    for (const bad of ['c=/; ', 'c=/relaxed; ', 'h=; ', 'd=..; ', 'l=1e9; ', 'b=\xff; ']) {
+      const junk = `DKIM-Signature: ${bad}v=1; a=rsa-sha256; d=example.net; s=rsa; h=from; bh=AAAA; b=AAAA\r\n`;
+      expect(await dkimOf(junk + good), bad).to.deep.equal(VALID);
+      expect(await dkimOf(`ARC-Seal: i=1; ${bad}\r\n${junk}${good}`), bad).to.deep.equal(VALID);
+    }
   });
 
   it('is not valid when the key is gone, revoked or cannot be had', async () => {
@@ -233,6 +252,26 @@ describe('the ARC verdict', () => {
     expect((await check(sealed.replace('Hello Bob', 'Hello Rob'))).arc).to.deep.equal({ result: 'fail' });
     expect((await check(sealed.replace(/^ARC-Seal: (?:.*\r\n[ \t])*.*\r\n/m, ''))).arc).to.deep.equal({ result: 'fail' });
     expect((await check(`ARC-Seal: i=1\r\n${PLAIN}`)).arc).to.deep.equal({ result: 'fail' });
+  });
+
+  it('passes for a message signature without c=, by the default of RFC 6376 and by that of the drafts and the public test suite (ams_fields_c_na)', async () => {
+    const message = 'From: Ann <ann@example.net>\r\nSubject:  hello   you\r\n\r\nHello.\r\n';
+    for (const form of ['simple', 'relaxed'] as const) {
+      const sealed = sealByHand(message, OTHER, { form, names: ['from', 'subject'] });
+      expect((await check(sealed)).arc, form).to.deep.equal({ result: 'pass' });
+      expect((await check(sealed.replace('hello', 'hallo'))).arc, form).to.deep.equal({ result: 'fail' });
+      expect((await check(sealByHand(message, OTHER, { form, c: `${form}/${form}`, names: ['from', 'subject'] }))).arc, form).to.deep.equal({ result: 'pass' });
+    }
+    expect((await check(sealByHand(message, OTHER, { form: 'relaxed', c: 'simple/simple', names: ['from', 'subject'] }))).arc).to.deep.equal({ result: 'fail' });
+    expect((await check(sealByHand(message, OTHER, { form: 'simple', c: '/', names: ['from', 'subject'] }))).arc).to.deep.equal({ result: 'fail' });
+  });
+
+  it('passes for a message signature whose h= is empty, as the public test suite has it (ams_fields_h_empty), and fails for one that leaves From out', async () => {
+    const message = 'From: Ann <ann@example.net>\r\nSubject: hello\r\n\r\nHello.\r\n';
+    const sealed = sealByHand(message, OTHER, { form: 'relaxed', c: 'relaxed/relaxed', names: [] });
+    expect((await check(sealed)).arc).to.deep.equal({ result: 'pass' });
+    expect((await check(sealed.replace('Hello.', 'Hallo.'))).arc).to.deep.equal({ result: 'fail' });
+    expect((await check(sealByHand(message, OTHER, { form: 'relaxed', c: 'relaxed/relaxed', names: ['subject'] }))).arc).to.deep.equal({ result: 'fail' });
   });
 
   it('is not taken for a DKIM signature', async () => {
