@@ -4,7 +4,6 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { StoreAway } from '../store/collection.ts';
-import { keyHash } from '../store/keys.ts';
 import type { AccountParts } from './account-parts.ts';
 import type { BodyReader } from './body.ts';
 import { Refusal, refusal, toEnvelope } from './errors.ts';
@@ -113,8 +112,9 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   try {
     const contentType = ctx.get('content-type');
     const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
-    account = await deps.keys.accountOf(params.get('key'), address);
-    json(ctx, await operation.run(params, deps.partsOf(account, keyHash(String(params.get('key'))))));
+    const caller = await deps.keys.accountOf(params.get('key'), address);
+    account = caller.account;
+    json(ctx, await operation.run(params, deps.partsOf(account, caller.apiKey)));
   } catch (error) {
     failure = toRefusal(error, operation.path, deps.log);
     throw failure;

@@ -23,16 +23,6 @@ export function createClientAddress(trustedProxies: readonly string[]): (req: In
   };
 }
 
-/** What failures are counted by: the address, and for IPv6 its /64, which is what one customer of a network has. */
-export function network(address: string): string {
-  if (isIP(address) !== 6) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
-  const full = tail === undefined ? groups : [...groups, ...Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0'), ...rest];
-  return full.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16)).join(':') + '::/64';
-}
-
 /** An IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
 function plain(address: string): string {
   const [bare = ''] = address.split('%');

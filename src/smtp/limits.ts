@@ -63,7 +63,7 @@ export interface Caps {
   /** Takes a place, or answers why there is none. */
   enter(): Reply | undefined;
   leave(): void;
-  /** As `enter`, for the address `key` (addresses.ts `capKey`). */
+  /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
   enterFrom(key: string): Reply | undefined;
   leaveFrom(key: string): void;
   count(): number;

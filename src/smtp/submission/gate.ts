@@ -13,8 +13,8 @@ import type { SubmissionSettings } from './settings.ts';
 export const WRONG_KEY_MS = 1500;
 /** Wrong keys in one session. */
 const MAX_FAILED_LOGINS = 5;
-/** How long a session is believed before its key is looked up again: so much later a revocation holds at the latest. */
-const FRESH_MS = 2000;
+/** How long a session is believed before its key is looked up again. The look-up may be a second old (store/key-check.ts). */
+const FRESH_MS = 1000;
 
 /** What the client is asked for; each takes its next line. */
 type Asked = (response: string) => Answer | Promise<Answer>;
@@ -43,7 +43,6 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
     if (said.who) return REFUSALS.loggedInAlready;
     if (said.transaction) return REFUSALS.loginTooLate;
     if (!mayLogIn()) return REFUSALS.needsTls;
-    if (logins.tooMany(address)) return REFUSALS.tooManyFailedLogins;
     return /^\S+(?: +\S+)?$/.test(rest) ? undefined : REFUSALS.badArgument;
   }
 
@@ -84,7 +83,8 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
       return { reply: REPLIES.loggedIn };
     }
     if (login.why === 'away') return { reply: REFUSALS.cannotLogIn };
-    return { reply: ++failed >= MAX_FAILED_LOGINS ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
+    const ends = ++failed >= MAX_FAILED_LOGINS || login.why === 'too-many';
+    return { reply: ends ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
   }
 
   /** The verbs count a MAIL that reaches them; this one does not. */

@@ -5,7 +5,7 @@ import type { Side } from '../side.ts';
 import type { Said } from '../verbs.ts';
 import { createGate } from './gate.ts';
 import { openHandingOver } from './handing-over.ts';
-import { countLogins, createLogins } from './logins.ts';
+import { createLogins } from './logins.ts';
 import { createSubmissionPolicy } from './policy.ts';
 import { createRoom } from './room.ts';
 import type { SubmissionDeps, SubmissionSettings } from './settings.ts';
@@ -44,7 +44,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 
 function createSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   const room = createRoom(settings.maxBytesInData);
-  const logins = countLogins(createLogins(settings, deps), deps.metrics);
+  const logins = createLogins(settings, deps);
   return Object.freeze({
     name: 'submission' as const,
     policy: createSubmissionPolicy(settings, { ...deps, room }),
