@@ -111,7 +111,7 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   let failure: Refusal | undefined;
   try {
     const contentType = ctx.get('content-type');
-    const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
+    const params = parseBody(await deps.body.read(ctx, operation.large, address), contentType);
     const caller = await deps.keys.accountOf(params.get('key'), address);
     account = caller.account;
     json(ctx, await operation.run(params, deps.partsOf(account, caller.apiKey)));

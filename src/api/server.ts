@@ -2,6 +2,7 @@ import { createServer, type IncomingMessage, type RequestListener, type Server }
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
+import { createDoor, type DoorSettings } from './door.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { createClientAddress } from './client-address.ts';
 import { createKeyReader, type KeySettings } from './keys.ts';
@@ -16,13 +17,11 @@ import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 
-export interface ApiSettings extends OperationSettings, BodySettings, KeySettings, ExportFileSettings {
+export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   /** How the outside reaches us, without a final slash; empty: links are relative. */
   readonly publicUrl: string;
-  /** Addresses or networks whose X-Forwarded-For is believed. */
-  readonly trustedProxies: readonly string[];
   /** Who may read /metrics: addresses or networks. */
   readonly metricsAllow: readonly string[];
   /** Of Postern. */
@@ -70,11 +69,13 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     log: deps.log,
   });
   const koa = app.callback();
+  const door = createDoor(settings, { ...deps, clientAddress });
   const handler: RequestListener = (req, res) => {
     req.url = originForm(req.url ?? '/');
-    void koa(req, res);
+    if (door.admits(req, res)) void koa(req, res);
   };
   const server = createBoundedServer(handler);
+  server.on('connection', door.knock);
   refuseBeforeContinue(server, handler, body.tooLarge);
 
   return Object.freeze({

@@ -28,7 +28,7 @@ export const EVENTS = [
   // exports
   'export.progress', 'export.complete', 'export.failed', 'export.expired', 'export.fetched', 'export.unnotified',
   // the API
-  'api.listening', 'api.call', 'api.refused_key', 'api.fault',
+  'api.listening', 'api.call', 'api.refused_key', 'api.refused_connection', 'api.fault',
   // dedicated addresses
   'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
   // the store and the network

@@ -93,6 +93,8 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     trustedProxies: http.trusted_proxies,
     metricsAllow: settings.metrics.allow,
     maxBodyBytes: http.max_body_bytes,
+    minBodyRate: http.min_body_rate,
+    maxConnectionsPerAddress: http.max_connections_per_address,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,
     hostname,

@@ -65,7 +65,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
-    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000,
+    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000,
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
     store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
