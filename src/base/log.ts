@@ -32,7 +32,7 @@ export const EVENTS = [
   // dedicated addresses
   'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
   // the store and the network
-  'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
+  'store.connected', 'store.away', 'store.back', 'store.full', 'store.room', 'store.fault', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
 ] as const;
 
 export type EventName = (typeof EVENTS)[number];

@@ -42,6 +42,11 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
+export function roomSettings({ spool, smtp }: Settings) {
+  return { minFreePercent: spool.min_free_percent, minFreeBytes: spool.min_free_bytes, maxMessageBytes: smtp.max_message_bytes };
+}
+
 export function dnsSettings({ dns }: Settings) {
   return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
 }

@@ -12,7 +12,7 @@ import { measured } from '../store/measured.ts';
 import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { readStoreUrl } from './files.ts';
-import { type CountedDeps, spoolDir } from './slices.ts';
+import { type CountedDeps, roomSettings, spoolDir } from './slices.ts';
 
 /** The store's database: MongoDB when a URL is set, else a file under data_dir. */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
@@ -23,7 +23,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
     const { openMongo } = await import('../store/mongo.ts');
     return openMongo({ url: address, timeoutMs }, { log });
   }
-  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs }, { log });
+  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) }, { log });
 }
 
 /** The queue and the store. */
@@ -32,9 +32,7 @@ export async function openStorage(settings: Settings, { log, clock, ids, metrics
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
     dir,
-    minFreePercent: settings.spool.min_free_percent,
-    minFreeBytes: settings.spool.min_free_bytes,
-    maxMessageBytes: settings.smtp.max_message_bytes,
+    ...roomSettings(settings),
   }, { clock, log, metrics });
   const time = await openTime(spool, { clock, log });
   const store = await openStore(measured(await openDatabase(settings, log), { clock, metrics }));

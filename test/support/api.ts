@@ -26,6 +26,7 @@ import { seedTemplates } from './templates.ts';
 import { createTestMessages } from './messages.ts';
 import { createTestTracking } from './tracking.ts';
 import { zoneResolver, type ZoneRecords } from './zone.ts';
+import { NO_FLOOR } from './room.ts';
 
 export const HOUR_MS = 3_600_000;
 /** The key of the account that the examples belong to, and that of another. */
@@ -44,7 +45,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
-  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log });
+  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
   const real = await openStore(await (options.database?.(log) ?? embedded()));
   const store = options.store?.(real) ?? real;
   const spool = createTestSpool();
