@@ -78,6 +78,18 @@ export const schema = z.strictObject({
     max_bad_keys_per_minute: count(1),
   }),
   metrics: z.strictObject({ allow: list(network) }),
+  accounts: z.strictObject({
+    max_domains: count(1),
+    max_routes: count(1),
+    max_webhooks: count(1),
+    max_templates: count(1),
+    max_subaccounts: count(1),
+    max_pools: count(1),
+    max_list_entries: count(1),
+    max_scheduled: count(1),
+    max_bytes: count(1024 ** 2),
+    max_calls_per_second: count(1),
+  }),
   store: z.strictObject({
     url: z.string().refine((value) => value === '' || isMongoUrl(value), `must be ${MONGO_URL}`),
     url_file: text,

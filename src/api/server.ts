@@ -1,4 +1,5 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import { createAccountLimits, type AccountLimitSettings } from './account-limits.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
@@ -16,10 +17,12 @@ import { createVerifyPage } from './verify-page.ts';
 import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
+import type { UsageMeter } from '../store/usage.ts';
 
 export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
+  readonly limits: AccountLimitSettings;
   /** How the outside reaches us, without a final slash; empty: links are relative. */
   readonly publicUrl: string;
   /** Who may read /metrics: addresses or networks. */
@@ -28,8 +31,10 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   readonly version: string;
 }
 
-export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
+export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
   readonly tracking: Tracking;
+  /** What accounts have in the store. */
+  readonly meter: UsageMeter;
   /** Without it nothing is counted, and there is no /metrics. */
   readonly metrics?: (Metrics & Exposition) | undefined;
 }
@@ -57,12 +62,14 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const body = createBodyReader(settings, deps);
   const clientAddress = createClientAddress(settings.trustedProxies);
+  const limits = createAccountLimits(settings.limits, deps);
   const app = createApp({
     operations: OPERATIONS,
     body,
     keys: createKeyReader(settings, deps),
+    limits,
     clientAddress,
-    partsOf: createAccountParts(settings, deps),
+    partsOf: createAccountParts(settings, { ...deps, limits }),
     pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress), metricsPage: createMetricsPage(settings, deps.metrics) }),
     meters: createCallMeters(OPERATIONS.map(({ path }) => path), deps.metrics ?? NO_METRICS),
     clock: deps.clock,

@@ -11,6 +11,7 @@ import { openEmbedded } from '../store/embedded.ts';
 import { measured } from '../store/measured.ts';
 import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
 import { type CountedDeps, roomSettings, spoolDir } from './slices.ts';
 
@@ -35,8 +36,9 @@ export async function openStorage(settings: Settings, { log, clock, ids, metrics
     ...roomSettings(settings),
   }, { clock, log, metrics });
   const time = await openTime(spool, { clock, log });
-  const store = await openStore(measured(await openDatabase(settings, log), { clock, metrics }));
-  return { spool, store, time, tokenSecret: createTokenSecret(store, ids) };
+  const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), { clock });
+  const store = await openStore(database);
+  return { spool, store, meter, time, tokenSecret: createTokenSecret(store, ids) };
 }
 
 const DAY_MS = 86_400_000;
@@ -53,5 +55,5 @@ async function openTime(spool: Pick<Spool, 'lastTime'>, { clock, log }: { clock:
   return time;
 }
 
-/** The queue, the store, the time that counts, and what signs tokens. */
-export interface Storage { readonly spool: Spool; readonly store: Store; readonly time: RunningTime; readonly tokenSecret: TokenSecret }
+/** The queue, the store and what accounts have in it, the time that counts, and what signs tokens. */
+export interface Storage { readonly spool: Spool; readonly store: Store; readonly meter: UsageMeter; readonly time: RunningTime; readonly tokenSecret: TokenSecret }

@@ -94,7 +94,8 @@ export interface AccountStore {
   readonly whitelists: BoundCollection<WhitelistRow>;
 }
 
-interface Owned extends Row {
+/** A row that belongs to an account. */
+export interface Owned extends Row {
   readonly account: string;
 }
 

@@ -339,6 +339,16 @@ describe('a login', () => {
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
   });
 
+  it('may send nothing while its account has more in the store than is allowed', async () => {
+    const strict = await startSubmission({ tls: CERTIFICATE, maxAccountBytes: 1000 });
+    const client = await strict.loggedIn();
+    strict.below.bytes = 1000;
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('452 4.2.2 Account storage limit reached, try again later');
+    strict.below.bytes = 999;
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
+    await strict.stop();
+  });
+
   it('is not passed by asking for ever', async () => {
     const client = await started.secured();
     let reply = '';

@@ -12,6 +12,7 @@ import { createKey } from '../../src/store/credentials.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { LIMITED_KINDS, meteredDatabase, type LimitedKind } from '../../src/store/usage.ts';
 import { createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
 import { createTestLog } from './log.ts';
@@ -40,13 +41,24 @@ export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
 
 const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF] }, 'example.net': { TXT: [TEST_SPF] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
 
+/** Accounts that may have and do whatever they like. */
+export const NO_LIMITS = { rows: limitsOf(1e9), bytes: 1e12, callsPerSecond: 1e9 };
+
+/** So many rows of every kind. */
+export function limitsOf(rows: number): Record<LimitedKind, number> {
+  const limits: Partial<Record<LimitedKind, number>> = {};
+  for (const kind of LIMITED_KINDS) limits[kind] = rows;
+  return limits as Record<LimitedKind, number>; // every kind was named
+}
+
 /** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
 export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
   const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
-  const real = await openStore(await (options.database?.(log) ?? embedded()));
+  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
+  const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const spool = createTestSpool();
   const missingUrls = new Set<string>();
@@ -66,10 +78,10 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
-    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000,
+    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000, limits: NO_LIMITS,
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
-    store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
+    store, meter, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
     lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, urlExists: async (url) => !missingUrls.has(url),
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
@@ -84,7 +96,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    senders, feedback, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
+    senders, feedback, meter, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {

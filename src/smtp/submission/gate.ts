@@ -1,5 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Spool } from '../../spool/types.ts';
+import { StoreAway } from '../../store/collection.ts';
+import type { UsageMeter } from '../../store/usage.ts';
 import { splitCommand } from '../command.ts';
 import { MAX_IDLE_COMMANDS } from '../limits.ts';
 import { REFUSALS, REPLIES, type Reply } from '../refusal.ts';
@@ -20,15 +22,16 @@ const FRESH_MS = 1000;
 type Asked = (response: string) => Answer | Promise<Answer>;
 
 interface GateParts {
-  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount'>;
+  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount' | 'maxAccountBytes'>;
   readonly logins: Logins;
   readonly spool: Pick<Spool, 'backlog'>;
+  readonly meter: Pick<UsageMeter, 'of'>;
   readonly clock: Clock;
 }
 
 /** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
 export function createGate(parts: GateParts, said: Said, connection: { readonly address: string; readonly offersTls: boolean }): Gate {
-  const { settings, logins, spool, clock } = parts;
+  const { settings, logins, spool, meter, clock } = parts;
   const { address, offersTls } = connection;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
   let asked: Asked | undefined;
@@ -97,7 +100,22 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
     if (said.helo === null) return undefined;
     if (!said.who) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
     if (spool.backlog(said.who.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
-    return clock.monotonic() - checkedAt < FRESH_MS ? undefined : checkAgain(said.who);
+    return admit(said.who);
+  }
+
+  async function admit(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
+    const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(who);
+    return refused ?? (await hasTooMuch(who.account) ? refuse(REFUSALS.accountFull) : undefined);
+  }
+
+  /** While the store is away nobody is held to a limit that cannot be read: the spool takes the mail. */
+  async function hasTooMuch(account: string): Promise<boolean> {
+    try {
+      return (await meter.of(account)).bytes >= settings.maxAccountBytes;
+    } catch (error) {
+      if (error instanceof StoreAway) return false;
+      throw error;
+    }
   }
 
   async function checkAgain(who: NonNullable<Said['who']>): Promise<Answer | undefined> {

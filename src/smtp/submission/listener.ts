@@ -48,7 +48,7 @@ function createSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   return Object.freeze({
     name: 'submission' as const,
     policy: createSubmissionPolicy(settings, { ...deps, room }),
-    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) => createGate({ settings, logins, spool: deps.spool, clock: deps.clock }, said, connection),
+    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) => createGate({ settings, logins, spool: deps.spool, meter: deps.meter, clock: deps.clock }, said, connection),
     receive(said: Said, address: string) {
       if (!said.who) throw new Error('DATA of nobody');
       return openReception(settings, { log: deps.log, keeping: openHandingOver({ ...deps, room, tracking: settings.tracking }, said.who, said, address) });
