@@ -30,7 +30,7 @@ const MAX_REMEMBERED = 10_000;
 const LARGE_PATCH = 4096;
 /** How the kinds are called where a person reads of them. */
 const WORDS: Readonly<Record<LimitedKind, string>> = {
-  inbound_domains: 'inbound domains', inbound_routes: 'routes', sender_domains: 'sender domains', subaccounts: 'subaccounts', templates: 'templates',
+  tracking_domains: 'tracking domains', inbound_domains: 'inbound domains', inbound_routes: 'routes', sender_domains: 'sender domains', subaccounts: 'subaccounts', templates: 'templates',
   webhooks: 'webhooks', pools: 'IP pools', rejects: 'entries in its rejection list', whitelists: 'entries in its allow list', scheduled: 'scheduled messages',
 };
 
@@ -74,6 +74,7 @@ export function createAccountLimits(settings: AccountLimitSettings, { meter, clo
       webhooks: held(store.account, store.webhooks, 'webhooks'),
       pools: held(store.account, store.pools, 'pools'),
       exportJobs: held(store.account, store.exportJobs),
+      metadataFields: held(store.account, store.metadataFields),
     }),
   });
 }

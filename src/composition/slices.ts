@@ -116,7 +116,8 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 /** What one account may have and do. */
 export function accountLimits({ accounts }: Settings) {
   const rows = {
-    inbound_domains: accounts.max_domains, sender_domains: accounts.max_domains, inbound_routes: accounts.max_routes, webhooks: accounts.max_webhooks,
+    inbound_domains: accounts.max_domains, sender_domains: accounts.max_domains, tracking_domains: accounts.max_domains,
+    inbound_routes: accounts.max_routes, webhooks: accounts.max_webhooks,
     templates: accounts.max_templates, subaccounts: accounts.max_subaccounts, pools: accounts.max_pools,
     rejects: accounts.max_list_entries, whitelists: accounts.max_list_entries, scheduled: accounts.max_scheduled,
   };

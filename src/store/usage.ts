@@ -4,6 +4,7 @@ import { StoreAway, type Collection, type CollectionSpec, type Database, type Ro
 /** Kinds of rows, by the names of their collections, of which an account may have so many. */
 export const LIMITED_KINDS = [
   'inbound_domains', 'inbound_routes', 'sender_domains', 'subaccounts', 'templates', 'webhooks', 'pools', 'rejects', 'whitelists', 'scheduled',
+  'tracking_domains',
 ] as const;
 export type LimitedKind = (typeof LIMITED_KINDS)[number];
 
@@ -16,11 +17,14 @@ export interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
 export const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
 
 export type Usage = Omit<UsageRow, 'id'>;
-type Part = keyof Usage;
+export type UsagePart = keyof Usage;
+export const USAGE_PARTS = ['bytes', ...LIMITED_KINDS] as const;
 
-const NOTHING: Usage = {
-  bytes: 0, inbound_domains: 0, inbound_routes: 0, sender_domains: 0, subaccounts: 0, templates: 0, webhooks: 0, pools: 0, rejects: 0, whitelists: 0, scheduled: 0,
-};
+/** What a new account has. */
+export const NOTHING: Usage = Object.freeze({
+  bytes: 0, inbound_domains: 0, inbound_routes: 0, sender_domains: 0, tracking_domains: 0, subaccounts: 0, templates: 0, webhooks: 0, pools: 0,
+  rejects: 0, whitelists: 0, scheduled: 0,
+});
 
 /** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
 const FLUSH_MS = 1000;
@@ -48,13 +52,13 @@ export interface UsageMeter {
 /** The database with every write counted. Closing it brings the last counts. */
 export async function meteredDatabase(database: Database, { clock }: { readonly clock: Clock }): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
   const rows = await database.collection(usage);
-  const pending = new Map<string, Map<Part, number>>();
+  const pending = new Map<string, Map<UsagePart, number>>();
   const known = new Map<string, { readonly usage: Usage; readonly readAt: number }>();
   let cancel: (() => void) | undefined;
   let flushing: Promise<void> = Promise.resolve();
 
-  function note(account: string, part: Part, amount: number): void {
-    const parts = pending.get(account) ?? new Map<Part, number>();
+  function note(account: string, part: UsagePart, amount: number): void {
+    const parts = pending.get(account) ?? new Map<UsagePart, number>();
     pending.set(account, parts);
     parts.set(part, (parts.get(part) ?? 0) + amount);
     cancel ??= clock.after(FLUSH_MS, () => {
@@ -69,7 +73,7 @@ export async function meteredDatabase(database: Database, { clock }: { readonly 
     return row;
   }
 
-  async function bring(account: string, parts: ReadonlyMap<Part, number>): Promise<void> {
+  async function bring(account: string, parts: ReadonlyMap<UsagePart, number>): Promise<void> {
     remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
   }
 
@@ -93,11 +97,11 @@ export async function meteredDatabase(database: Database, { clock }: { readonly 
   const meter: UsageMeter = Object.freeze({
     stored,
     async of(account: string) {
-      const sum: Record<Part, number> = { ...await stored(account) };
+      const sum: Record<UsagePart, number> = { ...await stored(account) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
       return sum;
     },
-    correct: (account: string, difference: Usage) => bring(account, new Map(PARTS.map((part) => [part, difference[part]]))),
+    correct: (account: string, difference: Usage) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
   });
   const metered: Database = Object.freeze({
     collection: async <R extends Row>(spec: CollectionSpec<R>) => meteredCollection(spec.name, await database.collection(spec), note),
@@ -112,8 +116,6 @@ export async function meteredDatabase(database: Database, { clock }: { readonly 
   return { database: metered, meter };
 }
 
-const PARTS: readonly Part[] = ['bytes', ...LIMITED_KINDS];
-
 export const isLimited = (name: string): name is LimitedKind => LIMITED_KINDS.some((kind) => kind === name);
 
 /** The account that a row belongs to; undefined for rows of nobody. */
@@ -126,7 +128,7 @@ export function bytesOf(row: object): number {
   return Buffer.byteLength(JSON.stringify(row));
 }
 
-function meteredCollection<R extends Row>(name: string, rows: Collection<R>, note: (account: string, part: Part, amount: number) => void): Collection<R> {
+function meteredCollection<R extends Row>(name: string, rows: Collection<R>, note: (account: string, part: UsagePart, amount: number) => void): Collection<R> {
   /** Notes a row that came (1) or went (-1). */
   function noteRow(row: R, sign: 1 | -1): void {
     const account = ownerOf(row);

@@ -1,9 +1,9 @@
 import type { Collection, Filter, Row } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
-import { bytesOf, isLimited, LIMITED_KINDS, ownerOf, type Usage, type UsageMeter } from '../store/usage.ts';
+import { bytesOf, isLimited, NOTHING, ownerOf, USAGE_PARTS, type Usage, type UsageMeter, type UsagePart } from '../store/usage.ts';
 import type { Task } from './task.ts';
 
-type Sum = { -readonly [P in keyof Usage]: Usage[P] };
+type Sum = Record<UsagePart, number>;
 
 /** Rows that are read at a time, so that nobody waits long for the store. */
 const STEP = 500;
@@ -19,7 +19,7 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
     async run(ending) {
       const before = new Map<string, Usage>();
       for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));
-      const sums = new Map([...before.keys()].map((account) => [account, nothing()]));
+      const sums = new Map<string, Sum>([...before.keys()].map((account) => [account, { ...NOTHING }]));
       for (const [name, rows] of ownedRows(store)) {
         for await (const row of every(rows)) {
           if (ending?.aborted) return undefined;
@@ -28,8 +28,8 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
       }
       let corrected = 0;
       for (const [account, sum] of sums) {
-        const difference = minus(sum, before.get(account) ?? nothing());
-        if (PARTS.every((part) => difference[part] === 0)) continue;
+        const difference = minus(sum, before.get(account) ?? NOTHING);
+        if (USAGE_PARTS.every((part) => difference[part] === 0)) continue;
         await meter.correct(account, difference);
         corrected++;
       }
@@ -38,15 +38,9 @@ export function countUsageTask({ store, meter }: { readonly store: Store; readon
   };
 }
 
-const PARTS = ['bytes', ...LIMITED_KINDS] as const;
-
-function nothing(): Sum {
-  return { bytes: 0, inbound_domains: 0, inbound_routes: 0, sender_domains: 0, subaccounts: 0, templates: 0, webhooks: 0, pools: 0, rejects: 0, whitelists: 0, scheduled: 0 };
-}
-
 function minus(sum: Usage, other: Usage): Usage {
-  const difference = nothing();
-  for (const part of PARTS) difference[part] = sum[part] - other[part];
+  const difference: Sum = { ...NOTHING };
+  for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
   return difference;
 }
 
@@ -59,6 +53,7 @@ function ownedRows(store: Store): readonly (readonly [string, Pick<Collection<Ro
     ['pools', store.pools], ['rejects', store.rejects], ['scheduled', store.scheduled], ['sender_domains', store.senderDomains],
     ['verifications', store.verifications], ['subaccounts', store.subaccounts], ['tag_removals', store.tagRemovals], ['templates', store.templates],
     ['template_labels', store.templateLabels], ['webhooks', store.webhooks], ['webhook_tallies', store.webhookTallies], ['whitelists', store.whitelists],
+    ['metadata_fields', store.metadataFields], ['tracking_domains', store.trackingDomains], ['urls', store.urls], ['url_hours', store.urlHours],
   ];
 }
 

@@ -25,6 +25,7 @@ for (const driver of drivers) {
       templates: ['/templates/add', (n) => ({ name: `T${n}`, code: '<p></p>' })],
       subaccounts: ['/subaccounts/add', (n) => ({ id: `sub-${n}` })],
       'sender domains': ['/senders/add-domain', (n) => ({ domain: `from${n}.example.com` })],
+      'tracking domains': ['/urls/add-tracking-domain', (n) => ({ domain: `links${n}.example.com` })],
       'IP pools': ['/ips/create-pool', (n) => ({ pool: `pool-${n}` })],
       'entries in its rejection list': ['/rejects/add', (n) => ({ email: `r${n}@example.com` })],
       'entries in its allow list': ['/whitelists/add', (n) => ({ email: `w${n}@example.com` })],
