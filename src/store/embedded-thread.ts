@@ -99,8 +99,8 @@ function open(file: string, busyMs: number): { database: DatabaseSync; compactin
 }
 
 /**
- * A file of a version that kept freed pages is written anew, once. That takes a second for 100 MB or so, and the file's size on the
- * disk twice over. Where it cannot be (no room, another process has the file) everything else works, and the next start tries again.
+ * A file of a version that kept freed pages is written anew, once. That takes a second for each 20 to 100 MB, and the file's size on
+ * the disk twice over. Where it cannot be (no room, another process has the file) everything else works, and the next start tries again.
  */
 function takeOver(database: DatabaseSync, file: string): string | undefined {
   if (Number(pragma(database, 'auto_vacuum')) === INCREMENTAL) return undefined;
