@@ -28,13 +28,13 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
 }
 
 /** The queue and the store. */
-export async function openStorage(settings: Settings, { log, clock, ids, metrics }: CountedDeps) {
+export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: CountedDeps) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
     dir,
     ...roomSettings(settings),
-  }, { clock, log, metrics });
+  }, { clock, log, metrics, role });
   const time = await openTime(spool, { clock, log });
   const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), { clock });
   const store = await openStore(database);

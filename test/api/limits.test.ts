@@ -135,13 +135,13 @@ describe('one client of the API', () => {
   });
 
   it('behind a proxy is counted by its calls in progress, and the connections of the proxy by nothing', async () => {
-    const slow = Promise.withResolvers<boolean>();
-    world = await startApi({ settings: { maxConnectionsPerAddress: 5, trustedProxies: ['127.0.0.1'] }, deps: { urlExists: () => slow.promise } });
+    const slow = Promise.withResolvers<undefined>();
+    world = await startApi({ settings: { maxConnectionsPerAddress: 5, trustedProxies: ['127.0.0.1'] }, deps: { urlFault: () => slow.promise } });
     const update = (address: string) => post('/api/1.0/inbound/update-route.json', { id: '1.1', url: 'http://a.example/' }, address);
     const waiting = [...Array.from({ length: 5 }, () => update('192.0.2.1')), ...Array.from({ length: 5 }, () => update('192.0.2.2'))];
     await until('what is over', async () => (await post('/api/1.0/users/ping.json', {}, '192.0.2.1')).status === 429);
     expect((await post('/api/1.0/users/ping.json', {}, '192.0.2.3')).status).to.equal(200);
-    slow.resolve(true);
+    slow.resolve(undefined);
     await Promise.all(waiting);
     expect((await post('/api/1.0/users/ping.json', {}, '192.0.2.1')).status).to.equal(200);
   });
