@@ -19,7 +19,7 @@ describe('beyond the documented interface', () => {
 
   it('route-key answers ServiceUnavailable while the key cannot be had', async () => {
     await world.stop();
-    world = await startApi({ deps: { signingKeys: { keysFor: async () => undefined, rotate: () => Promise.reject(new Error('unused')) } } });
+    world = await startApi({ deps: { signingKeys: { keysFor: async () => undefined, rotate: () => Promise.reject(new Error('unused')), carryOver: () => Promise.reject(new Error('unused')) } } });
     expect((await world.call('/inbound/route-key', { id: '1.1' })).status).to.equal(503);
   });
 

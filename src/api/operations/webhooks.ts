@@ -104,7 +104,8 @@ const info = operation({
 const update = operation({
   path: '/webhooks/update',
   summary: 'Changes a webhook; description and events remain unchanged when they are left out.',
-  notes: 'With a new URL, what still waits for this webhook goes there too. An empty list of events means every event but deferral.',
+  notes: 'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, what still waits for this webhook goes there too, and the key '
+    + 'stays, unless another webhook or a route of the account has that URL and so a key for it.',
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -112,10 +113,12 @@ const update = operation({
     params: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
     answer: { ...HOOK, events: ['spam', 'unsub'] },
   },
-  async handle({ id, url, description, events }, call) {
+  async handle({ id, url, description, events = [] }, call) {
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
-    const row = await call.store.webhooks.change({ id: String(id) }, { url, description, events: events && [...new Set(events)] });
+    // Before the row: no post to the new URL may be signed with another key.
+    if (url !== before.url) await call.carryKey(before.url, url);
+    const row = await call.store.webhooks.change({ id: String(id) }, { url, description, events: events.length > 0 ? [...new Set(events)] : undefined });
     if (!row) throw call.refuse('Unknown_Webhook', id);
     call.webhooks.changed();
     if (url !== before.url) await call.webhooks.moved(row);
