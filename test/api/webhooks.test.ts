@@ -123,14 +123,14 @@ describe('webhooks', () => {
   });
 
   it('post an example of each event that they asked for', async () => {
-    const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral'] });
-    expect(await ok('/webhooks/test', { id })).to.include({ events: 11 });
+    const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral', 'delivered'] });
+    expect(await ok('/webhooks/test', { id })).to.include({ events: 12 });
     const [sent] = world.spool.sent;
     expect(sent?.hook).to.deep.equal({ id: String(id), account: ACCOUNT, url: URL });
     const events = (sent?.events ?? []).map(({ body }) => JSON.parse(body));
-    expect(events.map(({ event, type }) => event ?? type)).to.deep.equal([...ALL, 'deferral']);
+    expect(events.map(({ event, type }) => event ?? type)).to.deep.equal([...ALL, 'deferral', 'delivered']);
     for (const { msg } of events.filter(({ event }) => event !== undefined)) {
-      expect(msg).to.deep.include({ subject: 'This an example webhook message', tags: ['webhook-example'], metadata: { user_id: '111' } });
+      expect(msg).to.deep.include({ subject: 'This an example webhook message', tags: ['webhook-example'], metadata: { user_id: 111 } });
       expect(msg._id).to.match(/^example/).and.to.have.length(32);
     }
     expect(events.find(({ event }) => event === 'click')).to.include({ url: 'https://example.com/', ip: '127.0.0.1' });

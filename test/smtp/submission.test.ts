@@ -144,7 +144,7 @@ describe('mail that is handed over', () => {
   it('waits for the sync before its 250', async () => {
     let sync: (() => void) | undefined;
     started.below.answer = ({ recipients }) => new Promise((resolve) => {
-      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce' })) });
+      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce', queuedReason: null })) });
     });
     const client = await started.loggedIn();
     await openData(client);

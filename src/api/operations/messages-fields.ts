@@ -128,6 +128,6 @@ export const sentRecord = z.object({
   email: z.string().meta({ description: 'the recipient, as it was given' }),
   status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
   reject_reason: z.string().nullable().meta({ description: 'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` for what is no address' }),
-  queued_reason: z.string().nullable(),
+  queued_reason: z.string().nullable().meta({ description: 'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, as every message waits its turn in the queue' }),
   _id: z.string().meta({ description: 'the id of the message to this recipient' }),
 }).meta({ title: 'sent message' });

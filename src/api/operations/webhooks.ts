@@ -68,7 +68,7 @@ const list = operation({
 const add = operation({
   path: '/webhooks/add',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
-  notes: 'Without `events`, or with an empty list, it gets every event but deferral. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+  notes: 'Without `events`, or with an empty list, it gets every event but deferral and delivered, which have to be named. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
