@@ -22,6 +22,8 @@ export interface MessageEvent {
    * and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
+  /** The tracked links of the message, each once, where `kind` is send. */
+  readonly links?: readonly string[];
 }
 
 /** The one way of events into the numbers, the lists, and onto the webhooks that asked for them. */
