@@ -25,7 +25,10 @@ const LANGUAGES: readonly Language[] = [
   {
     name: 'PHP: Monolog and Symfony (php-cli, php-curl, php-monolog, php-symfony-mailchimp-mailer, php-symfony-http-client)',
     async ready() {
-      await run('php', ['-r', "foreach (['Monolog', 'Symfony/Component/HttpClient', 'Symfony/Component/Mailer/Bridge/Mailchimp'] as $each) require_once \"/usr/share/php/$each/autoload.php\"; curl_init();"]);
+      await run('php', [
+        '-r',
+        "foreach (['Monolog', 'Symfony/Component/HttpClient', 'Symfony/Component/Mailer/Bridge/Mailchimp'] as $each) require_once \"/usr/share/php/$each/autoload.php\"; curl_init();",
+      ]);
       return ['php', join(SOURCES, 'clients.php')];
     },
     subjects: ['monolog', 'symfony-api', 'symfony-http'],
@@ -43,7 +46,14 @@ const LANGUAGES: readonly Language[] = [
   {
     name: 'Java: lutung',
     async ready(dir) {
-      await run('mvn', ['-q', '-B', '-f', join(SOURCES, 'pom.xml'), 'dependency:copy-dependencies', `-DoutputDirectory=${dir}`]);
+      await run('mvn', [
+        '-q',
+        '-B',
+        '-f',
+        join(SOURCES, 'pom.xml'),
+        'dependency:copy-dependencies',
+        `-DoutputDirectory=${dir}`,
+      ]);
       return ['java', '-cp', join(dir, '*'), join(SOURCES, 'Lutung.java')];
     },
     subjects: ['lutung a,b', 'lutung raw'],
@@ -70,7 +80,11 @@ describe('clients of other languages', function () {
         return this.skip();
       });
       const { port } = hook.address() as AddressInfo;
-      const { stdout } = await run(program, [...args, postern.base, postern.key, `http://127.0.0.1:${port}/${program.split('/').at(-1)}`], { timeout: 60_000 });
+      const { stdout } = await run(
+        program,
+        [...args, postern.base, postern.key, `http://127.0.0.1:${port}/${program.split('/').at(-1)}`],
+        { timeout: 60_000 },
+      );
       const ids: string[] = JSON.parse(stdout);
       const found: { _id: string; subject: string }[] = await postern.api('/messages/search', { limit: 1000 });
       expect(found.map(({ subject }) => subject)).to.include.members([...subjects]);

@@ -84,6 +84,8 @@ interface FormNode {
   next: number;
 }
 
+/** Brackets are looked for in names of so many characters: a pattern that repeats would run out of stack in one of megabytes. */
+const LONGEST_FIELD = 4096;
 /** The name of a field and its brackets; what is written otherwise is a name as a whole. */
 const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
 
@@ -93,7 +95,7 @@ function parseForm(text: string): Map<string, unknown> {
   let count = 0;
   for (const [name, value] of new URLSearchParams(text)) {
     if (++count > MAX_FORM_FIELDS) throw unreadable(`The form has more than ${MAX_FORM_FIELDS} fields`);
-    const [, first = name, brackets = ''] = FIELD.exec(name) ?? [];
+    const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? FIELD.exec(name) ?? [] : [];
     const inner = brackets.slice(1, -1).split('][');
     if (inner.length >= MAX_DEPTH) throw unreadable(`The form is nested deeper than ${MAX_DEPTH} levels`);
     put(form, brackets === '' ? [first] : [first, ...inner], value);

@@ -12,7 +12,11 @@ const MOST_ROUNDS = 6;
 type Holder = Record<PropertyKey, unknown>;
 
 /** What parsing answers; the values are changed in place. */
-export function parseMeant<S extends z.ZodObject>(schema: S, values: Holder, fromForm: boolean): z.ZodSafeParseResult<z.output<S>> {
+export function parseMeant<S extends z.ZodObject>(
+  schema: S,
+  values: Holder,
+  fromForm: boolean,
+): z.ZodSafeParseResult<z.output<S>> {
   for (let round = 1; ; round++) {
     const read = schema.safeParse(values, { error: words });
     if (read.success || round === MOST_ROUNDS || !mend(values, read.error.issues, fromForm)) return read;
@@ -25,7 +29,9 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
   let mended = false;
   for (const issue of issues) {
     const name = issue.path.at(-1);
-    const holder = issue.path.slice(0, -1).reduce<unknown>((inner, step) => isHolder(inner) ? inner[step] : undefined, values);
+    const holder = issue.path
+      .slice(0, -1)
+      .reduce<unknown>((inner, step) => (isHolder(inner) ? inner[step] : undefined), values);
     if (name === undefined || !isHolder(holder) || holder[name] === undefined) continue;
     const value = holder[name];
     const isItem = Array.isArray(holder);
@@ -49,21 +55,38 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
 function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
   if (issue.code === 'invalid_type') return new Set([issue.expected]);
   if (issue.code !== 'invalid_union') return new Set();
-  return new Set(issue.errors.flat().flatMap((inner) => inner.code === 'invalid_type' && inner.path.length === 0 ? [inner.expected] : []));
+  return new Set(
+    issue.errors
+      .flat()
+      .flatMap((inner) => (inner.code === 'invalid_type' && inner.path.length === 0 ? [inner.expected] : [])),
+  );
 }
 
 /** The value as one of the types that are wanted; itself when it cannot be meant so. */
 function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean): unknown {
-  if (wanted.has('boolean')) return TRUTH.get(typeof value === 'number' ? String(value) : typeof value === 'string' ? value.toLowerCase() : '') ?? value;
-  if (wanted.has('number') || wanted.has('int')) return typeof value === 'string' && NUMBER.test(value) ? Number(value) : value;
+  if (wanted.has('boolean'))
+    return (
+      TRUTH.get(typeof value === 'number' ? String(value) : typeof value === 'string' ? value.toLowerCase() : '') ??
+      value
+    );
+  if (wanted.has('number') || wanted.has('int'))
+    return typeof value === 'string' && NUMBER.test(value) ? Number(value) : value;
   if (wanted.has('array') && isHolder(value) && isNumbered(Object.keys(value))) return Object.values(value);
   if (wanted.has('array') && fromForm && typeof value === 'string') return [value];
-  if ((wanted.has('object') || wanted.has('record')) && Array.isArray(value) && (fromForm || value.length === 0)) return Object.fromEntries(value.entries());
+  if ((wanted.has('object') || wanted.has('record')) && Array.isArray(value) && (fromForm || value.length === 0))
+    return Object.fromEntries(value.entries());
   return value;
 }
 
 const TRUTH: ReadonlyMap<string, boolean> = new Map([
-  ['true', true], ['1', true], ['on', true], ['yes', true], ['false', false], ['0', false], ['off', false], ['no', false],
+  ['true', true],
+  ['1', true],
+  ['on', true],
+  ['yes', true],
+  ['false', false],
+  ['0', false],
+  ['off', false],
+  ['no', false],
 ]);
 const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/;
 

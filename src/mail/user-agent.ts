@@ -37,7 +37,10 @@ const MAIL_CLIENTS: readonly (readonly [pattern: RegExp, family: string])[] = [
   [/\bLotus-Notes\/([\d.]+)/, 'Lotus Notes'],
 ];
 
-interface Maker { readonly company: string; readonly url: string }
+interface Maker {
+  readonly company: string;
+  readonly url: string;
+}
 
 const APPLE: Maker = { company: 'Apple Inc.', url: 'https://www.apple.com/' };
 const GOOGLE: Maker = { company: 'Google LLC', url: 'https://www.google.com/' };
@@ -49,17 +52,29 @@ const YAHOO: Maker = { company: 'Yahoo Inc.', url: 'https://www.yahoo.com/' };
 
 /** Who makes what most readers use, and where that is at home. */
 const MAKERS: ReadonlyMap<string, readonly [maker: Maker, home: string]> = new Map([
-  ['Chrome', [GOOGLE, 'https://www.google.com/chrome/']], ['Chromium', [GOOGLE, 'https://www.chromium.org/']], ['Gmail', [GOOGLE, 'https://mail.google.com/']],
-  ['Googlebot', [GOOGLE, 'https://www.google.com/bot.html']], ['Android Browser', [GOOGLE, 'https://www.android.com/']],
-  ['Safari', [APPLE, 'https://www.apple.com/safari/']], ['Mobile Safari', [APPLE, 'https://www.apple.com/safari/']],
-  ['Firefox', [MOZILLA, 'https://www.firefox.com/']], ['Thunderbird', [MOZILLA, 'https://www.thunderbird.net/']],
-  ['Microsoft Edge', [MICROSOFT, 'https://www.microsoft.com/edge/']], ['Internet Explorer', [MICROSOFT, 'https://www.microsoft.com/']],
-  ['Outlook', [MICROSOFT, 'https://www.microsoft.com/outlook/']], ['Microsoft Office', [MICROSOFT, 'https://www.microsoft.com/office/']],
-  ['Opera', [OPERA, 'https://www.opera.com/']], ['Opera Touch', [OPERA, 'https://www.opera.com/']],
-  ['Samsung Internet for Android', [SAMSUNG, 'https://www.samsung.com/']], ['Yahoo! Mail', [YAHOO, 'https://mail.yahoo.com/']],
+  ['Chrome', [GOOGLE, 'https://www.google.com/chrome/']],
+  ['Chromium', [GOOGLE, 'https://www.chromium.org/']],
+  ['Gmail', [GOOGLE, 'https://mail.google.com/']],
+  ['Googlebot', [GOOGLE, 'https://www.google.com/bot.html']],
+  ['Android Browser', [GOOGLE, 'https://www.android.com/']],
+  ['Safari', [APPLE, 'https://www.apple.com/safari/']],
+  ['Mobile Safari', [APPLE, 'https://www.apple.com/safari/']],
+  ['Firefox', [MOZILLA, 'https://www.firefox.com/']],
+  ['Thunderbird', [MOZILLA, 'https://www.thunderbird.net/']],
+  ['Microsoft Edge', [MICROSOFT, 'https://www.microsoft.com/edge/']],
+  ['Internet Explorer', [MICROSOFT, 'https://www.microsoft.com/']],
+  ['Outlook', [MICROSOFT, 'https://www.microsoft.com/outlook/']],
+  ['Microsoft Office', [MICROSOFT, 'https://www.microsoft.com/office/']],
+  ['Opera', [OPERA, 'https://www.opera.com/']],
+  ['Opera Touch', [OPERA, 'https://www.opera.com/']],
+  ['Samsung Internet for Android', [SAMSUNG, 'https://www.samsung.com/']],
+  ['Yahoo! Mail', [YAHOO, 'https://mail.yahoo.com/']],
   ['Postbox', [{ company: 'Postbox, Inc.', url: 'https://www.postbox-inc.com/' }, 'https://www.postbox-inc.com/']],
-  ['macOS', [APPLE, 'https://www.apple.com/macos/']], ['iOS', [APPLE, 'https://www.apple.com/ios/']], ['Android', [GOOGLE, 'https://www.android.com/']],
-  ['Chrome OS', [GOOGLE, 'https://www.google.com/chromebook/']], ['Windows', [MICROSOFT, 'https://www.microsoft.com/windows/']],
+  ['macOS', [APPLE, 'https://www.apple.com/macos/']],
+  ['iOS', [APPLE, 'https://www.apple.com/ios/']],
+  ['Android', [GOOGLE, 'https://www.android.com/']],
+  ['Chrome OS', [GOOGLE, 'https://www.google.com/chromebook/']],
+  ['Windows', [MICROSOFT, 'https://www.microsoft.com/windows/']],
 ]);
 
 /** Undefined for what says nothing that is known. Linear in the text, of which the first 500 characters count. */
@@ -69,12 +84,12 @@ export function parseUserAgent(text: string): UserAgent | undefined {
   const { browser, os, platform } = Bowser.parse(words);
   const mobile = platform.type === 'mobile' || platform.type === 'tablet';
   const client = mailClientOf(words);
-  const family = client?.family ?? (browser.name === 'Safari' && mobile ? 'Mobile Safari' : browser.name ?? '');
+  const family = client?.family ?? (browser.name === 'Safari' && mobile ? 'Mobile Safari' : (browser.name ?? ''));
   if (family === '' || (!client && family === 'Mozilla')) return undefined;
   const version = (client ? client.version : browser.version) || null;
   const [maker, home = null] = MAKERS.get(family) ?? [];
   // What fetches pictures for its readers says nothing of what they have.
-  const system = client && client.version === null ? '' : os.name ?? '';
+  const system = client && client.version === null ? '' : (os.name ?? '');
   const [osMaker, osHome = null] = MAKERS.get(system) ?? [];
   return {
     type: client ? 'Email Client' : platform.type === 'bot' ? 'Robot' : mobile ? 'Mobile Browser' : 'Browser',

@@ -38,6 +38,7 @@ const BODIES: readonly (readonly [string, string | Uint8Array<ArrayBuffer>, numb
   ['a key of a megabyte', `{"key":"${'k'.repeat(1_000_000)}"}`, 401, 'Invalid API key'],
   ['a number that is none', '{"key":1e999}', 401, 'Invalid API key'],
   ['a form of 25,000 fields', Array.from({ length: 25_000 }, (_, i) => `f${i}=1`).join('&'), 422, 'more than 20000 fields'],
+  ['a form with brackets without end', `key=${KEY}&x${'[]'.repeat(400_000)}=1`, 200, 'inbound.example.com'],
   ['a form with broken escapes', 'key=%zz%ff%&key[]=%00&=&&&', 401, 'Invalid API key'],
   ['a form with __proto__', `__proto__[key]=1&key=${KEY}&constructor[]=2`, 200, 'inbound.example.com'],
   ['90,000 parameters', `{"key":"${KEY}",${Array.from({ length: 90_000 }, (_, i) => `"p${i}":1`).join(',')}}`, 200, 'inbound.example.com'],
