@@ -14,6 +14,11 @@ export interface Params {
   readonly textOnly: boolean;
 }
 
+/** Parameters that no request carried: those of a caller in this process. */
+export function paramsOf(values: Readonly<Record<string, unknown>>): Params {
+  return toParams(new Map(Object.entries(values)), false);
+}
+
 /**
  * Reads a request body: JSON whatever the content type says, because callers forget it; a form when it does not look like
  * JSON. Throws a refusal for anything else, and never anything but a refusal.
