@@ -118,6 +118,8 @@ export interface AccountParts extends AccountQueue {
   /** undefined: the store is away and the key was never seen. */
   signingKey(url: string): Promise<string | undefined>;
   newSigningKey(url: string): Promise<string>;
+  /** A URL that changes keeps its key, unless the new one has a key already. */
+  carryKey(from: string, to: string): Promise<void>;
   /** Rejects and whitelist of the account. */
   readonly lists: AccountLists;
   /** Sender domains of the account, by their A-labels. */
@@ -173,6 +175,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     pointsTo: (domain, ip) => checkA(deps.resolver, domain, ip),
     signingKey: async (url) => (await deps.signingKeys.keysFor(account.id, url))?.[0],
     newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
+    carryKey: (from, to) => deps.signingKeys.carryOver(account.id, from, to),
     lists: bindLists(deps, account.id),
     senderDomains: bindSenderDomains(deps, account.id),
     trackingDomains: bindTrackingDomains(deps, account.id),

@@ -72,7 +72,7 @@ describe('mail that is handed over', () => {
       'X-MC-BccAddress: copy@away.test', 'X-MC-Important: true', 'X-MC-GoogleAnalytics: x.test', `${FROM}`, 'x'].join('\r\n'));
     expect(outgoing).to.deep.include({
       tags: ['one', 'two'], trackOpens: true, trackClicks: 'html', autoText: true, globalVars: [{ name: 'a', content: 'b' }], rcptVars: { 'b@ours.test': [{ name: 'a', content: 'c' }] },
-      metadata: { order: '7' }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
+      metadata: { order: 7 }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
       extras: { analytics: { domains: ['x.test'], campaign: null } },
     });
     expect(recipients).to.deep.equal(['b@ours.test', 'copy@away.test']);
@@ -144,7 +144,7 @@ describe('mail that is handed over', () => {
   it('waits for the sync before its 250', async () => {
     let sync: (() => void) | undefined;
     started.below.answer = ({ recipients }) => new Promise((resolve) => {
-      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce' })) });
+      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce', queuedReason: null })) });
     });
     const client = await started.loggedIn();
     await openData(client);

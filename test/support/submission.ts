@@ -144,5 +144,5 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
 export type StartedSubmission = Awaited<ReturnType<typeof startSubmission>>;
 
 function toSubmitted(email: string, index: number): Submitted {
-  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null };
+  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null, queuedReason: 'sending-backlog' };
 }

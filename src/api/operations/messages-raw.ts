@@ -87,7 +87,7 @@ const sendRaw = operation({
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
-    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
+    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
   ] },
   async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
     const document = normalised(raw_message);
