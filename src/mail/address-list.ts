@@ -224,7 +224,7 @@ function toLocalPart(words: readonly Token[]): string | undefined {
 function toName(words: readonly Token[]): string | null {
   let text = '';
   for (const word of words) text += `${word.spaced && text !== '' ? ' ' : ''}${word.text}`;
-  const name = (decodeWords(text) ?? text).trim();
+  const name = decodeWords(text).trim();
   return name === '' ? null : name;
 }
 

@@ -42,4 +42,5 @@ export const webhookTallies: CollectionSpec<WebhookTallyRow> = {
   name: 'webhook_tallies',
   indexes: [['account', 'webhook']],
   dates: ['lastSentAt', 'lastErrorAt'],
+  upkeep: true,
 };

@@ -41,7 +41,7 @@ function readHead(document: string, call: Call<never>): Head {
   const fields = parseHeaders(block);
   const subject = firstValue(fields, 'subject') ?? '';
   const tooLong = allValues(fields, 'from').some((value) => value.length > LONGEST_FROM);
-  return { from: tooLong ? undefined : soleAuthor(fields), subject: decodeWords(subject) ?? subject, options: parseMcHeaders(fields) };
+  return { from: tooLong ? undefined : soleAuthor(fields), subject: decodeWords(subject), options: parseMcHeaders(fields) };
 }
 
 interface Asked {

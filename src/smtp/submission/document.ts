@@ -46,7 +46,7 @@ export function readDocument(bytes: Buffer): { readonly refused: Reply } | { rea
 
 function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
   const subject = firstValue(fields, 'subject') ?? '';
-  return decodeWords(subject) ?? subject;
+  return decodeWords(subject);
 }
 
 /** Takes fields out of a header block, each with its folded lines, and leaves every other byte alone. */
