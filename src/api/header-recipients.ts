@@ -11,7 +11,10 @@ const MAX_HEADER_CHARS = 262_144;
 /** A field of the header block: its lower-case name, its lines as they stand, and its value unfolded. */
 interface Field { readonly name: string; readonly lines: string; readonly value: string }
 
-/** The addresses of To, Cc and Bcc in their order; of what is none the text, for who tells the caller. At most `max` of them. */
+/**
+ * The addresses of To, Cc and Bcc in their order; of what is none the text, for who tells the caller. At most `max` of
+ * them.
+ */
 export function headerRecipients(document: string, max: number): string[] {
   const found: string[] = [];
   for (const field of fieldsOf(headerOf(document))) {

@@ -25,8 +25,8 @@ export interface AuthenticatorSettings {
 }
 
 /**
- * Takes the verdicts of one message. Nothing that a message or the DNS does makes it throw. DMARC is about the author that
- * `authorOfMessage` finds, who is the one that the payload shows.
+ * Takes the verdicts of one message. Nothing that a message or the DNS does makes it throw. DMARC is about the author
+ * that `authorOfMessage` finds, who is the one that the payload shows.
  */
 export interface Authenticator {
   authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts>;
@@ -40,13 +40,17 @@ interface Sender { readonly verdict: Verdicts['spf']; readonly domain: string | 
 const PLAIN_MAILBOX = /^[\w.+=-]{1,64}(?=@[^@]+$)/;
 const NO_DMARC = { policy: null, aligned: false } as const;
 
-/** SPF, DKIM, DMARC and ARC, each on its share of one DNS budget: half the questions for SPF, a quarter for keys, the rest for DMARC. */
+/**
+ * SPF, DKIM, DMARC and ARC, each on its share of one DNS budget: half the questions for SPF, a quarter for keys, the
+ * rest for DMARC.
+ */
 export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const readSignatures = createSignatureReader(clock);
   const senders = createMemory<Sender>(clock);
   const policies = createMemory<Verdicts['dmarc']>(clock);
-  const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver; // whose type knows nothing of MX records
+  // The library's type of a resolver knows nothing of MX records.
+  const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver;
   return Object.freeze({
     async authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts> {
       const budget = createBudget(questions, budgetMs, clock);
@@ -55,7 +59,8 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
         readMessage(source, envelope, (...said) => readSignatures(...said, ask(share(4)))),
       ]);
-      const dmarc = await recalled(policies, policyKey(sender, signed), (note) => checkAuthor(sender, signed, ask(budget, note)));
+      const checked = (note: Life['note']) => checkAuthor(sender, signed, ask(budget, note));
+      const dmarc = await recalled(policies, policyKey(sender, signed), checked);
       return { spf: sender.verdict, dkim: signed.dkim, dmarc, arc: signed.arc };
     },
   });
@@ -69,7 +74,8 @@ interface Signed extends Signatures {
 
 const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
 
-type SignaturesOf = (...said: [section: HeaderSection, source: RawSource, authors: readonly string[]]) => ReturnType<ReadSignatures>;
+type Said = [section: HeaderSection, source: RawSource, authors: readonly string[]];
+type SignaturesOf = (...said: Said) => ReturnType<ReadSignatures>;
 
 /** The author first: no signature has a say in who that is. */
 async function readMessage(source: RawSource, { mailFrom }: Envelope, signaturesOf: SignaturesOf): Promise<Signed> {
@@ -98,13 +104,18 @@ function senderKey({ mailFrom, client }: Envelope): string {
 
 /** Everything that DMARC looks at. */
 function policyKey(sender: Sender, { author, sound, unknown }: Signed): string {
-  return JSON.stringify([author?.domains, author?.certain, author?.fields, sender.verdict.result, sender.domain, sound, unknown]);
+  const { domains, certain, fields } = author ?? {};
+  return JSON.stringify([domains, certain, fields, sender.verdict.result, sender.domain, sound, unknown]);
 }
 
-/** SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). Without an address or a name there is nothing to check. */
+/**
+ * SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). Without an address or a name there is
+ * nothing to check.
+ */
 async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNSResolver): Promise<Sender> {
   const { address, helo } = client;
-  if (address === null || isIP(address) === 0 || (mailFrom === '' && !helo)) return { verdict: spfVerdict('none'), domain: undefined };
+  const known = address !== null && isIP(address) !== 0 && (mailFrom !== '' || Boolean(helo));
+  if (!known) return { verdict: spfVerdict('none'), domain: undefined };
   try {
     const checked = await spf({ sender: mailFrom, ip: address, helo: helo ?? '', mta, resolver: dns, strict: true });
     return { verdict: spfVerdict(readSpfResult(checked.status.result)), domain: checked.domain };
@@ -114,8 +125,9 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
 }
 
 /**
- * DMARC of the author. Where it is not certain who that is nothing passes: of all the domains that the author may be from the strictest
- * failure counts (RFC 7489 section 6.6.1), else it is an error of the message, or `none` where there is no From field at all.
+ * DMARC of the author. Where it is not certain who that is nothing passes: of all the domains that the author may be
+ * from the strictest failure counts (RFC 7489 section 6.6.1), else it is an error of the message, or `none` where there
+ * is no From field at all.
  */
 async function checkAuthor(sender: Sender, signed: Signed, dns: DNSResolver): Promise<Verdicts['dmarc']> {
   const { author } = signed;
@@ -136,12 +148,16 @@ function strictness({ policy }: Verdicts['dmarc']): number {
 }
 
 /** DMARC of one domain. What the DNS kept from us may have aligned, and is then no failure. */
-async function checkDomain(domain: string, sender: Sender, { sound, unknown }: Signed, dns: DNSResolver): Promise<Verdicts['dmarc']> {
+async function checkDomain(
+  domain: string, sender: Sender, { sound, unknown }: Signed, dns: DNSResolver,
+): Promise<Verdicts['dmarc']> {
   if (domain.startsWith('[')) return { result: 'none', ...NO_DMARC }; // an address literal publishes nothing
   const evaluate = (spfDomains: string[], keys: readonly string[]) => evaluateDmarc({
-    headerFrom: [`postmaster@${domain}`], fromFields: 1, resolver: dns, spfDomains, dkimDomains: keys.map((key) => ({ domain: key })),
+    headerFrom: [`postmaster@${domain}`], fromFields: 1, resolver: dns,
+    spfDomains, dkimDomains: keys.map((key) => ({ domain: key })),
   });
-  const domains = (word: string) => (sender.verdict.result === word && sender.domain !== undefined ? [sender.domain] : []);
+  const { verdict, domain: own } = sender;
+  const domains = (word: string) => (verdict.result === word && own !== undefined ? [own] : []);
   try {
     const { response } = await evaluate(domains('pass'), sound);
     if (!response) return { result: 'permerror', ...NO_DMARC };

@@ -19,7 +19,10 @@ const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
 const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
 
-/** Splits the start of a message into fields, in one pass. What is not a field of its own belongs to the one above, as readers take it. */
+/**
+ * Splits the start of a message into fields, in one pass. What is not a field of its own belongs to the one above, as
+ * readers take it.
+ */
 export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const head = bytes.subarray(0, MOST_HEADER_BYTES);
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');

@@ -22,7 +22,9 @@ export interface Signatures {
 }
 
 /** Reads the signatures of one message. Rejects only when its bytes cannot be read. */
-export type ReadSignatures = (section: HeaderSection, source: RawSource, authors: readonly string[], dns: DNSResolver) => Promise<Signatures>;
+export type ReadSignatures = (
+  section: HeaderSection, source: RawSource, authors: readonly string[], dns: DNSResolver,
+) => Promise<Signatures>;
 
 /** As KumoMTA; a message with more of them wants to keep us busy. Each costs a look-up and a verification. */
 const MOST_SIGNATURES = 10;
@@ -33,7 +35,10 @@ const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 
 interface Candidate { readonly field: Field; readonly signature: Signature }
 
-/** What reads the signatures of messages, DKIM and ARC. `authors`: domains of the author, whose signatures are looked at first. */
+/**
+ * What reads the signatures of messages, DKIM and ARC. `authors`: domains of the author, whose signatures are looked at
+ * first.
+ */
 export function createSignatureReader(clock: Clock): ReadSignatures {
   const keysOf = createPublicKeys(getPublicKey<PublicKey>, toALabel);
   return async (section, source, authors, dns) => {
@@ -42,7 +47,8 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
     const chain = readChain(section.whole ? section : { ...section, fields: [] });
     const signatures = [...dkim.map(({ signature }) => signature), ...chain.readings.filter(isUsable)];
     const keys = keysOf(dns);
-    const checker = await createSignatureChecker(section, source, signatures, { keys, minBitLength: SHORTEST_KEY_BITS, now: clock.now() });
+    const deps = { keys, minBitLength: SHORTEST_KEY_BITS, now: clock.now() };
+    const checker = await createSignatureChecker(section, source, signatures, deps);
     const [sound, unknown]: [string[], string[]] = [[], []];
     for (const { field, signature } of dkim) {
       const checked = await checker.check(field, signature);
@@ -51,16 +57,16 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
     }
     return {
       dkim: { signed: fields.length > 0, valid: sound.length > 0 },
-      arc: await checkChain(chain, checker, dns, keys, SHORTEST_KEY_BITS),
+      arc: await checkChain(chain, { ...deps, checker, dns }),
       sound, unknown,
     };
   };
 }
 
 /**
- * The signatures that are checked, in this order: those that may be the author's first, and of these and of the others the lowest first.
- * Whoever handles a message adds his fields in front, so the lowest is the oldest; nothing that is put in front of a message
- * can keep its own signature from being looked at, or use up what it may ask of the DNS.
+ * The signatures that are checked, in this order: those that may be the author's first, and of these and of the others
+ * the lowest first. Whoever handles a message adds his fields in front, so the lowest is the oldest; nothing that is
+ * put in front of a message can keep its own signature from being looked at, or use up what it may ask of the DNS.
  */
 function lookedAt({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
   const found: Candidate[] = [];

@@ -3,17 +3,21 @@ import type { Mailbox } from './parsed.ts';
 import { decodeWords } from './words.ts';
 
 /**
- * The one reader of address fields (RFC 5322 section 3.4, RFC 6854 for groups in From, RFC 6532 for UTF-8), with the obsolete forms
- * of RFC 5322 section 4.4: routes, white space and comments around dots and at signs, empty members of a list. Everything that has to
- * know who wrote a message or whom it is for asks it, so that nothing here can be told two different things by one field.
+ * The one reader of address fields (RFC 5322 section 3.4, RFC 6854 for groups in From, RFC 6532 for UTF-8), with the
+ * obsolete forms of RFC 5322 section 4.4: routes, white space and comments around dots and at signs, empty members of a
+ * list. Everything that has to know who wrote a message or whom it is for asks it, so that nothing here can be told two
+ * different things by one field.
  *
- * Encoded words are decoded when the reading is over, and in display names and comments only: what comes out of them is never
- * an address, a comma or a group (RFC 2047 sections 5 and 6.2).
+ * Encoded words are decoded when the reading is over, and in display names and comments only: what comes out of them is
+ * never an address, a comma or a group (RFC 2047 sections 5 and 6.2).
  */
 
 /** A mailbox of an address field. */
 export interface ListedMailbox extends Mailbox {
-  /** In lower case and as A-labels, or an address literal with its brackets; undefined when it can be no name in the DNS. */
+  /**
+   * In lower case and as A-labels, or an address literal with its brackets; undefined when it can be no name in the
+   * DNS.
+   */
   readonly domain: string | undefined;
 }
 
@@ -24,12 +28,16 @@ export interface AddressList {
   /** Members in which no address was found, as they were written. */
   readonly unreadable: readonly string[];
   /**
-   * Whether the field follows the grammar, so that every reader of RFC 5322 finds these mailboxes and no others. Beyond the grammar
-   * goes what software writes every day and nobody reads in two ways: dots anywhere in a local part; brackets in a display name
-   * that is not quoted; an at sign there, when it names no other domain than the address does; an encoded word with a comma, a bracket or a dot.
+   * Whether the field follows the grammar, so that every reader of RFC 5322 finds these mailboxes and no others. Beyond
+   * the grammar goes what software writes every day and nobody reads in two ways: dots anywhere in a local part;
+   * brackets in a display name that is not quoted; an at sign there, when it names no other domain than the address
+   * does; an encoded word with a comma, a bracket or a dot.
    */
   readonly sound: boolean;
-  /** Domains of whatever looks like an address where the field does not follow the grammar; another reader may take any of them. */
+  /**
+   * Domains of whatever looks like an address where the field does not follow the grammar; another reader may take any
+   * of them.
+   */
   readonly otherDomains: readonly string[];
 }
 
@@ -55,8 +63,8 @@ const WHITE = /[ \t\r\n]*/y;
 // atext of RFC 5322 section 3.2.3, and everything beyond ASCII (RFC 6532 section 3.2).
 const ATOM = /[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+/uy;
 const DOT_ATOM = /^[\w!#$%&'*+/=?^`{|}~.\u0080-\u{10ffff}-]+$/u;
-// RFC 2047 section 2. In a name it may hold letters, digits and few others (section 5, rule 3), but senders forget to encode commas and
-// brackets. What could be read as an address is left out.
+// RFC 2047 section 2. In a name it may hold letters, digits and few others (section 5, rule 3), but senders forget to
+// encode commas and brackets. What could be read as an address is left out.
 const ENCODED_WORD = /=\?[\w-]+(?:\*[\w-]*)?\?(?:[Bb]\?[\w+/=]*|[Qq]\?[^?\s<>@:;"\\]*)\?=/y;
 
 /** Reads the value of an address field, folds taken out. Takes a time that grows with its length, whatever it holds. */
@@ -69,7 +77,9 @@ export function parseAddressList(text: string): AddressList {
   return { mailboxes, unreadable, sound, otherDomains: [...otherDomains] };
 }
 
-/** Splits a list into its members, which are addresses; the name of a group is no member, the addresses inside it are. */
+/**
+ * Splits a list into its members, which are addresses; the name of a group is no member, the addresses inside it are.
+ */
 function readList(tokens: readonly Token[], reading: Reading): void {
   let member: Token[] = [];
   let place: 'list' | 'group' | 'behind a group' = 'list';
@@ -108,14 +118,15 @@ function readMember(member: readonly Token[], reading: Reading): void {
   if (first === undefined || last === undefined) return;
   const open = words.findIndex((token) => isSpecial(token, '<'));
   if (open === -1) {
-    const found = toMailbox(words, toName(member.filter(({ kind }) => kind === 'comment').slice(-1)));
+    const found = toMailbox(words, toName(lastComment(member)));
     if (found) add(found, reading);
     else recover(words, reading);
     return;
   }
   const phrase = words.slice(0, open);
   const inside = words.slice(open + 1, -1);
-  const found = isSpecial(last, '>') ? toMailbox(withoutRoute(inside), toName(phrase.length > 0 ? phrase : member.filter(({ kind }) => kind === 'comment').slice(-1))) : undefined;
+  const name = toName(phrase.length > 0 ? phrase : lastComment(member));
+  const found = isSpecial(last, '>') ? toMailbox(withoutRoute(inside), name) : undefined;
   if (!found) return recover(words.slice(open), reading, phrase);
   add(found, reading);
   if (phrase.length === 0 || isPhrase(phrase)) return;
@@ -123,6 +134,11 @@ function readMember(member: readonly Token[], reading: Reading): void {
   if (others?.every((domain) => domain === found.domain)) return;
   reading.sound = false;
   for (const domain of others ?? domainsIn(phrase)) if (domain !== undefined) reading.otherDomains.add(domain);
+}
+
+/** An old way to name somebody: `jane@example.com (Jane)`. */
+function lastComment(member: readonly Token[]): Token[] {
+  return member.filter(({ kind }) => kind === 'comment').slice(-1);
 }
 
 function add(mailbox: ListedMailbox, reading: Reading): void {
@@ -135,7 +151,7 @@ function recover(words: readonly Token[], reading: Reading, phrase: readonly Tok
   reading.sound = false;
   const found = [...addressesIn(words), ...addressesIn(phrase)];
   const [shown] = found;
-  if (shown) reading.mailboxes.push({ ...shown, name: words.length > 0 && phrase.length > 0 && isPhrase(phrase) ? toName(phrase) : null });
+  if (shown) reading.mailboxes.push({ ...shown, name: isPhrase(phrase) ? toName(phrase) : null });
   const [start, end] = [(phrase[0] ?? words[0])?.start, words.at(-1)?.end];
   if (!shown && start !== undefined) reading.unreadable.push(reading.text.slice(start, end));
   for (const { domain } of found) if (domain !== undefined) reading.otherDomains.add(domain);
@@ -170,7 +186,8 @@ function withoutRoute(words: readonly Token[]): readonly Token[] {
   if (!isSpecial(words[0], '@')) return words;
   const colon = words.findIndex((token) => isSpecial(token, ':'));
   const route = words.slice(0, Math.max(colon, 0));
-  return route.every(({ kind, text }) => kind === 'atom' || kind === 'literal' || '@.,'.includes(text)) ? words.slice(colon + 1) : words;
+  const isRoute = route.every(({ kind, text }) => kind === 'atom' || kind === 'literal' || '@.,'.includes(text));
+  return isRoute ? words.slice(colon + 1) : words;
 }
 
 /** An addr-spec; undefined when the words are none. */
@@ -180,7 +197,10 @@ function toMailbox(words: readonly Token[], name: string | null): ListedMailbox 
   const domain = words.slice(at + 1);
   const [first] = domain;
   if (local === undefined || first === undefined) return undefined;
-  if (first.kind === 'literal') return domain.length > 1 ? undefined : { address: `${local}@${first.text}`, name, domain: first.text.toLowerCase() };
+  if (first.kind === 'literal') {
+    if (domain.length > 1) return undefined;
+    return { address: `${local}@${first.text}`, name, domain: first.text.toLowerCase() };
+  }
   const alternating = domain.every((token, place) => place % 2 === 0 ? token.kind === 'atom' : isDot(token));
   if (!alternating || domain.length % 2 === 0) return undefined;
   const written = domain.map(({ text }) => text).join('');
@@ -210,7 +230,8 @@ function toName(words: readonly Token[]): string | null {
 
 /** A display name as RFC 5322 has it, dots included (section 4.1). */
 function isPhrase(words: readonly Token[]): boolean {
-  return words.length > 0 && !isDot(words[0]) && words.every((token) => isLocalWord(token) || token.kind === 'word' || isDot(token));
+  const isPart = (token: Token): boolean => isLocalWord(token) || token.kind === 'word' || isDot(token);
+  return words.length > 0 && !isDot(words[0]) && words.every(isPart);
 }
 
 function isTolerated(token: Token): boolean {
@@ -233,7 +254,10 @@ function isWord({ kind }: Token): boolean {
   return kind !== 'comment';
 }
 
-/** Splits a value into its tokens (RFC 5322 section 3.2); false when something has no end, whose opening then stands for itself. */
+/**
+ * Splits a value into its tokens (RFC 5322 section 3.2); false when something has no end, whose opening then stands for
+ * itself.
+ */
 function scan(text: string, tokens: Token[]): boolean {
   let whole = true;
   for (let at = match(WHITE, text, 0), before = 0; at < text.length; at = match(WHITE, text, before)) {
@@ -257,16 +281,24 @@ function scan(text: string, tokens: Token[]): boolean {
       put('special', start + char.length, char);
     } else {
       const content = text.slice(start + 1, opened.end - 1);
-      put(opened.kind, opened.end, opened.kind === 'literal' ? `[${content.replace(/\s/g, '')}]` : content.replace(/\\([^])/g, '$1'));
+      const literal = opened.kind === 'literal';
+      put(opened.kind, opened.end, literal ? `[${content.replace(/\s/g, '')}]` : content.replace(/\\([^])/g, '$1'));
     }
   }
   return whole;
 }
 
-const OPENINGS: Readonly<Record<string, 'quoted' | 'literal' | 'comment'>> = { '"': 'quoted', '[': 'literal', '(': 'comment' };
+type Enclosed = 'quoted' | 'literal' | 'comment';
+interface Opened { readonly kind: Enclosed; readonly end: number }
 
-/** Where the quoted string, literal or comment ends that begins here; none: it has no end; undefined: nothing of that kind begins. */
-function endOfOpened(text: string, start: number): { readonly kind: 'quoted' | 'literal' | 'comment'; readonly end: number } | 'none' | undefined {
+const OPENINGS: Readonly<Record<string, Enclosed>> = { '"': 'quoted', '[': 'literal', '(': 'comment' };
+const CLOSINGS: Readonly<Record<Enclosed, string>> = { quoted: '"', literal: ']', comment: ')' };
+
+/**
+ * Where the quoted string, literal or comment ends that begins here; none: it has no end; undefined: nothing of that
+ * kind begins.
+ */
+function endOfOpened(text: string, start: number): Opened | 'none' | undefined {
   const kind = OPENINGS[text.charAt(start)];
   if (kind === undefined) return undefined;
   let depth = 1; // comments nest; they are counted, not called
@@ -274,7 +306,7 @@ function endOfOpened(text: string, start: number): { readonly kind: 'quoted' | '
     const char = text.charAt(at);
     if (char === '\\') at += 1;
     else if (kind === 'comment' && char === '(') depth += 1;
-    else if (char === (kind === 'quoted' ? '"' : kind === 'literal' ? ']' : ')') && --depth === 0) return { kind, end: at + 1 };
+    else if (char === CLOSINGS[kind] && --depth === 0) return { kind, end: at + 1 };
   }
   return 'none';
 }

@@ -6,8 +6,8 @@ import { allValues, parseHeaders, type HeaderField } from './headers.ts';
 import type { Addressing, Mailbox } from './parsed.ts';
 
 /**
- * Who a message says wrote it. There is one answer, and it is asked for here: the verdicts judge it, the payload and the API show it,
- * the submission holds its account to it.
+ * Who a message says wrote it. There is one answer, and it is asked for here: the verdicts judge it, the payload and
+ * the API show it, the submission holds its account to it.
  */
 export interface Author {
   /** Who is shown: the first mailbox of From, else the sender of the envelope. Undefined when nobody is named. */
@@ -17,8 +17,8 @@ export interface Author {
   /** How many From fields there are. */
   readonly fields: number;
   /**
-   * Whether it is beyond doubt: one From field, with nothing in it but mailboxes of one domain (RFC 9989 section 5.3.1). If not,
-   * nobody can vouch for the author, whatever was signed.
+   * Whether it is beyond doubt: one From field, with nothing in it but mailboxes of one domain (RFC 9989 section
+   * 5.3.1). If not, nobody can vouch for the author, whatever was signed.
    */
   readonly certain: boolean;
 }
@@ -26,7 +26,10 @@ export interface Author {
 /** More domains than that in one From field are somebody's joke. */
 const MOST_DOMAINS = 4;
 
-/** The author by the fields of a message; `mailFrom` is the reverse-path of its envelope, for messages whose From names nobody. */
+/**
+ * The author by the fields of a message; `mailFrom` is the reverse-path of its envelope, for messages whose From names
+ * nobody.
+ */
 export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author {
   const values = allValues(fields, 'from');
   const lists = values.map(parseAddressList);
@@ -35,7 +38,9 @@ export function authorOf(fields: readonly HeaderField[], mailFrom = ''): Author 
   const domains = [...new Set(named.filter((domain) => domain !== undefined))];
   const [mailbox] = mailboxes;
   const certain = lists.length === 1 && lists.every(({ sound }) => sound) && domains.length === 1;
-  if (mailbox) return { mailbox: shown(mailbox), domains: domains.slice(0, MOST_DOMAINS), fields: lists.length, certain };
+  if (mailbox) {
+    return { mailbox: shown(mailbox), domains: domains.slice(0, MOST_DOMAINS), fields: lists.length, certain };
+  }
   const sender = parseAddress(mailFrom);
   return {
     mailbox: mailFrom === '' ? undefined : { address: mailFrom, name: null },
@@ -50,7 +55,10 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
   return authorOf(isHeadless(message) ? [] : parseHeaders(headerBlock(message)), mailFrom);
 }
 
-/** The one mailbox that may stand for whoever hands a message over; undefined when From is missing, unclear, or names several. */
+/**
+ * The one mailbox that may stand for whoever hands a message over; undefined when From is missing, unclear, or names
+ * several.
+ */
 export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined {
   const [value, ...others] = allValues(fields, 'from');
   if (value === undefined || others.length > 0) return undefined;
@@ -61,7 +69,8 @@ export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined 
 /** Whom the address fields of a message name: its author, and whom it is for. */
 export function correspondentsOf(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> {
   const copies = allValues(fields, 'cc');
-  return { from: authorOf(fields).mailbox, to: mailboxesIn(allValues(fields, 'to')), cc: copies.length === 0 ? undefined : mailboxesIn(copies) };
+  const cc = copies.length === 0 ? undefined : mailboxesIn(copies);
+  return { from: authorOf(fields).mailbox, to: mailboxesIn(allValues(fields, 'to')), cc };
 }
 
 function mailboxesIn(values: readonly string[]): Mailbox[] {

@@ -21,7 +21,7 @@ describe('who the payload says wrote a message', () => {
       'attacker.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] }, '_dmarc.attacker.test': { TXT: ['v=DMARC1; p=none'] }, ...KEY.records,
       'victim.example': { TXT: ['v=spf1 -all'] }, '_dmarc.victim.example': { TXT: ['v=DMARC1; p=reject'] },
     });
-    postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server });
+    postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '20000' });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
   });

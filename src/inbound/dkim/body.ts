@@ -23,12 +23,14 @@ const SPACE = 0x20;
 const ROOM = 16 * 1024;
 
 /**
- * The hash of the first `most` octets of a body that is in memory. Most bodies stand there as they are hashed, but for empty lines
- * at their end.
+ * The hash of the first `most` octets of a body that is in memory. Most bodies stand there as they are hashed, but for
+ * empty lines at their end.
  */
 export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedBody {
   const length = lengthAsItIs(form, body);
-  if (length !== undefined) return { hash: hashOnce('sha256', body.subarray(0, Math.min(length, most)), 'buffer'), length };
+  if (length !== undefined) {
+    return { hash: hashOnce('sha256', body.subarray(0, Math.min(length, most)), 'buffer'), length };
+  }
   const running = createBodyHash(form, most);
   running.update(body);
   return running.digest();
@@ -88,7 +90,8 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
     },
     digest(): HashedBody {
       if (cr) release();
-      // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC 6376 section 3.4.3).
+      // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC
+      // 6376 section 3.4.3).
       if (!empty || !relaxed) { put(CR); put(LF); }
       return digest();
     },

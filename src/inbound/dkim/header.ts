@@ -23,9 +23,9 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
       const own = toForm(text, field, headerForm);
       let all = '';
       for (const name of names) {
-        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2). No signature covers
-        // itself among the others (section 3.5, h=).
-        const others = left.get(name) ?? (byName.get(name) ?? []).toReversed().filter((other) => other !== field).values();
+        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2). No
+        // signature covers itself among the others (section 3.5, h=).
+        const others = left.get(name) ?? othersThan(field, byName.get(name) ?? []);
         left.set(name, others);
         const { value: signed, done } = others.next();
         if (done !== true) all += `${toForm(text, signed, headerForm)}\r\n`;
@@ -33,6 +33,10 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
       return Buffer.from(all + withoutSignature(own), 'latin1');
     },
   });
+}
+
+function othersThan(field: Field, fields: readonly Field[]): Iterator<Field> {
+  return fields.toReversed().filter((other) => other !== field).values();
 }
 
 /** A field without its line end (section 3.4.1 and 3.4.2). */

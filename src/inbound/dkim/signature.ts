@@ -31,25 +31,31 @@ export interface Unusable {
 /** The two ways to make what is hashed of what is read (RFC 6376 section 3.4). */
 export type Form = 'simple' | 'relaxed';
 
+type Begun = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>;
+
 interface Made { readonly of: 'dkim' | 'arc'; readonly forms?: readonly [Form, Form] }
 
 // RFC 6376 section 3.2, FWS included, and UTF-8 (RFC 8616 section 5).
 const FOREIGN = /[^\t\r\n -~\x80-\xff]/;
 const TAG_NAME = /^[A-Za-z][A-Za-z0-9_]*$/;
 const WHITE_EDGES = /^[ \t\r\n]+|[ \t\r\n]+$/g;
-const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([['rsa-sha256', 'rsa'], ['ed25519-sha256', 'ed25519']]);
+const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([
+  ['rsa-sha256', 'rsa'], ['ed25519-sha256', 'ed25519'],
+]);
 const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
   ['simple', ['simple', 'simple']], ['relaxed', ['relaxed', 'simple']], ['simple/simple', ['simple', 'simple']],
-  ['simple/relaxed', ['simple', 'relaxed']], ['relaxed/simple', ['relaxed', 'simple']], ['relaxed/relaxed', ['relaxed', 'relaxed']],
+  ['simple/relaxed', ['simple', 'relaxed']], ['relaxed/simple', ['relaxed', 'simple']],
+  ['relaxed/relaxed', ['relaxed', 'relaxed']],
 ]);
-// RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the DNS has no objection.
+// RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the
+// DNS has no objection.
 const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
 const SELECTOR = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`);
 const LONGEST_NAME = 253;
 const FIELD_NAME = /^[!-9;-~]+$/;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 // RFC 5322 dot-atom or quoted string.
-const LOCAL_PART = /^(?:[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+(?:\.[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+)*|"(?:[^"\\\r\n]|\\.)*")$/u;
+const LOCAL_PART = /^(?:(?:^|(?<=[^.])\.)[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+)+$|^"(?:[^"\\\r\n]|\\.)*"$/u;
 const SECONDS = /^[0-9]{1,12}$/;
 const OCTETS = /^[0-9]{1,76}$/;
 const SHA256_BYTES = 32;
@@ -58,8 +64,9 @@ const SYNTAX: Unusable = { result: 'neutral', comment: 'signature syntax error' 
 const neutral = (comment: string): Unusable => ({ result: 'neutral', comment });
 
 /**
- * Reads the value of a signature field, bytes as latin1. Verifiers have to be meticulous about its form, and to ignore it as a whole when it
- * is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves nothing.
+ * Reads the value of a signature field, bytes as latin1. Verifiers have to be meticulous about its form, and to ignore
+ * it as a whole when it is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves
+ * nothing.
  */
 export function parseSignature(value: string, { of, forms: given }: Made = { of: 'dkim' }): Signature | Unusable {
   const tags = parseTags(value);
@@ -73,27 +80,30 @@ export function parseSignature(value: string, { of, forms: given }: Made = { of:
   if (keyType === undefined) return neutral('unknown algorithm');
   const forms = tags.has('c') ? FORMS.get(tags.get('c') ?? '') : given ?? FORMS.get('simple');
   if (forms === undefined) return neutral('unknown canonicalization');
-  if (!(tags.get('q') ?? 'dns/txt').split(':').some((method) => method.replace(WHITE_EDGES, '') === 'dns/txt')) return neutral('unsupported query method');
+  const methods = (tags.get('q') ?? 'dns/txt').split(':').map((method) => method.replace(WHITE_EDGES, ''));
+  if (!methods.includes('dns/txt')) return neutral('unsupported query method');
   const names = toNames(tags.get('h') ?? '', of);
   if (names === undefined) return SYNTAX;
-  // A signature that leaves From out says nothing about the author (section 6.1.1). An ARC chain says nothing about him in any case.
+  // A signature that leaves From out says nothing about the author (section 6.1.1). An ARC chain says nothing about him
+  // in any case.
   if (names.length > 0 && !names.includes('from')) return neutral('From field not signed');
   return finished(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
 }
 
 /** What is left to be read: the values that a syntax has to be held against. */
-function finished(tags: ReadonlyMap<string, string>, { of, ...read }: Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>): Signature | Unusable {
+function finished(tags: ReadonlyMap<string, string>, { of, ...read }: Begun): Signature | Unusable {
   const domain = toDomain(tags.get('d') ?? '');
   const selector = toSelector(tags.get('s') ?? '');
   const times = readTimes(tags.get('t'), tags.get('x'));
-  const length = tags.get('l');
+  const octets = tags.get('l');
   const [bodyHash, signature] = [toBytes(tags.get('bh') ?? ''), toBytes(tags.get('b') ?? '')];
   if (domain === undefined || selector === undefined || times === undefined || !bodyHash || !signature) return SYNTAX;
-  if (bodyHash.length !== SHA256_BYTES || (length !== undefined && !OCTETS.test(length))) return SYNTAX;
+  if (bodyHash.length !== SHA256_BYTES || (octets !== undefined && !OCTETS.test(octets))) return SYNTAX;
   // i= of an ARC-Message-Signature is the number of its set.
   const identity = of === 'dkim' ? readIdentity(tags.get('i'), domain) : { below: false };
   if (identity === undefined) return neutral('domain mismatch');
-  return { ...read, domain, selector, bodyHash, signature, length: length === undefined ? undefined : Number(length), ...times, ...identity };
+  const length = octets === undefined ? undefined : Number(octets);
+  return { ...read, domain, selector, bodyHash, signature, length, ...times, ...identity };
 }
 
 /** A tag list (RFC 6376 section 3.2); undefined for what is none: the one fault of a list makes all of it invalid. */
@@ -137,7 +147,8 @@ function readIdentity(text: string | undefined, domain: string): Pick<Signature,
 
 /** dkim-quoted-printable (section 2.11), in which white space is none. */
 function unquoted(text: string): string {
-  return text.replace(/[ \t\r\n]+/g, '').replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+  const decoded = (_: string, hex: string): string => String.fromCharCode(Number.parseInt(hex, 16));
+  return text.replace(/[ \t\r\n]+/g, '').replace(/=([0-9A-F]{2})/g, decoded);
 }
 
 function toDomain(text: string): string | undefined {

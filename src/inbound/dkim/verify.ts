@@ -4,7 +4,7 @@ import type { Field, HeaderSection } from '../header-section.ts';
 import type { MessageKeys, PublicKey } from '../public-keys.ts';
 import { bodyPieces, type RawSource } from '../raw-source.ts';
 import { createBodyHash, hashBody, type HashedBody } from './body.ts';
-import { createSignedHeader, type SignedHeader } from './header.ts';
+import { createSignedHeader } from './header.ts';
 import type { Signature, Unusable } from './signature.ts';
 
 /** What came of one signature, in the words of RFC 8601 section 2.7.1. */
@@ -14,7 +14,10 @@ export interface Checked {
   readonly comment?: string;
 }
 
-/** Checks the signatures of one message, each for itself: whatever is wrong with one, and whatever it makes us throw, says nothing of the others. */
+/**
+ * Checks the signatures of one message, each for itself: whatever is wrong with one, and whatever it makes us throw,
+ * says nothing of the others.
+ */
 export interface SignatureChecker {
   /** `field` is where the signature stands. */
   check(field: Field, signature: Signature | Unusable): Promise<Checked>;
@@ -28,7 +31,9 @@ export function isUsable(read: Signature | Unusable): read is Signature {
 }
 
 /** Reads the body once, for all the signatures that will be checked. Rejects when it cannot be read. */
-export async function createSignatureChecker(section: HeaderSection, source: RawSource, signatures: readonly Signature[], deps: Deps): Promise<SignatureChecker> {
+export async function createSignatureChecker(
+  section: HeaderSection, source: RawSource, signatures: readonly Signature[], deps: Deps,
+): Promise<SignatureChecker> {
   const bodies = await hashBodies(signatures, source, section.bodyAt);
   const header = createSignedHeader(section);
   return Object.freeze({
@@ -46,23 +51,27 @@ export async function createSignatureChecker(section: HeaderSection, source: Raw
 }
 
 /** Each form and length once, however many signatures there are. */
-async function hashBodies(signatures: readonly Signature[], source: RawSource, bodyAt: number): Promise<ReadonlyMap<string, HashedBody>> {
+async function hashBodies(
+  signatures: readonly Signature[], source: RawSource, bodyAt: number,
+): Promise<ReadonlyMap<string, HashedBody>> {
   const wanted = new Map(signatures.map((signature) => [bodyKey(signature), signature]));
   if ('bytes' in source) {
     const body = source.bytes.subarray(bodyAt);
     return new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, hashBody(bodyForm, body, length)]));
   }
   if (wanted.size === 0) return new Map();
-  const running = Array.from(wanted, ([key, { bodyForm, length }]) => ({ key, hash: createBodyHash(bodyForm, length) }));
-  for await (const piece of bodyPieces(source, bodyAt)) for (const { hash: one } of running) one.update(piece);
-  return new Map(running.map(({ key, hash: one }) => [key, one.digest()]));
+  const running = new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, createBodyHash(bodyForm, length)]));
+  for await (const piece of bodyPieces(source, bodyAt)) for (const one of running.values()) one.update(piece);
+  return new Map(Array.from(running, ([key, one]) => [key, one.digest()]));
 }
 
 function bodyKey({ bodyForm, length }: Signature): string {
   return `${bodyForm} ${length ?? 'all'}`;
 }
 
-async function checkSignature(signature: Signature, body: HashedBody, octets: () => ReturnType<SignedHeader['octets']>, { keys, minBitLength, now }: Deps): Promise<Checked> {
+async function checkSignature(
+  signature: Signature, body: HashedBody, octets: () => Buffer, { keys, minBitLength, now }: Deps,
+): Promise<Checked> {
   const { selector, domain, length, expires } = signature;
   const key = await keyOf(keys, `${selector}._domainkey.${domain}`, minBitLength);
   if ('result' in key) return key;
@@ -71,8 +80,10 @@ async function checkSignature(signature: Signature, body: HashedBody, octets: ()
   if (signature.below && key.flags?.includes('s')) return { result: 'neutral', comment: 'domain mismatch' };
   if (!isSignature(signature, octets(), key.publicKey)) return { result: 'fail', comment: 'bad signature' };
   if (expires !== undefined && expires < now) return { result: 'neutral', comment: 'expired' };
-  // A tail that l= leaves unsigned anybody may have added (section 8.2), and what is not there nobody can have signed (section 3.5).
-  if (length !== undefined && length !== body.length) return { result: 'policy', comment: 'l= is not the length of the body' };
+  // A tail that l= leaves unsigned anybody may have added (section 8.2), and what is not there nobody can have signed
+  // (section 3.5).
+  const covered = length === undefined || length === body.length;
+  if (!covered) return { result: 'policy', comment: 'l= is not the length of the body' };
   return { result: 'pass' };
 }
 
@@ -87,7 +98,9 @@ async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Pro
   }
 }
 
-/** Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more. */
+/**
+ * Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more.
+ */
 export function isUnknown({ result, comment }: Checked): boolean {
   return result === 'temperror' && comment !== BUDGET_CODE;
 }
@@ -95,7 +108,8 @@ export function isUnknown({ result, comment }: Checked): boolean {
 function isSignature({ keyType, signature }: Signature, octets: Buffer, key: PublicKey['publicKey']): boolean {
   try {
     // RFC 8463 section 3: Ed25519 signs the hash.
-    return keyType === 'rsa' ? verify('sha256', octets, key, signature) : verify(null, hash('sha256', octets, 'buffer'), key, signature);
+    if (keyType === 'rsa') return verify('sha256', octets, key, signature);
+    return verify(null, hash('sha256', octets, 'buffer'), key, signature);
   } catch {
     return false;
   }
