@@ -16,8 +16,13 @@ export const TABLE: readonly Group[] = [templates, exportJobs, whitelists, rejec
 export const BEYOND: Readonly<Record<string, string>> = {
   users: 'official clients ping with it before anything else',
   messages: 'what official clients send with',
+  urls: 'links with their clicks and tracking domains, in official clients',
+  metadata: 'fields of the activity, in official clients',
   allowlists: 'the later name of the whitelists in official clients',
 };
+
+/** Operations of documented groups that the document does not have, and official clients do. */
+export const LATER: ReadonlySet<string> = new Set(['/senders/delete-domain']);
 
 /** How many operations the document has in each group, counted there. */
 export const COUNTS: Readonly<Record<string, number>> = {
