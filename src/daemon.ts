@@ -82,6 +82,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       if (loopbackOnly && settings.webhooks.allow_private === null) {
         log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
       }
+      if (loopbackOnly && settings.outbound.allow_private === null) {
+        log.info('daemon.note', { note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)' });
+      }
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) => addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
     },

@@ -127,6 +127,7 @@ export const schema = z.strictObject({
     concurrency_per_destination: count(1, 10_000),
     concurrency_to_relay: count(1, 10_000),
     signing_domain: z.union([z.literal(''), host]),
+    allow_private: list(network).nullable(),
   }),
   ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),

@@ -66,7 +66,7 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers({
     hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
-    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: settings.webhooks.allow_private, loopbackOnly,
+    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: outbound.allow_private, loopbackOnly,
   }, { resolver: cached, clock, ids, log });
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
   const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
