@@ -4,7 +4,7 @@ import type { Form, PlainSignature } from './signature.ts';
 /** What signatures are made over, of the fields of one message. */
 export interface SignedHeader {
   /** The octets that the signature in `field` was made over (RFC 6376 section 3.7). */
-  octets(field: Field, signature: PlainSignature): Buffer;
+  octets(field: Field, signature: Pick<PlainSignature, 'headerForm' | 'names'>): Buffer;
 }
 
 const UNEVEN = /\t| {2}/;
@@ -17,7 +17,7 @@ export function createSignedHeader({ text }: Pick<HeaderSection, 'text'>, fields
     else byName.set(field.name, [field]);
   }
   return Object.freeze({
-    octets(field: Field, { headerForm, names }: PlainSignature): Buffer {
+    octets(field: Field, { headerForm, names }: Pick<PlainSignature, 'headerForm' | 'names'>): Buffer {
       const taken = new Map<string, number>();
       let all = '';
       for (const name of names) {
