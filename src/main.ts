@@ -1,10 +1,12 @@
 #!/usr/bin/env node
+import { isatty } from 'node:tty';
 import { runCommandLine, type Io } from './cli/command.ts';
 import { commands } from './cli/commands.ts';
 
 const io: Io = {
   env: process.env,
   pid: process.pid,
+  terminals: { in: isatty(0), out: isatty(1), err: isatty(2) },
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
   onSignal(listener) {

@@ -8,6 +8,8 @@ export const EXIT = { ok: 0, failed: 1, usage: 64, unavailable: 69, fault: 70, t
 export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
+  /** Which of the standard streams are terminals. */
+  readonly terminals: { readonly in: boolean; readonly out: boolean; readonly err: boolean };
   out(text: string | Uint8Array): void;
   err(text: string): void;
   /** Calls back on SIGTERM and SIGINT (`stop`) and on SIGHUP (`reload`). */

@@ -7,7 +7,7 @@ export interface Ran { readonly code: number; readonly out: string; readonly err
 export async function postern(argv: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ran> {
   const chunks = { out: [] as Uint8Array[], err: [] as Uint8Array[] };
   const code = await runCommandLine(commands, argv, {
-    env, pid: 1,
+    env, pid: 1, terminals: { in: false, out: false, err: false },
     out: (text) => { chunks.out.push(Buffer.from(text)); },
     err: (text) => { chunks.err.push(Buffer.from(text)); },
     onSignal() {},
