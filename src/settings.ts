@@ -56,6 +56,7 @@ export const schema = z.strictObject({
     slow_after_refusals: count(0),
     end_after_refusals: count(1),
     max_received: count(1, 1000),
+    bare_newline: oneOf('reject', 'normalize'),
     max_backlog_per_account: count(1),
     max_loop_lag_ms: count(10),
     proxy_protocol: list(network),

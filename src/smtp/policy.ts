@@ -57,8 +57,6 @@ export function createPolicy(
     const said = parsePath('TO', rest);
     if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
     if (said.params.size > 0) return { refused: REFUSALS.unknownParameter };
-    // A source route asks us to relay (RFC 5321 appendix C lets a server decline).
-    if (said.path.startsWith('@')) return { refused: REFUSALS.noRelay };
     const address = parseAddress(withDomain(said.path, settings.hostname));
     if (!address) return { refused: REFUSALS.badRecipient };
     return !utf8 && NOT_ASCII.test(said.path) ? { refused: REFUSALS.needsUtf8 } : { value: address };

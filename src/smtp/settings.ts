@@ -4,6 +4,7 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Spool } from '../spool/types.ts';
+import type { BareNewline } from './data.ts';
 
 /** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
 export type ListenEntry = { readonly host: string; readonly port: number } | { readonly fd: number };
@@ -32,6 +33,7 @@ export interface ListenerSettings {
   readonly slowAfterRefusals: number;
   readonly endAfterRefusals: number;
   readonly maxReceived: number;
+  readonly bareNewline: BareNewline;
   readonly maxBacklogPerAccount: number;
   readonly maxLoopLagMs: number;
   /** Addresses and networks of proxies that must begin with a PROXY header. */

@@ -78,7 +78,6 @@ const INBOUND: Readonly<Record<string, Dialog>> = {
   'AUTH=<> on MAIL': [[`${MAIL} AUTH=<>`, '555 5.5.4']],
   'somebody else\'s domain': [[MAIL, '250'], [RCPT, '550 5.7.1']],
   'a source route': [[MAIL, '250'], ['RCPT TO:<@ours.test:victim@elsewhere.test>', '550 5.7.1']],
-  'a source route to one of ours': [[MAIL, '250'], ['RCPT TO:<@elsewhere.test,@ours.test:b@ours.test>', '550 5.7.1']],
   'a percent sign': [[MAIL, '250'], ['RCPT TO:<victim%elsewhere.test@ours.test>', '550 5.7.1']],
   'a bang path': [[MAIL, '250'], ['RCPT TO:<elsewhere.test!victim@ours.test>', '550 5.7.1']],
   'a quoted at sign': [[MAIL, '250'], ['RCPT TO:<"victim@elsewhere.test"@ours.test>', '550 5.7.1']],
@@ -95,8 +94,8 @@ const INBOUND: Readonly<Record<string, Dialog>> = {
 
 /** Recipients that are refused even to those who may send. */
 const NO_RECIPIENTS: Readonly<Record<string, string>> = {
-  'RCPT TO:<@relay.test:victim@elsewhere.test>': '501 5.1.3',
-  'RCPT TO:<@a.test,@b.test:victim@elsewhere.test>': '501 5.1.3',
+  'RCPT TO:<@relay.test:victim@[127.0.0.1]>': '550 5.1.2',
+  'RCPT TO:<@a.test:@b.test:victim@elsewhere.test>': '501 5.1.3',
   'RCPT TO:<victim@[127.0.0.1]>': '550 5.1.2',
   'RCPT TO:<victim@[IPv6:::1]>': '550 5.1.2',
   'RCPT TO:<victim@127.0.0.1>': '501 5.1.3',

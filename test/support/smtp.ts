@@ -96,6 +96,7 @@ export const LISTENER_SETTINGS: ListenerSettings = {
   slowAfterRefusals: 5,
   endAfterRefusals: 20,
   maxReceived: 50,
+  bareNewline: 'reject',
   maxBacklogPerAccount: 1000,
   maxLoopLagMs: 500,
   proxyProtocol: [],
