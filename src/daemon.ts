@@ -53,7 +53,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
-  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail });
+  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail, ownCarrier: outbound.ownCarrier });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
   const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log, metrics });
   const scheduling = createScheduling({ ...storage, clock });

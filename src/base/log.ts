@@ -23,6 +23,8 @@ export const EVENTS = [
   'event.unsent', 'event.fault',
   // mail that came back, opens and clicks
   'return.handled', 'visit.lost',
+  // mail to the operator
+  'postmaster.kept',
   // mail of our own
   'notice.sent', 'notice.deferred', 'notice.failed',
   // exports

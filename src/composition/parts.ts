@@ -1,4 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
+import { ownNames } from '../config.ts';
 import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
@@ -19,6 +20,7 @@ import type { Returns } from '../events/returns.ts';
 import { createSweep } from '../events/sweep.ts';
 import { createTallies } from '../events/tallies.ts';
 import { createAcceptance } from '../inbound/accept.ts';
+import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
@@ -31,6 +33,7 @@ import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
 import { createSources } from '../outbound/sources.ts';
+import type { MailCarrier } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
 import { type CountedDeps, dispatcherSettings, dnsSettings, posterSettings, rendererSettings } from './slices.ts';
@@ -56,6 +59,7 @@ export function createInbound(settings: Settings, { log, clock, ids, metrics }: 
     resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
     routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
     returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
+    postmaster: createPostmaster({ names: ownNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
   };
@@ -75,7 +79,7 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
   const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
-  return { notices, customDomains, mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  return { notices, customDomains, mailCarrier: carriers.accounts, ownCarrier: carriers.own, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
 }
 
 interface DeliveryParts {
@@ -84,17 +88,20 @@ interface DeliveryParts {
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
   readonly mail: DeliveryDeps['mail'];
+  /** What carries mail of our own. */
+  readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly, time }: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time }: DeliveryParts) {
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
-  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
+  const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
+  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, postmaster, clock, time, ids, log, metrics });
   return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
 }

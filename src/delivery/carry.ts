@@ -6,13 +6,14 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Returns } from '../events/returns.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isReturnUrl } from '../mail/returns/address.ts';
+import { isPostmasterUrl, isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { Settlement, Spool } from '../spool/types.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
 import type { Waiting } from './schedule/waiting.ts';
+import { createForwarding, type ForwardingParts } from './returns/forwarding.ts';
 import { createReturning } from './returns/returning.ts';
 import { createRoad, type MailParts } from './sending/road.ts';
 
@@ -34,6 +35,7 @@ export interface DeliveryDeps {
   readonly mail?: (MailParts & { readonly limit: number }) | undefined;
   /** Without it, mail that came back stays on the spool. */
   readonly returns?: Returns | undefined;
+  readonly postmaster: ForwardingParts;
   readonly metrics?: Metrics | undefined;
   /** How long things have been tried; without it, as far as this process knows. */
   readonly time?: RunningTime | undefined;
@@ -79,6 +81,8 @@ export function createCarrier(deps: CarryDeps): Carrier {
   const road = deps.mail && createRoad({ ...deps, ...deps.mail, note: (settlement) => note('mail', settlement) });
   const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
 
+  const forwarding = createForwarding({ ...deps, ...deps.postmaster, note: (settlement) => note('return', settlement) });
+
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
       return await attempt(waiting, gate);
@@ -92,6 +96,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
     const { delivery } = waiting;
     if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
+    if (isPostmasterUrl(delivery.url)) return await forwarding.attempt(waiting, gate);
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {

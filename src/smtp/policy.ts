@@ -1,3 +1,4 @@
+import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Match, Routed } from '../inbound/types.ts';
 import { parseAddress, type Address } from '../mail/address.ts';
 import { parsePath } from './command.ts';
@@ -37,19 +38,23 @@ export interface Policy {
 const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
 // A mailbox that carries another address inside is the old way to ask for relaying (RFC 5321 section 3.6.1).
 const RELAY_TRICK = /[@%!]/;
+/** Messages to the postmaster that wait for the operator to say where he reads them: anybody may send such. */
+const MOST_KEPT = 100;
 const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, 'unknown': REFUSALS.fault } as const;
 
 export function createPolicy(
-  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount'>,
-  deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'spool'>,
+  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount' | 'keepsPostmaster'>,
+  deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'postmaster' | 'spool'>,
 ): Policy {
-  const { routing, returnAddresses, spool } = deps;
+  const { routing, returnAddresses, postmaster, spool } = deps;
+  const mostWaiting = (account: string) => account === POSTMASTER && settings.keepsPostmaster ? MOST_KEPT - 1 : settings.maxBacklogPerAccount;
 
   function route(address: Address): Verdict<Routed> {
     if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
-    const found = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
+    const routed = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
+    const found = postmaster.lookup(address.mailbox, address.domain, routed);
     if (found.kind !== 'matched') return { refused: WHY[found.kind] };
-    if (spool.backlog(found.match.account, 'in') > settings.maxBacklogPerAccount) return { refused: REFUSALS.backlog };
+    if (spool.backlog(found.match.account, 'in') > mostWaiting(found.match.account)) return { refused: REFUSALS.backlog };
     return { value: { recipient: address.text, match: found.match } };
   }
 
@@ -93,11 +98,8 @@ export function createPolicy(
   });
 }
 
-/**
- * RFC 5321 section 4.5.1 wants mail for a postmaster without a domain to be taken. It is, as mail to the postmaster of
- * our own name, wherever a route says who reads that; without one nobody would, and a 250 would be a lie.
- */
-function withDomain(path: string, hostname: string): string {
+/** RFC 5321 section 4.5.1 wants mail for a postmaster without a domain to be taken: it is mail to the one of our own name. */
+export function withDomain(path: string, hostname: string): string {
   return /^postmaster$/i.test(path) ? `${path}@${hostname}` : path;
 }
 

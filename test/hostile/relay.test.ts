@@ -101,7 +101,7 @@ const NO_RECIPIENTS: Readonly<Record<string, string>> = {
   'RCPT TO:<victim@127.0.0.1>': '501 5.1.3',
   'RCPT TO:<victim@elsewhere.test@ours.test>': '501 5.1.3',
   'RCPT TO:<>': '501 5.1.3',
-  'RCPT TO:<postmaster>': '501 5.1.3',
+  'RCPT TO:<webmaster>': '501 5.1.3',
   'RCPT TO:<a@b.test> ORCPT=rfc822;victim@elsewhere.test': '555 5.5.4',
   'RCPT TO:<"a\r\nRCPT TO:<b@c.test>': '501 5.1.3',
 };

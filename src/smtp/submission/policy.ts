@@ -1,6 +1,6 @@
 import { parseAddress } from '../../mail/address.ts';
 import { parsePath } from '../command.ts';
-import { badMailParam, type Policy, type Transaction, type Verdict } from '../policy.ts';
+import { badMailParam, type Policy, type Transaction, type Verdict, withDomain } from '../policy.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 import type { Room } from './room.ts';
 import type { SubmissionDeps, SubmissionSettings } from './settings.ts';
@@ -12,7 +12,7 @@ const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
  * mailbox. A local part is never looked into: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c, whatever they mean there.
  */
 export function createSubmissionPolicy(
-  settings: Pick<SubmissionSettings, 'maxMessageBytes' | 'maxRecipients'>,
+  settings: Pick<SubmissionSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients'>,
   deps: Pick<SubmissionDeps, 'spool'> & { readonly room: Room },
 ): Policy {
   const { spool, room } = deps;
@@ -37,7 +37,7 @@ export function createSubmissionPolicy(
       const said = parsePath('TO', rest);
       if (typeof said === 'string') return said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument;
       if (said.params.size > 0) return REFUSALS.unknownParameter;
-      const address = parseAddress(said.path);
+      const address = parseAddress(withDomain(said.path, settings.hostname));
       if (!address) return REFUSALS.badRecipient;
       if (address.domain.startsWith('[')) return REFUSALS.noLiteral;
       if (!utf8 && NOT_ASCII.test(said.path)) return REFUSALS.needsUtf8;

@@ -1,0 +1,6 @@
+import type { ForwardingParts } from '../../src/delivery/returns/forwarding.ts';
+
+/** For a dispatcher that is given no mail to the postmaster. */
+export const NO_POSTMASTER: ForwardingParts = {
+  address: '', carrier: { carry: () => Promise.reject(new Error('nobody wrote to the postmaster')), async stop() {} },
+};
