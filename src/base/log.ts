@@ -23,6 +23,8 @@ export const EVENTS = [
   'event.unsent', 'event.fault',
   // mail that came back, opens and clicks
   'return.handled', 'visit.lost',
+  // keys that sign mail
+  'dkim.rotated',
   // mail to the operator
   'postmaster.kept',
   // mail of our own

@@ -2,6 +2,7 @@ import { accountCreate, accountList } from './account.ts';
 import type { Command } from './command.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
+import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
 import { doctor } from './doctor.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
@@ -18,6 +19,7 @@ export const commands: readonly Command[] = [
   accountCreate, accountList,
   keyCreate, keyList, keyRevoke,
   ipAdd, ipList, ipRemove,
+  dkimList, dkimShow, dkimRotate,
   routeList, routeTest,
   importMandrill,
   queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,

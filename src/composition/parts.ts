@@ -29,6 +29,7 @@ import { createMailCarriers } from '../outbound/carriers.ts';
 import { createCustomDomains } from '../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
 import { createDomainTests } from '../outbound/domain-tests.ts';
+import { createKeySwitch } from '../outbound/key-rotation.ts';
 import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
@@ -78,8 +79,9 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
-  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
-  return { notices, customDomains, mailCarrier: carriers.accounts, ownCarrier: carriers.own, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
+  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
+  return { notices, customDomains, mailCarrier: carriers.accounts, ownCarrier: carriers.own, sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
 }
 
 interface DeliveryParts {
