@@ -27,6 +27,8 @@ export const EVENTS = [
   'dkim.rotated',
   // mail to the operator
   'postmaster.kept',
+  // reports that senders asked for
+  'report.lost',
   // mail of our own
   'notice.sent', 'notice.deferred', 'notice.failed',
   // exports

@@ -1,6 +1,6 @@
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Arrival, Routed } from '../inbound/types.ts';
-import { createPolicy } from './policy.ts';
+import { createPolicy, dsnOf } from './policy.ts';
 import { openReception, type Keeping } from './reception.ts';
 import { REFUSALS } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
@@ -18,7 +18,8 @@ export function createInbound(settings: ListenerSettings, deps: ListenerDeps): S
     receive(said: Said, address: string) {
       const { transaction, helo, tls } = said;
       if (!transaction) throw new Error('DATA without a transaction');
-      const arrival = { envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls } }, protocol: protocolOf(said) };
+      const dsn = dsnOf(transaction);
+      const arrival = { envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls }, ...(dsn && { dsn }) }, protocol: protocolOf(said) };
       const routed = [...transaction.recipients.values()].flatMap(({ recipient, match }) => match ? [{ recipient, match }] : []);
       const kept = settings.keepsPostmaster && routed.some(({ match }) => match.account === POSTMASTER);
       const maxMessageBytes = kept ? Math.min(settings.maxMessageBytes, MOST_KEPT_BYTES) : settings.maxMessageBytes;

@@ -4,3 +4,6 @@ import type { ForwardingParts } from '../../src/delivery/returns/forwarding.ts';
 export const NO_POSTMASTER: ForwardingParts = {
   address: '', carrier: { carry: () => Promise.reject(new Error('nobody wrote to the postmaster')), async stop() {} },
 };
+
+/** Whom reports would be from, where nobody asks for one. */
+export const NO_REPORTS = { hostname: 'mx.postern.test', from: 'postmaster@mx.postern.test' };

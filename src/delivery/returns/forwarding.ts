@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
+import { isReportUrl } from '../../mail/returns/address.ts';
 import type { MailCarrier } from '../../outbound/types.ts';
 import type { Message, Settlement, Spool } from '../../spool/types.ts';
 import type { Carried, Gate } from '../carry.ts';
@@ -35,7 +36,7 @@ export interface ForwardingDeps extends ForwardingParts {
 /** How often mail is looked at that has nowhere to go. A start with another setting does so at once. */
 const LOOK_MS = 3_600_000;
 
-/** The way of mail to the postmaster: on to the operator, byte for byte behind our Received line. */
+/** The way of mail to the postmaster: on to the operator, byte for byte behind our Received line; and that of reports to senders. */
 export interface Forwarding {
   attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
 }
@@ -63,12 +64,13 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
       const { delivery, attempts, budgetFrom } = waiting;
       const found = await spool.message(delivery.messageId, delivery.id);
       if (!found) return end(waiting, 'dropped');
-      if (address === '') return keep(waiting, found.message);
+      const to = isReportUrl(delivery.url) ? delivery.recipient : address;
+      if (to === '') return keep(waiting, found.message);
       if (!(await gate.enter())) return { kind: 'turned back' };
       const body = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);
       // From nobody (RFC 5321 section 4.5.5): SPF judges our host and not the sender's, and what cannot be forwarded comes back to none.
       const composed = { bytes: Buffer.concat([Buffer.from(found.message.trace), body]), mailFrom: '' };
-      const attempt = await carrier.carry({ composed, recipient: address, sourceAddresses: [] });
+      const attempt = await carrier.carry({ composed, recipient: to, sourceAddresses: [] });
       if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
       const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: clock.now(), jitter: ids.jitter(), budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() } });
       const result = toTold(attempt);

@@ -16,9 +16,17 @@ export function isPostmasterUrl(url: string): boolean {
   return url === POSTMASTER_URL;
 }
 
-/** Whether a delivery is mail for ourselves, which no account gets. */
+/** What the URL of a delivery begins with that is a report of ours to a sender who asked for it; the domain it goes to stands behind. */
+export const REPORT_SCHEME = 'report:';
+
+/** Whether a delivery is a report of ours. */
+export function isReportUrl(url: string): boolean {
+  return url.startsWith(REPORT_SCHEME);
+}
+
+/** Whether a delivery is mail for ourselves or from us, which no account gets. */
 export function isForUs(url: string): boolean {
-  return isReturnUrl(url) || isPostmasterUrl(url);
+  return isReturnUrl(url) || isPostmasterUrl(url) || isReportUrl(url);
 }
 
 /** What a mailbox of the return domain is for. `complaints` names no message: the mail itself has to. */

@@ -1,5 +1,6 @@
 import { parseAddress } from '../../mail/address.ts';
 import { parsePath } from '../command.ts';
+import { readMailDsn, readRecipientDsn } from '../dsn.ts';
 import { badMailParam, type Policy, type Transaction, type Verdict, withDomain } from '../policy.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 import type { Room } from './room.ts';
@@ -28,7 +29,8 @@ export function createSubmissionPolicy(
     if (wrong) return { refused: wrong };
     const utf8 = params.has('SMTPUTF8');
     if (!utf8 && NOT_ASCII.test(said.path)) return { refused: REFUSALS.needsUtf8 };
-    return { value: { mailFrom: said.path, utf8, recipients: new Map() } };
+    const dsn = readMailDsn(params);
+    return dsn.refused ? dsn : { value: { mailFrom: said.path, utf8, dsn: dsn.value, recipients: new Map() } };
   }
 
   return Object.freeze({
@@ -36,7 +38,8 @@ export function createSubmissionPolicy(
     rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
       const said = parsePath('TO', rest);
       if (typeof said === 'string') return said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument;
-      if (said.params.size > 0) return REFUSALS.unknownParameter;
+      const dsn = readRecipientDsn(said.params);
+      if (dsn.refused) return dsn.refused;
       const address = parseAddress(withDomain(said.path, settings.hostname));
       if (!address) return REFUSALS.badRecipient;
       if (address.domain.startsWith('[')) return REFUSALS.noLiteral;
@@ -44,7 +47,7 @@ export function createSubmissionPolicy(
       const key = `${address.mailbox}@${address.domain}`.toLowerCase();
       if (recipients.has(key)) return undefined;
       if (recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
-      recipients.set(key, { recipient: address.text, match: null });
+      recipients.set(key, { recipient: address.text, match: null, dsn: dsn.value });
       return undefined;
     },
     data(transaction: Transaction | undefined): Reply | undefined {
