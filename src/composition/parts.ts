@@ -33,6 +33,7 @@ import { createKeySwitch } from '../outbound/key-rotation.ts';
 import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
+import { createTrackingDomains } from '../outbound/tracking-domains.ts';
 import { createSources } from '../outbound/sources.ts';
 import type { MailCarrier } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
@@ -81,7 +82,12 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
   const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
-  return { notices, customDomains, mailCarrier: carriers.accounts, ownCarrier: carriers.own, sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
+  return {
+    notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, ownCarrier: carriers.own,
+    sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached),
+    senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }),
+  };
 }
 
 interface DeliveryParts {

@@ -69,7 +69,7 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
       if (!(await gate.enter())) return { kind: 'turned back' };
       const body = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);
       // From nobody (RFC 5321 section 4.5.5): SPF judges our host and not the sender's, and what cannot be forwarded comes back to none.
-      const composed = { bytes: Buffer.concat([Buffer.from(found.message.trace), body]), mailFrom: '' };
+      const composed = { bytes: Buffer.concat([Buffer.from(found.message.trace), body]), mailFrom: '', links: [] };
       const attempt = await carrier.carry({ composed, recipient: to, sourceAddresses: [] });
       if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
       const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: clock.now(), jitter: ids.jitter(), budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() } });
