@@ -7,9 +7,9 @@ import type { Store } from '../store/store.ts';
 import { fingerprint, type KeyPair } from './domain-keys.ts';
 
 /**
- * A rotation: a second pair is made, under a second selector, and its record is published beside the first one's. The old pair signs
- * until the DNS shows the new record, and the old record stays for a while after that, because mail it signed is still under way.
- * Two selectors take turns, so that nobody publishes a third name.
+ * A rotation: a second pair is made, under a second selector, and its record is published beside the first one's. The
+ * old pair signs until the DNS shows the new record, and the old record stays for a while after that, because mail it
+ * signed is still under way. Two selectors take turns, so that nobody publishes a third name.
  */
 
 export interface RotationSettings {
@@ -18,7 +18,10 @@ export interface RotationSettings {
   readonly dkimSelector: string;
 }
 
-/** resting: mail that the key before the present one signed is still under way, and its selector is the one that would be used. */
+/**
+ * resting: mail that the key before the present one signed is still under way, and its selector is the one that would
+ * be used.
+ */
 export type Begun =
   | { readonly kind: 'begun' | 'under way'; readonly row: DomainKeyRow; readonly next: NextKey }
   | { readonly kind: 'resting'; readonly until: Date }
@@ -33,7 +36,9 @@ export interface KeyRotation {
 
 /** Takes new keys into use. */
 export interface KeySwitch {
-  /** Looks whether the DNS shows the next key of a row, and lets it sign when it does. Answers the row as it is then. */
+  /**
+   * Looks whether the DNS shows the next key of a row, and lets it sign when it does. Answers the row as it is then.
+   */
   look(row: DomainKeyRow): Promise<DomainKeyRow>;
   /** Looks at all keys that wait. Answers how many took over. */
   lookAtAll(ending?: AbortSignal): Promise<number>;
@@ -47,12 +52,19 @@ const KEPT_MS = 7 * DAY_MS;
 const MOST_AT_ONCE = 500;
 
 /** The selector of the key that signs. */
-export function selectorOf({ selector }: Pick<DomainKeyRow, 'selector'>, { dkimSelector }: Pick<RotationSettings, 'dkimSelector'>): string {
+export function selectorOf(
+  { selector }: Pick<DomainKeyRow, 'selector'>,
+  { dkimSelector }: Pick<RotationSettings, 'dkimSelector'>,
+): string {
   return selector ?? dkimSelector;
 }
 
 /** Where a public key of a domain belongs in the DNS. */
-export function keyPlace({ hostname }: Pick<RotationSettings, 'hostname'>, domain: string, key: { readonly selector: string; readonly publicKey: string }): KeyPlace {
+export function keyPlace(
+  { hostname }: Pick<RotationSettings, 'hostname'>,
+  domain: string,
+  key: { readonly selector: string; readonly publicKey: string },
+): KeyPlace {
   return { name: `${key.selector}._domainkey.${domain}`, target: `${fingerprint(key.publicKey)}.dkim.${hostname}` };
 }
 
@@ -72,7 +84,10 @@ interface RotationDeps {
   readonly clock: Clock;
 }
 
-export function createKeyRotation(settings: RotationSettings, deps: RotationDeps & { readonly newKeyPair: () => Promise<KeyPair> }): KeyRotation {
+export function createKeyRotation(
+  settings: RotationSettings,
+  deps: RotationDeps & { readonly newKeyPair: () => Promise<KeyPair> },
+): KeyRotation {
   const { domainKeys } = deps.store;
 
   async function begin(domain: string): Promise<Begun> {
@@ -81,22 +96,39 @@ export function createKeyRotation(settings: RotationSettings, deps: RotationDeps
     if (row.next) return { kind: 'under way', row, next: row.next };
     const now = new Date(deps.clock.now());
     const selector = otherSelector(selectorOf(row, settings), settings.dkimSelector);
-    if (row.previous?.selector === selector && row.previous.keepUntil > now) return { kind: 'resting', until: row.previous.keepUntil };
-    const next = { selector, ...await deps.newKeyPair(), usableAt: null };
-    const begun = await domainKeys.change({ id: domain, publicKey: row.publicKey, rotatingSince: null }, { next, rotatingSince: now });
+    if (row.previous?.selector === selector && row.previous.keepUntil > now)
+      return { kind: 'resting', until: row.previous.keepUntil };
+    const next = { selector, ...(await deps.newKeyPair()), usableAt: null };
+    const begun = await domainKeys.change(
+      { id: domain, publicKey: row.publicKey, rotatingSince: null },
+      { next, rotatingSince: now },
+    );
     return begun ? { kind: 'begun', row: begun, next } : begin(domain); // somebody else was quicker
   }
 
   return Object.freeze({
     begin,
     async cancel(domain: string) {
-      return await domainKeys.change({ id: domain, rotatingSince: { exists: true } }, { next: null, rotatingSince: null }) !== undefined;
+      return (
+        (await domainKeys.change(
+          { id: domain, rotatingSince: { exists: true } },
+          { next: null, rotatingSince: null },
+        )) !== undefined
+      );
     },
   });
 }
 
-export function createKeySwitch(settings: RotationSettings, deps: RotationDeps & { readonly resolver: Resolver; readonly log: Log }): KeySwitch {
-  const { store: { domainKeys }, resolver, clock, log } = deps;
+export function createKeySwitch(
+  settings: RotationSettings,
+  deps: RotationDeps & { readonly resolver: Resolver; readonly log: Log },
+): KeySwitch {
+  const {
+    store: { domainKeys },
+    resolver,
+    clock,
+    log,
+  } = deps;
 
   async function look(row: DomainKeyRow): Promise<DomainKeyRow> {
     const { id: domain, next } = row;
@@ -110,23 +142,51 @@ export function createKeySwitch(settings: RotationSettings, deps: RotationDeps &
     return usableAt <= now ? takeOver(row, next, now) : change(row, { next: { ...next, usableAt } });
   }
 
-  async function takeOver(row: DomainKeyRow, { selector, publicKey, privateKey }: NextKey, now: Date): Promise<DomainKeyRow> {
-    const previous = { selector: selectorOf(row, settings), publicKey: row.publicKey, keepUntil: new Date(now.getTime() + KEPT_MS) };
-    const after = await change(row, { selector, publicKey, privateKey, createdAt: now, next: null, rotatingSince: null, previous });
-    if (after.publicKey === publicKey) log.info('dkim.rotated', { domain: row.id, selector, before: previous.selector, keep_until: previous.keepUntil.toISOString() });
+  async function takeOver(
+    row: DomainKeyRow,
+    { selector, publicKey, privateKey }: NextKey,
+    now: Date,
+  ): Promise<DomainKeyRow> {
+    const previous = {
+      selector: selectorOf(row, settings),
+      publicKey: row.publicKey,
+      keepUntil: new Date(now.getTime() + KEPT_MS),
+    };
+    const after = await change(row, {
+      selector,
+      publicKey,
+      privateKey,
+      createdAt: now,
+      next: null,
+      rotatingSince: null,
+      previous,
+    });
+    if (after.publicKey === publicKey)
+      log.info('dkim.rotated', {
+        domain: row.id,
+        selector,
+        before: previous.selector,
+        keep_until: previous.keepUntil.toISOString(),
+      });
     return after;
   }
 
   /** As long as nobody began or ended a rotation meanwhile; answers what is there then. */
   async function change(row: DomainKeyRow, patch: Partial<Omit<DomainKeyRow, 'id'>>): Promise<DomainKeyRow> {
-    const after = await domainKeys.change({ id: row.id, publicKey: row.publicKey, rotatingSince: row.rotatingSince ?? null }, patch);
-    return after ?? await domainKeys.one({ id: row.id }) ?? row;
+    const after = await domainKeys.change(
+      { id: row.id, publicKey: row.publicKey, rotatingSince: row.rotatingSince ?? null },
+      patch,
+    );
+    return after ?? (await domainKeys.one({ id: row.id })) ?? row;
   }
 
   return Object.freeze({
     look,
     async lookAtAll(ending?: AbortSignal) {
-      const waiting = await domainKeys.many({ rotatingSince: { exists: true } }, { sort: 'rotatingSince', limit: MOST_AT_ONCE });
+      const waiting = await domainKeys.many(
+        { rotatingSince: { exists: true } },
+        { sort: 'rotatingSince', limit: MOST_AT_ONCE },
+      );
       let switched = 0;
       for (const row of waiting) {
         if (ending?.aborted) break;

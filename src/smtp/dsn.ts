@@ -24,7 +24,8 @@ const PRINTABLE_UTF8 = /^[^\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}\ufffd]+$/u;
 export function readMailDsn(params: Params): Read<MailDsn> {
   const [ret, id] = [params.get('RET'), params.get('ENVID')];
   const form = ret === undefined ? null : ret === true ? undefined : toRet(ret);
-  const envid = id === undefined ? null : id === true || id.length > MOST_ENVID || !XTEXT.test(id) ? undefined : decode(id);
+  const envid =
+    id === undefined ? null : id === true || id.length > MOST_ENVID || !XTEXT.test(id) ? undefined : decode(id);
   if (form === undefined || envid === undefined || (envid !== null && !PRINTABLE.test(envid))) return BAD;
   return { value: { ret: form, envid } };
 }
@@ -32,7 +33,8 @@ export function readMailDsn(params: Params): Read<MailDsn> {
 /** Reads NOTIFY and ORCPT (section 4.1 and 4.2), the only parameters of RCPT; undefined when there is neither. */
 export function readRecipientDsn(params: Params): Read<RecipientDsn | undefined> {
   if (params.size === 0) return { value: undefined };
-  if ([...params.keys()].some((name) => name !== 'NOTIFY' && name !== 'ORCPT')) return { refused: REFUSALS.unknownParameter };
+  if ([...params.keys()].some((name) => name !== 'NOTIFY' && name !== 'ORCPT'))
+    return { refused: REFUSALS.unknownParameter };
   const [wanted, original] = [params.get('NOTIFY'), params.get('ORCPT')];
   const notify = wanted === undefined ? null : wanted === true ? undefined : toNotify(wanted);
   const orcpt = original === undefined ? null : original === true ? undefined : toOriginal(original);
@@ -48,7 +50,9 @@ function toRet(text: string): DsnRequest['ret'] | undefined {
 function toNotify(text: string): readonly Notify[] | undefined {
   const words = text.toUpperCase().split(',');
   if (words.length === 1 && words[0] === 'NEVER') return ['NEVER'];
-  const known = words.filter((word): word is Exclude<Notify, 'NEVER'> => word === 'SUCCESS' || word === 'FAILURE' || word === 'DELAY');
+  const known = words.filter(
+    (word): word is Exclude<Notify, 'NEVER'> => word === 'SUCCESS' || word === 'FAILURE' || word === 'DELAY',
+  );
   return known.length === words.length && new Set(words).size === words.length ? known : undefined;
 }
 
@@ -59,7 +63,9 @@ function toOriginal(text: string): string | undefined {
   const encoded = /^utf-8$/i.test(type) ? UTF8_TEXT : XTEXT;
   if (Buffer.byteLength(text) > MOST_ORCPT || !ADDRESS_TYPE.test(type) || !encoded.test(value)) return undefined;
   const address = decode(value);
-  return (encoded === XTEXT ? PRINTABLE : PRINTABLE_UTF8).test(address) ? `${type.toLowerCase()};${address}` : undefined;
+  return (encoded === XTEXT ? PRINTABLE : PRINTABLE_UTF8).test(address)
+    ? `${type.toLowerCase()};${address}`
+    : undefined;
 }
 
 function decode(xtext: string): string {

@@ -17,8 +17,9 @@ export interface PreviousKey {
 }
 
 /**
- * The key pair that signs the mail of a domain. `id` is the domain as A-labels: a selector has one record in the DNS, so
- * accounts that share a domain share its key, and what keeps one from signing for another is that each must verify the domain.
+ * The key pair that signs the mail of a domain. `id` is the domain as A-labels: a selector has one record in the DNS,
+ * so accounts that share a domain share its key, and what keeps one from signing for another is that each must verify
+ * the domain.
  */
 export interface DomainKeyRow extends Row {
   /** Where the public half is published; absent for a key that was never rotated: `senders.dkim_selector`. */
@@ -34,4 +35,8 @@ export interface DomainKeyRow extends Row {
   readonly previous?: PreviousKey | null;
 }
 
-export const domainKeys: CollectionSpec<DomainKeyRow> = { name: 'domain_keys', indexes: [['rotatingSince']], dates: ['createdAt', 'rotatingSince'] };
+export const domainKeys: CollectionSpec<DomainKeyRow> = {
+  name: 'domain_keys',
+  indexes: [['rotatingSince']],
+  dates: ['createdAt', 'rotatingSince'],
+};

@@ -26,7 +26,9 @@ export interface ForwardingDeps extends ForwardingParts {
   readonly ids: Ids;
   readonly log: Log;
   readonly time: RunningTime;
-  /** After how many milliseconds it is given up: it is a dead letter then, and can be read as long as those are kept. */
+  /**
+   * After how many milliseconds it is given up: it is a dead letter then, and can be read as long as those are kept.
+   */
   readonly limit: number;
   readonly abandoned: () => boolean;
   /** Writes a settlement, however long the spool takes to be able to. */
@@ -36,7 +38,10 @@ export interface ForwardingDeps extends ForwardingParts {
 /** How often mail is looked at that has nowhere to go. A start with another setting does so at once. */
 const LOOK_MS = 3_600_000;
 
-/** The way of mail to the postmaster: on to the operator, byte for byte behind our Received line; and that of reports to senders. */
+/**
+ * The way of mail to the postmaster: on to the operator, byte for byte behind our Received line; and that of reports to
+ * senders.
+ */
 export interface Forwarding {
   attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
 }
@@ -54,7 +59,13 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
     const age = time.age(waiting.budgetFrom);
     if (time.sure() && age >= limit) return end(waiting, 'dead');
     if (age < LOOK_MS) {
-      log.warn('postmaster.kept', { delivery: waiting.delivery.id, message: id, sender: envelope.mailFrom, recipient: waiting.delivery.recipient, note: 'smtp.postmaster is not set' });
+      log.warn('postmaster.kept', {
+        delivery: waiting.delivery.id,
+        message: id,
+        sender: envelope.mailFrom,
+        recipient: waiting.delivery.recipient,
+        note: 'smtp.postmaster is not set',
+      });
     }
     return { kind: 'put off', at: clock.now() + LOOK_MS };
   }
@@ -68,11 +79,18 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
       if (to === '') return keep(waiting, found.message);
       if (!(await gate.enter())) return { kind: 'turned back' };
       const body = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);
-      // From nobody (RFC 5321 section 4.5.5): SPF judges our host and not the sender's, and what cannot be forwarded comes back to none.
+      // From nobody (RFC 5321 section 4.5.5): SPF judges our host and not the sender's, and what cannot be forwarded
+      // comes back to none.
       const composed = { bytes: Buffer.concat([Buffer.from(found.message.trace), body]), mailFrom: '', links: [] };
       const attempt = await carrier.carry({ composed, recipient: to, sourceAddresses: [] });
       if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
-      const settled = settleMail({ delivery: { id: delivery.id, attempts }, attempt, now: clock.now(), jitter: ids.jitter(), budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() } });
+      const settled = settleMail({
+        delivery: { id: delivery.id, attempts },
+        attempt,
+        now: clock.now(),
+        jitter: ids.jitter(),
+        budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
+      });
       const result = toTold(attempt);
       gate.leave(result, settled);
       await deps.note(settled.settlement);
@@ -82,6 +100,7 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
 }
 
 function toTold(attempt: Awaited<ReturnType<MailCarrier['carry']>>): Told {
-  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
+  if (attempt.kind === 'unanswered')
+    return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
   return { kind: 'answered', status: attempt.code, durationMs: attempt.durationMs };
 }

@@ -23,7 +23,8 @@ export interface ReportFacts {
 
 const SUBJECTS: Readonly<Record<Fate, string>> = { delivered: 'Delivered', relayed: 'Relayed', failed: 'Undelivered' };
 const SENTENCES: Readonly<Record<Fate, string>> = {
-  delivered: 'Your message was delivered.', relayed: 'Your message was handed over to the next server, which may not tell you more.',
+  delivered: 'Your message was delivered.',
+  relayed: 'Your message was handed over to the next server, which may not tell you more.',
   failed: 'Your message could not be delivered.',
 };
 /** A message that failed is sent back whole up to here, when that was asked for. */
@@ -35,15 +36,36 @@ export function composeReport(facts: ReportFacts): Buffer {
   const { hostname, from, id, at, dsn, fate, bytes } = facts;
   const boundary = `report-${id}`;
   const head = [
-    `From: Mail Delivery System <${from}>`, `To: <${dsn.returnTo}>`, `Subject: ${SUBJECTS[fate]}: delivery status notification`, `Date: ${toMailDate(at)}`,
+    `From: Mail Delivery System <${from}>`,
+    `To: <${dsn.returnTo}>`,
+    `Subject: ${SUBJECTS[fate]}: delivery status notification`,
+    `Date: ${toMailDate(at)}`,
     `Message-ID: <${id}@${hostname}>`,
     // RFC 3834 section 5.
-    'Auto-Submitted: auto-replied', 'MIME-Version: 1.0', `Content-Type: multipart/report; report-type=delivery-status; boundary="${boundary}"`, '',
-    `--${boundary}`, 'Content-Type: text/plain; charset=utf-8', 'Content-Transfer-Encoding: 8bit', '', SENTENCES[fate], '', `Recipient: ${facts.recipient}`,
-    ...(facts.diag === '' ? [] : [`Answer: ${oneLine(facts.diag)}`]), '',
-    `--${boundary}`, 'Content-Type: message/delivery-status', '', ...statusFields(facts), '',
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=delivery-status; boundary="${boundary}"`,
+    '',
+    `--${boundary}`,
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    SENTENCES[fate],
+    '',
+    `Recipient: ${facts.recipient}`,
+    ...(facts.diag === '' ? [] : [`Answer: ${oneLine(facts.diag)}`]),
+    '',
+    `--${boundary}`,
+    'Content-Type: message/delivery-status',
+    '',
+    ...statusFields(facts),
+    '',
   ];
-  return Buffer.concat([Buffer.from(`${head.join('\r\n')}\r\n`), ...(bytes ? returnedPart(facts, bytes, boundary) : []), Buffer.from(`--${boundary}--\r\n`)]);
+  return Buffer.concat([
+    Buffer.from(`${head.join('\r\n')}\r\n`),
+    ...(bytes ? returnedPart(facts, bytes, boundary) : []),
+    Buffer.from(`--${boundary}--\r\n`),
+  ]);
 }
 
 /** The message as it came back, or the beginning of it. */
@@ -51,17 +73,28 @@ function returnedPart({ fate, dsn }: ReportFacts, bytes: Buffer, boundary: strin
   const whole = fate === 'failed' && dsn.ret === 'FULL' && bytes.length <= MOST_RETURNED;
   const end = bytes.indexOf(END_OF_HEADER);
   const returned = whole ? bytes : bytes.subarray(0, end < 0 ? bytes.length : end + 2).subarray(0, MOST_RETURNED);
-  const fields = [`--${boundary}`, `Content-Type: ${whole ? 'message/rfc822' : 'text/rfc822-headers'}`, ...(isSevenBit(returned) ? [] : ['Content-Transfer-Encoding: 8bit'])];
+  const fields = [
+    `--${boundary}`,
+    `Content-Type: ${whole ? 'message/rfc822' : 'text/rfc822-headers'}`,
+    ...(isSevenBit(returned) ? [] : ['Content-Transfer-Encoding: 8bit']),
+  ];
   return [Buffer.from(`${fields.join('\r\n')}\r\n\r\n`), returned, Buffer.from('\r\n')];
 }
 
 /** RFC 3464 section 2.2 and 2.3: what is about the message, an empty line, what is about the recipient. */
 function statusFields({ hostname, receivedAt, at, dsn, asked, recipient, fate, diag }: ReportFacts): string[] {
+  const original = /^([^;]*);(.*)$/s.exec(asked.orcpt ?? '');
   return [
-    ...(dsn.envid === null ? [] : [`Original-Envelope-Id: ${dsn.envid}`]), `Reporting-MTA: dns; ${hostname}`, `Arrival-Date: ${toMailDate(receivedAt)}`, '',
-    ...(asked.orcpt === null ? [] : [`Original-Recipient: ${address(asked.orcpt.slice(0, asked.orcpt.indexOf(';')), asked.orcpt.slice(asked.orcpt.indexOf(';') + 1))}`]),
-    `Final-Recipient: ${address('rfc822', recipient)}`, `Action: ${fate}`, `Status: ${statusOf(fate, diag)}`,
-    ...(diag === '' ? [] : [`Diagnostic-Code: ${oneLine(diag).replace(/^(\w+);\s*/, '$1; ')}`]), `Last-Attempt-Date: ${toMailDate(at)}`,
+    ...(dsn.envid === null ? [] : [`Original-Envelope-Id: ${dsn.envid}`]),
+    `Reporting-MTA: dns; ${hostname}`,
+    `Arrival-Date: ${toMailDate(receivedAt)}`,
+    '',
+    ...(original ? [`Original-Recipient: ${address(original[1] ?? '', original[2] ?? '')}`] : []),
+    `Final-Recipient: ${address('rfc822', recipient)}`,
+    `Action: ${fate}`,
+    `Status: ${statusOf(fate, diag)}`,
+    ...(diag === '' ? [] : [`Diagnostic-Code: ${oneLine(diag).replace(/^(\w+);\s*/, '$1; ')}`]),
+    `Last-Attempt-Date: ${toMailDate(at)}`,
   ];
 }
 
