@@ -36,8 +36,8 @@ export interface OperationDeps {
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
-  /** webhookexists: whether something answers at the URL. */
-  readonly urlExists: (url: string) => Promise<boolean>;
+  /** webhookexists: why nothing answers at the URL, in words for the caller; undefined when something does. */
+  readonly urlFault: (url: string) => Promise<string | undefined>;
   /** The payload of a sample message, as JSON would hold it: an array with one event. */
   readonly sample: (args: SampleArgs) => Promise<unknown>;
   readonly lists: Lists;
@@ -104,7 +104,8 @@ export interface AccountParts extends AccountQueue {
   routingChanged(domain: string): Promise<void>;
   /** As `Routing.lookup`; what belongs to another account is not ours. */
   lookup(mailbox: string, domain: string): Lookup;
-  urlExists(url: string): Promise<boolean>;
+  /** Why nothing answers at a webhook URL, in words for the caller; undefined when something does. */
+  urlFault(url: string): Promise<string | undefined>;
   sample(address: string, match: Match): Promise<unknown>;
   /** Whether an MX of the domain names us; `unknown` when DNS did not say. */
   mxIsOurs(domain: string): Promise<boolean | 'unknown'>;
@@ -160,7 +161,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       const found = routing.lookup(mailbox, domain);
       return found.kind === 'matched' && found.match.account !== account.id ? { kind: 'not-ours' } : found;
     },
-    urlExists: deps.urlExists,
+    urlFault: deps.urlFault,
     sample: (address, match) => deps.sample({ account: account.id, address, match }),
     async mxIsOurs(domain) {
       const found = await checkMx(deps.resolver, domain, [settings.hostname, ...settings.mxHosts]);

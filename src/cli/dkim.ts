@@ -70,10 +70,6 @@ function toText({ state, name, txt, cname, at }: Shown): string {
   return `${name}  (${SENTENCES[state](at)})\n  TXT    ${txt}\n  ${alias}\n`;
 }
 
-function print(call: Invocation, io: Io, shown: readonly Shown[], text: () => string): void {
-  io.out(call.json ? JSON.stringify(shown) + '\n' : text());
-}
-
 function theDomain(call: Invocation): string | undefined {
   const [given] = call.words;
   const domain = given === undefined ? undefined : toAsciiDomain(given.trim());
@@ -86,11 +82,11 @@ const noKey = (domain: string) => new UsageError(`there is no key of ${domain} (
 export const dkimList: Command = {
   name: 'dkim list',
   summary: 'Lists the DKIM keys of sender domains, and which of them sign.',
-  async run(call, io) {
+  async run(call) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
-      print(call, io, shown, () =>
+      call.print(shown, () =>
         toTable(
           ['domain', 'selector', 'state'],
           shown.map(({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)]),
@@ -105,7 +101,7 @@ export const dkimShow: Command = {
   name: 'dkim show',
   args: 'DOMAIN',
   summary: 'Shows the DKIM records that belong into the DNS of a sender domain.',
-  async run(call, io) {
+  async run(call) {
     const domain = theDomain(call);
     if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
     const { settings } = call.settings();
@@ -113,7 +109,7 @@ export const dkimShow: Command = {
       const row = await store.domainKeys.one({ id: domain });
       if (!row) throw noKey(domain);
       const shown = toShown(row, settings);
-      print(call, io, shown, () => shown.map(toText).join('\n'));
+      call.print(shown, () => shown.map(toText).join('\n'));
       return EXIT.ok;
     });
   },
@@ -172,19 +168,19 @@ async function rotate(domains: readonly string[], parts: Parts): Promise<number>
   }
   const which = shown.length === 1 ? 'this record' : 'these records';
   const text = () => `Publish ${which}, and leave the old:\n\n${shown.map(toText).join('\n')}`;
-  if (shown.length > 0 || call.json) print(call, io, shown, text);
+  if (shown.length > 0 || call.format !== 'text') call.print(shown, text);
   return resting > 0 ? EXIT.failed : EXIT.ok;
 }
 
 async function cancel(domains: readonly string[], parts: Parts): Promise<number> {
-  const { call, io, settings, store } = parts;
+  const { call, settings, store } = parts;
   const shown: Shown[] = [];
   for (const domain of domains) {
     if (!(await rotationOf(parts).cancel(domain))) continue;
     const row = await store.domainKeys.one({ id: domain });
     if (row) shown.push(...toShown(row, settings));
   }
-  print(call, io, shown, () =>
+  call.print(shown, () =>
     shown.length === 0
       ? 'No key was waiting.\n'
       : shown.map(({ domain, selector }) => `${domain} goes on with ${selector}.\n`).join(''),

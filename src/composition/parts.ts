@@ -111,6 +111,8 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, r
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
   const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
   const notifying = { hostname, from: settings.mail.from };
-  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics });
-  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
+  const dispatcher = createDispatcher(dispatcherSettings(settings), {
+    spool, renderer, poster, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics,
+  });
+  return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -71,7 +71,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
     store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
-    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlExists: async (url) => !missingUrls.has(url),
+    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlFault: async (url) => missingUrls.has(url) ? 'nothing is there' : undefined,
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
   });

@@ -1,7 +1,7 @@
 import { runCommandLine } from '../../src/cli/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 
-export interface Ran { readonly code: number; readonly out: string; readonly err: string; json(): any }
+export interface Ran { readonly code: number; readonly out: string; readonly err: string; json(): any; records(): any[] }
 
 /** Runs `postern …argv` in this process with only the given environment. */
 export async function postern(argv: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<Ran> {
@@ -13,5 +13,5 @@ export async function postern(argv: readonly string[], env: Readonly<Record<stri
     onSignal() {},
   });
   const out = Buffer.concat(chunks.out).toString();
-  return { code, out, err: Buffer.concat(chunks.err).toString(), json: () => JSON.parse(out) };
+  return { code, out, err: Buffer.concat(chunks.err).toString(), json: () => JSON.parse(out), records: () => JSON.parse(out) };
 }
