@@ -58,13 +58,13 @@ export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey)
     `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=${domain};`,
     ` s=${selector};`,
     ` h=${folded(names.map((name, i) => (i === 0 ? name : `:${name}`)))};`,
-    ` bh=${hashBody('relaxed', message.subarray(end + 2))};`,
+    ` bh=${hashBody('relaxed', message.subarray(end + 2)).hash.toString('base64')};`,
     ' b=',
   ].join('\r\n');
   // The signature's own field comes last among what is signed (section 3.7), wherever it stands in the message.
   const text = message.toString('latin1', 0, end) + field;
   const own = { name: 'dkim-signature', start: end, end: text.length };
-  const octets = createSignedHeader({ text }, fields).octets(own, { headerForm: 'relaxed', names });
+  const octets = createSignedHeader({ text, fields }).octets(own, { headerForm: 'relaxed', names });
   const signature = signWith('sha256', octets, privateKey).toString('base64');
   return Buffer.concat([Buffer.from(`${field}${folded(signature.match(/.{1,70}/g) ?? [])}\r\n`), message]);
 }
