@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
-import { toAsciiDomain } from './mail/address.ts';
+import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { schema, type Settings } from './settings.ts';
 
 /**
@@ -65,9 +65,13 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   if (read.data && read.data.submission.tls_listen.length > 0 && read.data.smtp.tls.cert === '') {
     faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
   }
-  if (faults.length > 0 || !read.data) throw new ConfigError(faults);
+  const settings = read.data && complete(read.data);
+  if (settings && ownNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
+    faults.push({ path: 'smtp.postmaster', text: 'must be a mailbox that another server takes mail for: this one would forward it to itself' });
+  }
+  if (faults.length > 0 || !settings) throw new ConfigError(faults);
   const shown = [...leaves].map(([path, leaf]) => ({ path, ...leaf, value: isSecret(path) && leaf.value ? '(set)' : leaf.value }));
-  return { settings: complete(read.data), shown };
+  return { settings, shown };
 }
 
 /** Fills what is empty by its nature: our name and our address. */
@@ -80,6 +84,11 @@ function complete(settings: Settings): Settings {
   const mail = { ...settings.mail, from: settings.mail.from || `postmaster@${name}` };
   const outbound = { ...settings.outbound, return_domain: toAsciiDomain(settings.outbound.return_domain) ?? `bounces.${name}`, signing_domain: toAsciiDomain(settings.outbound.signing_domain) ?? '' };
   return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
+}
+
+/** Names whose postmaster we are, as A-labels. */
+export function ownNames({ hostname, inbound, outbound }: Settings): readonly string[] {
+  return [hostname, ...inbound.mx_hosts, outbound.return_domain].flatMap((name) => toAsciiDomain(name) ?? []);
 }
 
 function isSecret(path: string): boolean {

@@ -55,7 +55,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
-  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail });
+  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail, ownCarrier: outbound.ownCarrier });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
   const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, leaving, clock, ids, log, metrics });
   const scheduling = createScheduling({ ...storage, clock });
@@ -83,6 +83,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await scheduler.start();
       if (loopbackOnly && settings.webhooks.allow_private === null) {
         log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
+      }
+      if (loopbackOnly && settings.outbound.allow_private === null) {
+        log.info('daemon.note', { note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)' });
       }
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) => addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };

@@ -33,6 +33,11 @@ const network = z.string().refine((value) => ipaddr.isValidCIDR(value) || ipaddr
 const host = z.string().refine((value) => toAsciiDomain(value) !== undefined, 'must be a host name');
 const url = z.string().refine((value) => value === '' || /^https?:\/\/[^/]/.test(value) && URL.canParse(value), 'must be an http or https URL');
 
+const isMailAddress = (value: string): boolean => {
+  const address = parseAddress(value);
+  return address !== undefined && !address.domain.startsWith('[');
+};
+
 /** What `store.url`, or the file that holds it, must be. */
 export const MONGO_URL = 'mongodb://host/name or mongodb+srv://host/name';
 export const isMongoUrl = (value: string): boolean => /^mongodb(\+srv)?:\/\/[^/]/.test(value);
@@ -56,6 +61,8 @@ export const schema = z.strictObject({
     slow_after_refusals: count(0),
     end_after_refusals: count(1),
     max_received: count(1, 1000),
+    bare_newline: oneOf('reject', 'normalize'),
+    postmaster: z.string().refine((value) => value === '' || isMailAddress(value), 'must be an email address'),
     max_backlog_per_account: count(1),
     max_loop_lag_ms: count(10),
     proxy_protocol: list(network),
@@ -141,6 +148,7 @@ export const schema = z.strictObject({
     concurrency_per_destination: count(1, 10_000),
     concurrency_to_relay: count(1, 10_000),
     signing_domain: z.union([z.literal(''), host]),
+    allow_private: list(network).nullable(),
   }),
   ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),

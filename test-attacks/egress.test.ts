@@ -39,7 +39,7 @@ describe('what others name is reached only where it may be', () => {
 
   /** The daemon, where `allowed` is open and nothing else is. */
   const open = (dir: string, allowed: string): Promise<TestDaemon> => startDaemon({
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '2000', POSTERN_WEBHOOKS__ALLOW_PRIVATE: allowed, POSTERN_WEBHOOKS__TIMEOUT_MS: '5000',
+    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '2000', POSTERN_WEBHOOKS__ALLOW_PRIVATE: allowed, POSTERN_OUTBOUND__ALLOW_PRIVATE: allowed, POSTERN_WEBHOOKS__TIMEOUT_MS: '5000',
     POSTERN_OUTBOUND__MX_PORT: String(canaries.port), POSTERN_MAIL__MX_PORT: String(canaries.port),
   }, { dir });
   /** Connections that were begun to anything but the open address, those of the test itself apart. */

@@ -79,6 +79,15 @@ describe('the settings', () => {
     expect(Object.hasOwn(Object.prototype, 'x')).to.equal(false);
   });
 
+  it('refuses a postmaster whose mail would come back here', () => {
+    const env = { POSTERN_HOSTNAME: 'mx.example.com', POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' };
+    for (const address of ['ops@mx.example.com', 'ops@MX2.example.com', 'ops@bounces.mx.example.com']) {
+      expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: address }), address).to.throw(/^smtp\.postmaster: must be a mailbox that another server/);
+    }
+    expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: 'ops@[192.0.2.1]' })).to.throw(/^smtp\.postmaster: must be an email address/);
+    expect(loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: 'ops@example.com' }).settings.smtp.postmaster).to.equal('ops@example.com');
+  });
+
   it('wants cert and key together', () => {
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS__CERT: '/a.pem' }))).to.deep.equal(['smtp.tls: needs both cert and key, or neither']);
   });

@@ -23,6 +23,12 @@ export const EVENTS = [
   'event.unsent', 'event.fault',
   // mail that came back, opens and clicks
   'return.handled', 'visit.lost',
+  // keys that sign mail
+  'dkim.rotated',
+  // mail to the operator
+  'postmaster.kept',
+  // reports that senders asked for
+  'report.lost',
   // mail of our own
   'notice.sent', 'notice.deferred', 'notice.failed',
   // exports

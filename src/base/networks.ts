@@ -18,7 +18,7 @@ export function networkOf(address: string): string {
 export type Network = readonly [ipaddr.IPv4 | ipaddr.IPv6, number];
 
 /**
- * Reads `webhooks.allow_private`: addresses or networks ("10.1.2.3", "10.0.0.0/8", "fd00::/8", "[::1]").
+ * Reads a setting `allow_private`: addresses or networks ("10.1.2.3", "10.0.0.0/8", "fd00::/8", "[::1]").
  * Throws when an entry is neither, because a guard that silently ignores a line of its settings is worse than none.
  */
 export function parseNetworks(entries: readonly string[]): readonly Network[] {
@@ -26,7 +26,7 @@ export function parseNetworks(entries: readonly string[]): readonly Network[] {
     const text = entry.trim().replace(/^\[(.*)\]/, '$1');
     if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text);
     if (!ipaddr.isValid(text) || (!text.includes(':') && !ipaddr.IPv4.isValidFourPartDecimal(text))) {
-      throw new Error(`webhooks.allow_private: "${entry}" is neither an IP address nor a network`);
+      throw new Error(`allow_private: "${entry}" is neither an IP address nor a network`);
     }
     const address = ipaddr.parse(text);
     return [address, address.kind() === 'ipv4' ? 32 : 128];
@@ -37,7 +37,7 @@ const LOOPBACK: readonly Network[] = parseNetworks(['127.0.0.0/8', '::1/128']);
 
 /** What an operator opens beside the public Internet. */
 export interface OpenNetworks {
-  /** `webhooks.allow_private`; null when it is not set. */
+  /** `webhooks.allow_private` for posts, `outbound.allow_private` for mail; null when it is not set. */
   readonly allowPrivate: readonly string[] | null;
   /** Whether every listener of this daemon is on loopback. */
   readonly loopbackOnly: boolean;

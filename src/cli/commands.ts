@@ -3,6 +3,7 @@ import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
+import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
 import { doctor } from './doctor.ts';
 import { domainAdd, domainCheck, domainList, domainRemove } from './domain.ts';
 import { importMandrill } from './import.ts';
@@ -19,6 +20,7 @@ const all: readonly Command[] = [
   accountCreate, accountList,
   keyCreate, keyList, keyRevoke,
   ipAdd, ipList, ipRemove,
+  dkimList, dkimShow, dkimRotate,
   domainAdd, domainList, domainCheck, domainRemove,
   routeAdd, routeList, routeTest, routeRemove,
   importMandrill,

@@ -12,13 +12,13 @@ import { inboundDomains, senderDomains, sending } from './doctor/domains.ts';
 import { type Check, fault, type Finding, type Verdict, type World } from './doctor/finding.ts';
 import { listening, outgoing } from './doctor/listening.ts';
 import { clockCheck, disk, secrets } from './doctor/machine.ts';
-import { hostName, publicUrl } from './doctor/names.ts';
+import { hostName, postmaster, publicUrl } from './doctor/names.ts';
 import { nameServers, readiness, storeCheck } from './doctor/services.ts';
 import { withStore } from './open.ts';
 
 /** In the order in which one thing rests on another. */
 const CHECKS: readonly Check[] = [
-  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, sending, inboundDomains, senderDomains, outgoing,
+  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, postmaster, sending, inboundDomains, senderDomains, outgoing,
 ];
 
 export const doctor: Command = {

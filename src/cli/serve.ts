@@ -34,7 +34,7 @@ export const serve: Command = {
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
     const endWait = waitLonger(notifier);
-    const opened = await open(settings, io, { log, metrics }, supervision.socket !== undefined).finally(endWait);
+    const opened = await open(settings, io, { log, metrics }).finally(endWait);
     if (typeof opened === 'number') return opened;
     const { daemon, announce } = opened;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
@@ -63,7 +63,9 @@ function waitLonger(notifier: Notifier): () => void {
   return () => cancel();
 }
 
-async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
+async function open(
+  settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>,
+): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets, metrics });
@@ -71,8 +73,9 @@ async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDe
     return {
       daemon,
       announce() {
-        log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
-        io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
+        const places = { smtp: smtp.map(place), submission: submission.map(place) };
+        log.info('daemon.ready', { ...places, http: place(http) });
+        io.err(greeting(settings, places, firstKey?.key, io.terminals.err));
       },
     };
   } catch (error) {
@@ -101,13 +104,16 @@ function reason(error: unknown, dataDir: string): string {
 
 /**
  * What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line.
- * Under systemd this would land in the journal, where a key has no business.
+ * Anything but a terminal keeps what it is told (a journal, the log of a container, a file), and a key has no business there; the
+ * operator knows the one that he set himself.
  */
-function greeting(settings: Settings, places: { readonly smtp: readonly string[]; readonly submission: readonly string[] }, firstKey: string | undefined, supervised: boolean): string {
+function greeting(settings: Settings, places: { readonly smtp: readonly string[]; readonly submission: readonly string[] }, firstKey: string | undefined, terminal: boolean): string {
   const url = settings.public_url;
-  const shown = supervised ? undefined : firstKey;
+  const made = settings.bootstrap.api_key === '' ? firstKey : undefined;
+  const shown = terminal ? made : undefined;
   const key = shown === undefined ? '' : `  API key    ${shown}   (made now, shown this once)\n`;
-  const hint = firstKey !== undefined && supervised ? 'The first account was made. Its API key:  postern key create\n' : '';
+  const where = made === undefined ? 'Its API key is the one of bootstrap.api_key.' : 'An API key for it:  postern key create';
+  const hint = firstKey !== undefined && shown === undefined ? `The first account was made. ${where}\n` : '';
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
   return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}`
     + `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`

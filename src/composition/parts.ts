@@ -1,4 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
+import { ownNames } from '../config.ts';
 import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
@@ -19,6 +20,7 @@ import type { Returns } from '../events/returns.ts';
 import { createSweep } from '../events/sweep.ts';
 import { createTallies } from '../events/tallies.ts';
 import { createAcceptance } from '../inbound/accept.ts';
+import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
@@ -27,11 +29,13 @@ import { createMailCarriers } from '../outbound/carriers.ts';
 import { createCustomDomains } from '../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
 import { createDomainTests } from '../outbound/domain-tests.ts';
+import { createKeySwitch } from '../outbound/key-rotation.ts';
 import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
 import { createTrackingDomains } from '../outbound/tracking-domains.ts';
 import { createSources } from '../outbound/sources.ts';
+import type { MailCarrier } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
 import { type CountedDeps, dispatcherSettings, dnsSettings, posterSettings, rendererSettings } from './slices.ts';
@@ -57,6 +61,7 @@ export function createInbound(settings: Settings, { log, clock, ids, metrics }: 
     resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
     routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
     returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
+    postmaster: createPostmaster({ names: ownNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
   };
@@ -67,7 +72,7 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
   const carriers = createMailCarriers({
     hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
-    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: settings.webhooks.allow_private, loopbackOnly,
+    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: outbound.allow_private, loopbackOnly,
   }, { resolver: cached, clock, ids, log });
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
   const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
@@ -75,9 +80,14 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
-  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
+  const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
+  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
   const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
-  return { notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  return {
+    notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, ownCarrier: carriers.own,
+    sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached),
+    senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }),
+  };
 }
 
 interface DeliveryParts {
@@ -86,17 +96,23 @@ interface DeliveryParts {
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
   readonly mail: DeliveryDeps['mail'];
+  /** What carries mail of our own. */
+  readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
   readonly time: RunningTime;
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly, time }: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time }: DeliveryParts) {
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
-  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
+  const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
+  const notifying = { hostname, from: settings.mail.from };
+  const dispatcher = createDispatcher(dispatcherSettings(settings), {
+    spool, renderer, poster, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics,
+  });
   return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -149,6 +149,8 @@ export function listenerSettings(settings: Settings, deps: DaemonDeps) {
     slowAfterRefusals: smtp.slow_after_refusals,
     endAfterRefusals: smtp.end_after_refusals,
     maxReceived: smtp.max_received,
+    bareNewline: smtp.bare_newline,
+    keepsPostmaster: smtp.postmaster === '',
     maxBacklogPerAccount: smtp.max_backlog_per_account,
     maxLoopLagMs: smtp.max_loop_lag_ms,
     proxyProtocol: smtp.proxy_protocol,

@@ -6,13 +6,15 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Returns } from '../events/returns.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isReturnUrl } from '../mail/returns/address.ts';
+import { isPostmasterUrl, isReportUrl, isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
-import type { Settlement, Spool } from '../spool/types.ts';
+import type { Delivery, Message, Settlement, Spool } from '../spool/types.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
 import type { Waiting } from './schedule/waiting.ts';
+import { createForwarding, type ForwardingParts } from './returns/forwarding.ts';
+import { createNotifying, type NotifyingSettings } from './returns/notifying.ts';
 import { createReturning } from './returns/returning.ts';
 import { createRoad, type MailParts } from './sending/road.ts';
 
@@ -34,6 +36,8 @@ export interface DeliveryDeps {
   readonly mail?: (MailParts & { readonly limit: number }) | undefined;
   /** Without it, mail that came back stays on the spool. */
   readonly returns?: Returns | undefined;
+  readonly postmaster: ForwardingParts;
+  readonly notifying: NotifyingSettings;
   readonly metrics?: Metrics | undefined;
   /** How long things have been tried; without it, as far as this process knows. */
   readonly time?: RunningTime | undefined;
@@ -76,8 +80,11 @@ export interface Carrier {
 
 export function createCarrier(deps: CarryDeps): Carrier {
   const { spool, renderer, poster, signingKeys, clock, ids, log, time, meters } = deps;
-  const road = deps.mail && createRoad({ ...deps, ...deps.mail, note: (settlement) => note('mail', settlement) });
+  const notifying = createNotifying(deps.notifying, deps);
+  const road = deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('mail', settlement) });
   const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
+
+  const forwarding = createForwarding({ ...deps, ...deps.postmaster, note: (settlement) => note('return', settlement) });
 
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
@@ -92,6 +99,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
     const { delivery } = waiting;
     if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
+    if (isPostmasterUrl(delivery.url) || isReportUrl(delivery.url)) return await forwarding.attempt(waiting, gate);
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
@@ -108,11 +116,21 @@ export function createCarrier(deps: CarryDeps): Carrier {
       const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
       if (fresh) meters.verdicts(fresh);
       await note(classOf(delivery), carried.settled.settlement, fresh);
+      if (found.message.envelope.dsn) await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
       return carried;
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
       await renderer.discard(rendered.body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
     }
+  }
+
+  /**
+   * A stranger's reverse-path is told of only what he proved to be his: whoever asked for reports could have us write to anybody else
+   * (RFC 3834 section 2).
+   */
+  async function tell(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']): Promise<void> {
+    if (outcome === 'deferred' || spf.result !== 'pass') return;
+    await notifying.tell(message, delivery, outcome, outcome === 'failed' ? '5.4.7 delivery time expired' : '');
   }
 
   /** Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know. */
@@ -159,7 +177,12 @@ export function createCarrier(deps: CarryDeps): Carrier {
 
   async function giveUp(waiting: Waiting): Promise<void> {
     const { delivery, delivery: { id, url }, parked } = waiting;
-    if (!isMailUrl(url) || !road) return await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
+    if (!isMailUrl(url) || !road) {
+      await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
+      const found = isMailUrl(url) ? undefined : await spool.message(delivery.messageId).catch(() => undefined);
+      if (found?.message.verdicts && found.message.envelope.dsn) await tell(found.message, found.message.verdicts, delivery, 'failed');
+      return;
+    }
     await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
   }
 

@@ -1,6 +1,6 @@
 import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isReturnUrl } from '../mail/returns/address.ts';
+import { isForUs } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { Delivery } from '../spool/types.ts';
 import type { Lane } from './schedule/lane.ts';
@@ -85,11 +85,11 @@ function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
 /** What kind of thing a delivery is. */
 export function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
   if (batch) return 'batch';
-  return isMailUrl(url) ? 'mail' : isReturnUrl(url) ? 'return' : 'route';
+  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'route';
 }
 
 function endpointOf(url: string): (typeof ENDPOINTS)[number] {
-  return isMailUrl(url) ? 'mail' : isReturnUrl(url) ? 'return' : 'webhook';
+  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'webhook';
 }
 
 function codeOf(result: Told): (typeof CODES)[number] {

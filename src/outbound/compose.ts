@@ -4,8 +4,8 @@ import { bounceAddress } from '../mail/returns/address.ts';
 import { TooLong } from '../mail/too-long.ts';
 import { composeDocument } from './compose/document.ts';
 import { composeDraft, parseDraft } from './compose/draft.ts';
-import { sign } from './compose/mime.ts';
 import { createPersonal, type Inline } from './compose/personal.ts';
+import { sign } from './compose/sign.ts';
 import { mostOctets, TooLarge } from './compose/too-large.ts';
 import type { Composed, ComposeJob } from './types.ts';
 
@@ -37,7 +37,7 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
     const { settings, accountNumber, id, dkim } = job;
     const body = await load(job);
     const { message, links } = await written(body, job, job.outgoing.extras?.inlineCss === true ? await inliner() : undefined);
-    const signed = dkim ? await sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
+    const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
     // Memory of its own, which a thread may hand over: small buffers of Node's share theirs.

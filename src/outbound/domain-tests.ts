@@ -1,15 +1,16 @@
 import type { Clock } from '../base/clock.ts';
-import { checkDkim, checkSpf, type KeyPlace, type RecordCheck } from '../dns/checks-sender.ts';
+import { checkDkim, checkSpf, type RecordCheck } from '../dns/checks-sender.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { SenderDomainRow } from '../store/sender-domains.ts';
 import type { Store } from '../store/store.ts';
-import { fingerprint, type DomainKeys } from './domain-keys.ts';
+import type { DomainKeys } from './domain-keys.ts';
+import { keyPlace, type KeySwitch, selectorOf } from './key-rotation.ts';
 
 export interface SenderSettings {
   readonly hostname: string;
   /** What the SPF record of a sender domain must include. */
   readonly spfInclude: string;
-  /** The first label of where its DKIM key is. */
+  /** The first label of where its DKIM key is, unless that was rotated. */
   readonly dkimSelector: string;
 }
 
@@ -23,6 +24,7 @@ export interface DomainTestDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly resolver: Resolver;
   readonly keys: DomainKeys;
+  readonly keySwitch: Pick<KeySwitch, 'look'>;
   readonly clock: Clock;
 }
 
@@ -37,13 +39,14 @@ const TRIES = 5;
 const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
 
 export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps): DomainTests {
-  const { store, resolver, keys, clock } = deps;
+  const { store, resolver, keys, keySwitch, clock } = deps;
 
   async function test(row: SenderDomainRow): Promise<SenderDomainRow> {
-    const { publicKey } = await keys.keyOf(row.domain);
+    const key = await keySwitch.look(await keys.keyOf(row.domain));
+    const { publicKey } = key;
     const [spf, dkim] = await Promise.all([
       checkSpf(resolver, row.domain, settings.spfInclude),
-      checkDkim(resolver, keyPlace(settings, row.domain, publicKey), publicKey),
+      checkDkim(resolver, keyPlace(settings, row.domain, { selector: selectorOf(key, settings), publicKey }), publicKey),
     ]);
     let before: SenderDomainRow | undefined = row;
     for (let tries = 0; before && tries < TRIES; tries++) {
@@ -55,11 +58,6 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
     return before ?? row;
   }
   return Object.freeze({ test });
-}
-
-/** Where the key of a domain belongs in the DNS. */
-export function keyPlace({ dkimSelector, hostname }: SenderSettings, domain: string, publicKey: string): KeyPlace {
-  return { name: `${dkimSelector}._domainkey.${domain}`, target: `${fingerprint(publicKey)}.dkim.${hostname}` };
 }
 
 /** Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else has one. */

@@ -5,8 +5,9 @@ import type { Store } from '../store/store.ts';
 import { tokenHash } from '../store/verifications.ts';
 import type { KeyPlace } from '../dns/checks-sender.ts';
 import type { DomainKeys } from './domain-keys.ts';
-import { keyPlace, type DomainTests, type SenderSettings } from './domain-tests.ts';
+import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { isFreeMail } from './free-mail.ts';
+import { keyPlace, keyRecord, selectorOf } from './key-rotation.ts';
 import type { Notices } from './types.ts';
 
 export interface SenderDomainSettings extends SenderSettings {
@@ -14,12 +15,20 @@ export interface SenderDomainSettings extends SenderSettings {
   readonly publicUrl: string;
 }
 
-/** What belongs into the DNS of a domain. */
-export interface DnsRecords {
+/** A DKIM record, to be published. */
+export interface KeyInDns {
   readonly selector: string;
   readonly place: KeyPlace;
   readonly txt: string;
+}
+
+/** What belongs into the DNS of a domain. */
+export interface DnsRecords extends KeyInDns {
   readonly spfInclude: string;
+  /** The key that signs once its record is there, while the key is being rotated. */
+  readonly next: KeyInDns | null;
+  /** The key that signed before, and how long its record has to stay. */
+  readonly previous: KeyInDns & { readonly keepUntil: Date } | null;
 }
 
 /** What a link is worth now. */
@@ -107,10 +116,13 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     check: async (account: string, domain: string) => tests.test(await noted(account, domain)),
     async records(account: string, domain: string) {
       const row = await noted(account, domain);
-      const { publicKey } = await keys.keyOf(row.domain);
+      const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
+      const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns =>
+        ({ selector: one.selector, place: keyPlace(settings, row.domain, one), txt: keyRecord(one.publicKey) });
       return {
-        selector: settings.dkimSelector, place: keyPlace(settings, row.domain, publicKey),
-        txt: `v=DKIM1; k=rsa; p=${publicKey}`, spfInclude: settings.spfInclude,
+        ...inDns({ selector: selectorOf(key, settings), publicKey }), spfInclude: settings.spfInclude,
+        next: next ? inDns(next) : null,
+        previous: previous && previous.keepUntil > now() ? { ...inDns(previous), keepUntil: previous.keepUntil } : null,
       };
     },
     verify,

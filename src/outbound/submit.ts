@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts';
 import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
 import { inSlices } from '../base/steps.ts';
 import type { Lists, NewSentMessage, Recorder } from '../events/types.ts';
-import type { Envelope } from '../mail/envelope.ts';
+import type { DsnRequest, Envelope } from '../mail/envelope.ts';
 import { mailUrl } from '../mail/sending.ts';
 import { sentId } from '../mail/send-tokens.ts';
 import { traceLine } from '../mail/trace.ts';
@@ -133,9 +133,9 @@ function distinct(recipients: readonly string[]): { readonly text: string; reado
 
 async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
   const { spool, log } = deps;
-  const { submission: { bytes, client, outgoing, account }, messageId, receivedAt, deliveries } = sorted;
+  const { submission: { bytes, client, outgoing, account, dsn }, messageId, receivedAt, deliveries } = sorted;
   if (!spool.hasRoom()) return 'full';
-  const envelope: Envelope = { mailFrom: '', client: client ?? { address: null, helo: null, tls: null }, outgoing };
+  const envelope: Envelope = { mailFrom: '', client: client ?? { address: null, helo: null, tls: null }, outgoing, ...(dsn && { dsn: renamed(dsn) }) };
   const writer = spool.body(messageId);
   try {
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
@@ -149,6 +149,11 @@ async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps
     if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
     return 'fault';
   }
+}
+
+/** A delivery names its recipient with the domain in A-labels; RCPT may not have. */
+function renamed(dsn: DsnRequest): DsnRequest {
+  return { ...dsn, recipients: Object.fromEntries(Object.entries(dsn.recipients).map(([text, wish]) => [readRecipient(text)?.recipient ?? text, wish])) };
 }
 
 /** What the API takes has come over no transport, and begins with us. */

@@ -1,3 +1,4 @@
+import type { DsnRequest } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/sending.ts';
 import type { Body, QueuedDelivery } from '../spool/types.ts';
 
@@ -55,6 +56,8 @@ export interface Submission {
   readonly sendAt: Date | null;
   /** The other end, for our Received line; null for the API. */
   readonly client: { readonly address: string; readonly helo: string | null; readonly tls: string | null } | null;
+  /** What SMTP asked to be told; recipients as in `recipients`. */
+  readonly dsn?: DsnRequest | undefined;
 }
 
 /** What became of one recipient at once. `id` is the message's, 32 hex digits. */

@@ -19,7 +19,13 @@ export function splitCommand(line: string): { readonly verb: string; readonly re
   return { verb: line.slice(0, end).toUpperCase(), rest: line.slice(end + 1).trim() };
 }
 
-/** Reads what stands behind MAIL (`keyword` FROM) or RCPT (`keyword` TO). A blank after the colon is let pass: many send one. */
+// RFC 5321 section 4.1.2 A-d-l: the hosts that a message once was to pass on its way. Labels are looked at no closer than that.
+const SOURCE_ROUTE = /^@[^@,:\s"<>[\]\\]+(?:,@[^@,:\s"<>[\]\\]+)*:(?=.+@)/;
+
+/**
+ * Reads what stands behind MAIL (`keyword` FROM) or RCPT (`keyword` TO). A blank after the colon is let pass: many send one.
+ * A source route is taken and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox behind it counts.
+ */
 export function parsePath(keyword: 'FROM' | 'TO', rest: string): PathCommand | PathFault {
   const colon = rest.indexOf(':');
   if (rest.slice(0, colon).trimEnd().toUpperCase() !== keyword) return 'path';
@@ -27,7 +33,7 @@ export function parsePath(keyword: 'FROM' | 'TO', rest: string): PathCommand | P
   const path = parts?.[1];
   if (path === undefined) return 'path';
   const params = parseParams(parts?.[2]);
-  return params === undefined ? 'params' : { path, params };
+  return params === undefined ? 'params' : { path: path.replace(SOURCE_ROUTE, ''), params };
 }
 
 const NONE: ReadonlyMap<string, string | true> = new Map();

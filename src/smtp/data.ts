@@ -1,7 +1,7 @@
 /** What a chunk of DATA was: content without its dot-stuffing, and how it goes on. */
 export interface Scanned {
   readonly pieces: readonly Buffer[];
-  /** more: no end yet · end: CRLF.CRLF came · bare: a bare CR, a bare LF or a NUL came, nothing behind it may be believed. */
+  /** more: no end yet · end: CRLF.CRLF came · bare: a NUL came, or a bare CR or LF that is not taken; nothing behind it may be believed. */
   readonly state: 'more' | 'end' | 'bare';
   /** What came behind the end. */
   readonly rest: Buffer;
@@ -12,20 +12,31 @@ export interface DataScanner {
   scan(chunk: Buffer): Scanned;
 }
 
+/** What becomes of a CR or LF that is not part of a CRLF: the message is refused, or it ends a line and is kept as CRLF. */
+export type BareNewline = 'reject' | 'normalize';
+
 const NUL = 0;
 const LF = 10;
 const CR = 13;
 const DOT = 46;
 const EMPTY: Buffer = Buffer.alloc(0);
+// Slices of the slab that Node keeps for short texts: whoever frees the memory of a chunk behind him leaves that alone.
+const ONE_CR: Buffer = Buffer.from('\r');
+const ONE_LF: Buffer = Buffer.from('\n');
+const CRLF: Buffer = Buffer.from('\r\n');
 
 /**
- * Only CRLF.CRLF ends a message, and only CRLF ends a line: whoever reads "LF.LF" as an end sees two messages where the
- * sender's server saw one (SMTP smuggling). One pass over the bytes; a chunk that holds no dot at the start of a line
- * comes out as it went in, uncopied.
+ * Only CRLF.CRLF ends a message: whoever reads "LF.LF" as an end sees two messages where the sender's server saw one (SMTP
+ * smuggling). That holds too where bare line ends are taken: they end lines of the content, and a dot behind one is content, or
+ * the stuffing of a client that knows no other line ends. One pass over the bytes; a chunk that holds no dot at the start of a
+ * line and no bare line end comes out as it went in, uncopied.
  */
-export function createDataScanner(): DataScanner {
+export function createDataScanner(bareNewline: BareNewline): DataScanner {
+  const refuses = bareNewline === 'reject';
   // Where the last chunk ended: within a line, behind its CR, at the start of one, behind a dot there, or behind dot and CR.
   let at: 'line' | 'cr' | 'start' | 'dot' | 'dotcr' = 'start';
+  // Whether the present line began behind CRLF. No other can be the end.
+  let proper = true;
 
   function scan(chunk: Buffer): Scanned {
     const length = chunk.length;
@@ -33,6 +44,16 @@ export function createDataScanner(): DataScanner {
     let from = 0;
     let i = 0;
     const keep = (end: number) => { if (end > from) pieces.push(chunk.subarray(from, end)); };
+    /** Keeps what was read, and then these bytes, which were not sent so. */
+    const insert = (bytes: Buffer) => {
+      keep(i);
+      pieces.push(bytes);
+      from = i;
+    };
+    const startLine = (behindCrlf: boolean) => {
+      at = 'start';
+      proper = behindCrlf;
+    };
     const done = (state: Scanned['state'], rest = EMPTY): Scanned => ({ pieces, state, rest });
     while (i < length) {
       if (at === 'line') {
@@ -42,13 +63,22 @@ export function createDataScanner(): DataScanner {
       }
       const byte = chunk[i] ?? 0;
       if (at === 'line') {
-        if (byte === NUL || byte === LF) return done('bare');
+        if (byte === NUL || (byte === LF && refuses)) return done('bare');
         if (byte === CR) at = 'cr';
+        if (byte === LF) {
+          insert(ONE_CR);
+          startLine(false);
+        }
         i++;
       } else if (at === 'cr') {
-        if (byte !== LF) return done('bare');
-        at = 'start';
-        i++;
+        if (byte === LF) {
+          startLine(true);
+          i++;
+        } else {
+          if (refuses) return done('bare');
+          insert(ONE_LF);
+          startLine(false);
+        }
       } else if (at === 'start') {
         if (byte === DOT) {
           keep(i);
@@ -62,7 +92,11 @@ export function createDataScanner(): DataScanner {
           at = 'dotcr';
         } else at = 'line';
       } else {
-        return byte === LF ? done('end', chunk.subarray(i + 1)) : done('bare');
+        if (byte === LF && proper) return done('end', chunk.subarray(i + 1));
+        if (refuses) return done('bare');
+        if (byte === LF) from = ++i;
+        insert(CRLF);
+        startLine(byte === LF);
       }
     }
     keep(length);

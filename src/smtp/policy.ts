@@ -1,6 +1,9 @@
+import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Match, Routed } from '../inbound/types.ts';
 import { parseAddress, type Address } from '../mail/address.ts';
+import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
 import { parsePath } from './command.ts';
+import { type MailDsn, readMailDsn, readRecipientDsn } from './dsn.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
 
@@ -10,6 +13,7 @@ export interface Recipient {
   readonly recipient: string;
   /** Null for mail that goes out. */
   readonly match: Match | null;
+  readonly dsn: RecipientDsn | undefined;
 }
 
 /** MAIL FROM to final dot or RSET. */
@@ -18,6 +22,7 @@ export interface Transaction {
   readonly mailFrom: string;
   /** The client asked for SMTPUTF8. */
   readonly utf8: boolean;
+  readonly dsn: MailDsn;
   /** By mailbox and domain, letters in lower case: a recipient named twice is one. */
   readonly recipients: Map<string, Recipient>;
 }
@@ -37,31 +42,34 @@ export interface Policy {
 const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
 // A mailbox that carries another address inside is the old way to ask for relaying (RFC 5321 section 3.6.1).
 const RELAY_TRICK = /[@%!]/;
+/** Messages to the postmaster that wait for the operator to say where he reads them: anybody may send such. */
+const MOST_KEPT = 100;
 const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, 'unknown': REFUSALS.fault } as const;
 
 export function createPolicy(
-  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount'>,
-  deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'spool'>,
+  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount' | 'keepsPostmaster'>,
+  deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'postmaster' | 'spool'>,
 ): Policy {
-  const { routing, returnAddresses, spool } = deps;
+  const { routing, returnAddresses, postmaster, spool } = deps;
+  const mostWaiting = (account: string) => account === POSTMASTER && settings.keepsPostmaster ? MOST_KEPT - 1 : settings.maxBacklogPerAccount;
 
   function route(address: Address): Verdict<Routed> {
     if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
-    const found = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
+    const routed = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
+    const found = postmaster.lookup(address.mailbox, address.domain, routed);
     if (found.kind !== 'matched') return { refused: WHY[found.kind] };
-    if (spool.backlog(found.match.account, 'in') > settings.maxBacklogPerAccount) return { refused: REFUSALS.backlog };
+    if (spool.backlog(found.match.account, 'in') > mostWaiting(found.match.account)) return { refused: REFUSALS.backlog };
     return { value: { recipient: address.text, match: found.match } };
   }
 
-  function recipientOf(rest: string, utf8: boolean): Verdict<Address> {
+  function recipientOf(rest: string, utf8: boolean): Verdict<{ readonly address: Address; readonly dsn: RecipientDsn | undefined }> {
     const said = parsePath('TO', rest);
     if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
-    if (said.params.size > 0) return { refused: REFUSALS.unknownParameter };
-    // A source route asks us to relay (RFC 5321 appendix C lets a server decline).
-    if (said.path.startsWith('@')) return { refused: REFUSALS.noRelay };
+    const dsn = readRecipientDsn(said.params);
+    if (dsn.refused) return dsn;
     const address = parseAddress(withDomain(said.path, settings.hostname));
     if (!address) return { refused: REFUSALS.badRecipient };
-    return !utf8 && NOT_ASCII.test(said.path) ? { refused: REFUSALS.needsUtf8 } : { value: address };
+    return !utf8 && NOT_ASCII.test(said.path) ? { refused: REFUSALS.needsUtf8 } : { value: { address, dsn: dsn.value } };
   }
 
   return Object.freeze({
@@ -75,17 +83,19 @@ export function createPolicy(
       if (wrong) return { refused: wrong };
       const utf8 = params.has('SMTPUTF8');
       if (!utf8 && NOT_ASCII.test(path)) return { refused: REFUSALS.needsUtf8 };
-      return { value: { mailFrom: path, utf8, recipients: new Map() } };
+      const dsn = readMailDsn(params);
+      return dsn.refused ? dsn : { value: { mailFrom: path, utf8, dsn: dsn.value, recipients: new Map() } };
     },
     rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
-      const address = recipientOf(rest, utf8);
-      if (address.refused) return address.refused;
-      const key = `${address.value.mailbox}@${address.value.domain}`.toLowerCase();
+      const read = recipientOf(rest, utf8);
+      if (read.refused) return read.refused;
+      const { address, dsn } = read.value;
+      const key = `${address.mailbox}@${address.domain}`.toLowerCase();
       if (recipients.has(key)) return undefined;
       if (recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
-      const routed = route(address.value);
+      const routed = route(address);
       if (routed.refused) return routed.refused;
-      recipients.set(key, routed.value);
+      recipients.set(key, { ...routed.value, dsn });
       return undefined;
     },
     data(transaction: Transaction | undefined): Reply | undefined {
@@ -95,12 +105,16 @@ export function createPolicy(
   });
 }
 
-/**
- * RFC 5321 section 4.5.1 wants mail for a postmaster without a domain to be taken. It is, as mail to the postmaster of
- * our own name, wherever a route says who reads that; without one nobody would, and a 250 would be a lie.
- */
-function withDomain(path: string, hostname: string): string {
+/** RFC 5321 section 4.5.1 wants mail for a postmaster without a domain to be taken: it is mail to the one of our own name. */
+export function withDomain(path: string, hostname: string): string {
   return /^postmaster$/i.test(path) ? `${path}@${hostname}` : path;
+}
+
+/** What a transaction asked to be told (RFC 3461); undefined when it asked for nothing. */
+export function dsnOf({ mailFrom, dsn, recipients }: Transaction): DsnRequest | undefined {
+  const asked = [...recipients.values()].flatMap(({ recipient, dsn: wish }) => wish ? [[recipient, wish] as const] : []);
+  if (asked.length === 0 && dsn.ret === null && dsn.envid === null) return undefined;
+  return { ...dsn, recipients: Object.fromEntries(asked), returnTo: mailFrom };
 }
 
 /** Why a parameter of MAIL is refused: of SIZE (RFC 1870), BODY (RFC 6152) and SMTPUTF8 (RFC 6531), or because nothing else was offered. */
@@ -111,6 +125,8 @@ export function badMailParam(params: ReadonlyMap<string, string | true>, maxByte
       if (Number(value) > maxBytes) return REFUSALS.tooBig;
     } else if (name === 'BODY') {
       if (value === true || !/^(?:7BIT|8BITMIME)$/i.test(value)) return REFUSALS.badArgument;
+    } else if (name === 'RET' || name === 'ENVID') {
+      continue; // readMailDsn
     } else if (name === 'SMTPUTF8') {
       if (value !== true) return REFUSALS.badArgument;
     } else {

@@ -1,6 +1,6 @@
 import type { Log } from '../base/log.ts';
 import { giveBack } from '../base/memory.ts';
-import { createDataScanner } from './data.ts';
+import { type BareNewline, createDataScanner } from './data.ts';
 import { createReceivedCount } from './received.ts';
 import { queued, REFUSALS, type Reply } from './refusal.ts';
 
@@ -41,12 +41,12 @@ const NOTHING: Buffer = Buffer.alloc(0);
  * the client hears nothing before that; they just go nowhere.
  */
 export function openReception(
-  settings: { readonly maxMessageBytes: number; readonly maxReceived: number },
+  settings: { readonly maxMessageBytes: number; readonly maxReceived: number; readonly bareNewline: BareNewline },
   deps: { readonly keeping: Keeping; readonly log: Log },
 ): Reception {
   const { keeping } = deps;
   const { messageId } = keeping;
-  const scanner = createDataScanner();
+  const scanner = createDataScanner(settings.bareNewline);
   const received = createReceivedCount();
   let size = 0;
   let refused: Reply | undefined;

@@ -2,8 +2,10 @@ import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
 import type { Spool } from '../spool/types.ts';
+import type { BareNewline } from './data.ts';
 
 /** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
 export type ListenEntry = { readonly host: string; readonly port: number } | { readonly fd: number };
@@ -32,6 +34,9 @@ export interface ListenerSettings {
   readonly slowAfterRefusals: number;
   readonly endAfterRefusals: number;
   readonly maxReceived: number;
+  readonly bareNewline: BareNewline;
+  /** Mail to the postmaster has nowhere to go, and waits for the operator. */
+  readonly keepsPostmaster: boolean;
   readonly maxBacklogPerAccount: number;
   readonly maxLoopLagMs: number;
   /** Addresses and networks of proxies that must begin with a PROXY header. */
@@ -47,6 +52,7 @@ export interface ListenerDeps {
   readonly routing: Pick<Routing, 'lookup' | 'ownerOf'>;
   /** The return domain; where there is none, it is a domain like any other. */
   readonly returnAddresses?: ReturnAddresses | undefined;
+  readonly postmaster: Postmaster;
   readonly acceptance: Acceptance;
   readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
   readonly clock: Clock;

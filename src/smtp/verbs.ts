@@ -91,7 +91,7 @@ function greet({ settings, offersTls, offers, said }: Speaker, name: string, ext
   said.extended = extended;
   said.transaction = undefined;
   if (!extended) return helloPlain(settings.hostname);
-  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'ENHANCEDSTATUSCODES', ...offers()];
+  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'DSN', 'ENHANCEDSTATUSCODES', ...offers()];
   return hello(settings.hostname, offersTls && said.tls === null ? [...extensions, 'STARTTLS'] : extensions);
 }
 

@@ -1,5 +1,5 @@
 import type { Loaded } from './file/endpoints.ts';
-import { isReturnUrl } from '../mail/returns/address.ts';
+import { isForUs } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { EndpointRow } from './protocol.ts';
 
@@ -30,7 +30,7 @@ export function createTally(): Tally {
   let byEndpoint = { webhook: 0, mail: 0, return: 0 };
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
-    byEndpoint[isMailUrl(entry.url) ? 'mail' : isReturnUrl(entry.url) ? 'return' : 'webhook'] += more;
+    byEndpoint[isMailUrl(entry.url) ? 'mail' : isForUs(entry.url) ? 'return' : 'webhook'] += more;
     for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts]) sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return Object.freeze({

@@ -8,7 +8,7 @@ import { inboundDomains, senderDomains, sending } from '../../src/cli/doctor/dom
 import type { Check, World } from '../../src/cli/doctor/finding.ts';
 import { listening } from '../../src/cli/doctor/listening.ts';
 import { clockCheck, disk, secrets } from '../../src/cli/doctor/machine.ts';
-import { hostName, publicUrl } from '../../src/cli/doctor/names.ts';
+import { hostName, postmaster, publicUrl } from '../../src/cli/doctor/names.ts';
 import { nameServers } from '../../src/cli/doctor/services.ts';
 import { withStore } from '../../src/cli/open.ts';
 import type { Resolver } from '../../src/dns/types.ts';
@@ -147,6 +147,13 @@ describe('postern doctor', () => {
       expect(verdicts(await look(hostName))).to.deep.equal({ 'host name': 'fault' });
       expect(verdicts(await look(hostName, { env: { POSTERN_HOSTNAME: 'mx' } }))).to.deep.equal({ 'host name': 'fault' });
       expect(verdicts(await look(hostName, { zone: { 'mx.example.com': { fails: 'timeout' } } }))).to.deep.equal({ 'host name': 'skipped' });
+    });
+
+    it('has a postmaster whose mail somebody reads', async () => {
+      const verdict = async (env: Record<string, string>) => (await look(postmaster, { env }))[0]?.verdict;
+      expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25' })).to.equal('warning');
+      expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25', POSTERN_SMTP__POSTMASTER: 'ops@example.org' })).to.equal('ok');
+      expect(await verdict({ POSTERN_SMTP__LISTEN: '127.0.0.1:2525' })).to.equal('skipped');
     });
 
     it('stands in a public URL that is https and leads somewhere', async () => {

@@ -5,6 +5,7 @@ import type { Ids } from '../../src/base/ids.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createFakeSpool, type FakeSpool } from '../support/fake-spool.ts';
 import { createTestLog } from '../support/log.ts';
+import { NO_POSTMASTER, NO_REPORTS } from '../support/postmaster.ts';
 import { answered } from './support.ts';
 
 /** One post as the endpoint saw it. */
@@ -88,7 +89,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
   const open = () => createDispatcher(
     { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
-    { spool, renderer, poster, signingKeys, clock, ids, log, ...replace },
+    { spool, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, clock, ids, log, ...replace },
   );
   const dispatcher = open();
 

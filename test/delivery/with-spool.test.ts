@@ -11,6 +11,7 @@ import { createTestLog } from '../support/log.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
+import { NO_POSTMASTER, NO_REPORTS } from '../support/postmaster.ts';
 import { openPoster } from './support.ts';
 
 const MINUTE = 60_000;
@@ -31,7 +32,7 @@ describe('deliveries from the spool to receivers', () => {
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createDispatcher({ concurrency: 16, concurrencyPerEndpoint: 4, retryHours }, {
       spool, poster, renderer, clock, ids: createIds(clock), log: createTestLog(),
-      signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
+      postmaster: NO_POSTMASTER, notifying: NO_REPORTS, signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
     });
     await dispatcher.start();
     return dispatcher;

@@ -74,7 +74,7 @@ describe('mail and visitors that come back', () => {
     await session.say('MAIL FROM:<>');
     const unknown = await session.say('RCPT TO:<nobody@in.test>');
     const [local = ''] = bounceTo(1).split('@');
-    const forged = [`${local.slice(0, -1)}${local.endsWith('0') ? '1' : '0'}`, local.replace(/^1/, '2'), 'news', 'postmaster', `unsub-${local}`];
+    const forged = [`${local.slice(0, -1)}${local.endsWith('0') ? '1' : '0'}`, local.replace(/^1/, '2'), 'news', 'postmasters', `unsub-${local}`];
     for (const mailbox of forged) expect(await session.say(`RCPT TO:<${mailbox}@${DOMAIN}>`), mailbox).to.equal(unknown);
     expect(unknown).to.equal('550 5.1.1 No such mailbox here');
     expect(await session.say(`RCPT TO:<${local.toUpperCase()}@${DOMAIN.toUpperCase()}>`)).to.match(/^250 /);

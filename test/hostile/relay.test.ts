@@ -78,7 +78,6 @@ const INBOUND: Readonly<Record<string, Dialog>> = {
   'AUTH=<> on MAIL': [[`${MAIL} AUTH=<>`, '555 5.5.4']],
   'somebody else\'s domain': [[MAIL, '250'], [RCPT, '550 5.7.1']],
   'a source route': [[MAIL, '250'], ['RCPT TO:<@ours.test:victim@elsewhere.test>', '550 5.7.1']],
-  'a source route to one of ours': [[MAIL, '250'], ['RCPT TO:<@elsewhere.test,@ours.test:b@ours.test>', '550 5.7.1']],
   'a percent sign': [[MAIL, '250'], ['RCPT TO:<victim%elsewhere.test@ours.test>', '550 5.7.1']],
   'a bang path': [[MAIL, '250'], ['RCPT TO:<elsewhere.test!victim@ours.test>', '550 5.7.1']],
   'a quoted at sign': [[MAIL, '250'], ['RCPT TO:<"victim@elsewhere.test"@ours.test>', '550 5.7.1']],
@@ -90,20 +89,20 @@ const INBOUND: Readonly<Record<string, Dialog>> = {
   'a domain that ends as one of ours': [[MAIL, '250'], ['RCPT TO:<victim@not-ours.test>', '550 5.7.1'], ['RCPT TO:<victim@ours.test.elsewhere.test>', '550 5.7.1']],
   'a sender of ours': [['MAIL FROM:<b@ours.test>', '250'], [RCPT, '550 5.7.1']],
   'the null sender': [['MAIL FROM:<>', '250'], [RCPT, '550 5.7.1']],
-  'a parameter ORCPT': [[MAIL, '250'], ['RCPT TO:<b@ours.test> ORCPT=rfc822;victim@elsewhere.test', '555 5.5.4']],
+  'a parameter ORCPT': [[MAIL, '250'], ['RCPT TO:<victim@elsewhere.test> ORCPT=rfc822;b@ours.test', '550 5.7.1']],
 };
 
 /** Recipients that are refused even to those who may send. */
 const NO_RECIPIENTS: Readonly<Record<string, string>> = {
-  'RCPT TO:<@relay.test:victim@elsewhere.test>': '501 5.1.3',
-  'RCPT TO:<@a.test,@b.test:victim@elsewhere.test>': '501 5.1.3',
+  'RCPT TO:<@relay.test:victim@[127.0.0.1]>': '550 5.1.2',
+  'RCPT TO:<@a.test:@b.test:victim@elsewhere.test>': '501 5.1.3',
   'RCPT TO:<victim@[127.0.0.1]>': '550 5.1.2',
   'RCPT TO:<victim@[IPv6:::1]>': '550 5.1.2',
   'RCPT TO:<victim@127.0.0.1>': '501 5.1.3',
   'RCPT TO:<victim@elsewhere.test@ours.test>': '501 5.1.3',
   'RCPT TO:<>': '501 5.1.3',
-  'RCPT TO:<postmaster>': '501 5.1.3',
-  'RCPT TO:<a@b.test> ORCPT=rfc822;victim@elsewhere.test': '555 5.5.4',
+  'RCPT TO:<webmaster>': '501 5.1.3',
+  'RCPT TO:<a@[127.0.0.1]> ORCPT=rfc822;victim@elsewhere.test': '550 5.1.2',
   'RCPT TO:<"a\r\nRCPT TO:<b@c.test>': '501 5.1.3',
 };
 

@@ -46,6 +46,31 @@ describe('the DKIM signature of a message', () => {
     expect(signature).to.match(/^v=1; a=rsa-sha256; c=relaxed\/relaxed; d=example\.com; /).and.contain('; s=postern;').and.not.contain('l=');
   });
 
+  for (const name of ['From', 'To', 'Cc', 'Subject', 'Date', 'Reply-To', 'Message-ID', 'MIME-Version', 'Content-Type', 'Content-Transfer-Encoding']) {
+    it(`breaks when somebody adds another ${name}, in front or behind, whether the message had one or not`, async () => {
+      for (const compose of [() => sendDraft({ text: 'x' }, { dkim: KEY }), () => sendDocument([...HEAD, 'Cc: c@example.net', 'Reply-To: ann@example.com', '', 'text'], { dkim: KEY })]) {
+        const text = (await compose()).raw.toString('latin1');
+        expect(await verdictOf(Buffer.from(text, 'latin1'))).to.deep.equal(VALID);
+        for (const forged of [`${name}: forged\r\n${text}`, text.replace('\r\n\r\n', `\r\n${name}: forged\r\n\r\n`)]) {
+          expect(await verdictOf(Buffer.from(forged, 'latin1'))).to.deep.equal({ signed: true, valid: false });
+        }
+      }
+    });
+  }
+
+  it('covers each of several fields of one name', async () => {
+    const { raw } = await sendDocument([...HEAD, 'Cc: a@example.net', 'Cc: b@example.net', '', 'text'], { dkim: KEY });
+    for (const [from, to] of [['Cc: a@', 'Cc: x@'], ['Cc: b@', 'Cc: x@']] as const) {
+      expect(await verdictOf(Buffer.from(raw.toString('latin1').replace(from, to), 'latin1'))).to.deep.equal({ signed: true, valid: false });
+    }
+  });
+
+  it('survives what a mailing list adds, and a line that was folded anew', async () => {
+    const text = (await sendDocument([...HEAD, '', 'text'], { dkim: KEY })).raw.toString('latin1');
+    const listed = `List-Id: <list.example.org>\r\nSender: list@example.org\r\nReceived: from a by b\r\n${text.replace('Subject: Hello', 'Subject:\r\n\tHello ')}`;
+    expect(await verdictOf(Buffer.from(listed, 'latin1'))).to.deep.equal(VALID);
+  });
+
   it('is not there when nothing signs', async () => {
     expect(await verdictOf((await sendDraft({ text: 'x' })).raw)).to.deep.equal({ signed: false, valid: false });
   });

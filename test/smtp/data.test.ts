@@ -4,8 +4,8 @@ import { openData, sendMessage, sha256, startListener, type Client, type Started
 import { until } from '../support/until.ts';
 
 /** Content of a message as the scanner gives it back when the bytes come in two chunks. */
-function scanned(bytes: Buffer, split: number): { content: Buffer; state: string; rest: string } {
-  const scanner = createDataScanner();
+function scanned(bytes: Buffer, split: number, bareNewline: 'reject' | 'normalize' = 'reject'): { content: Buffer; state: string; rest: string } {
+  const scanner = createDataScanner(bareNewline);
   const first = scanner.scan(bytes.subarray(0, split));
   if (first.state !== 'more') return { content: Buffer.concat(first.pieces), state: first.state, rest: first.rest.toString() + bytes.subarray(split).toString() };
   const second = scanner.scan(bytes.subarray(split));
@@ -31,6 +31,38 @@ describe('the bytes of a message', () => {
     for (const bad of ['\n', 'a\nb', '\n.\r\n', '\r\n.\n', '\r\n.\rx', '\rx', 'a\0b', '\0', '.\n', '.\rx', '\r\r\n', '\r\0', '\r\n.\r\r\n']) {
       const sent = Buffer.from(`a\r\nb${bad}\r\n.\r\n`);
       for (let split = 0; split <= sent.length; split++) expect(scanned(sent, split).state, JSON.stringify(bad)).to.equal('bare');
+    }
+  });
+});
+
+describe('the bytes of a message, where bare line ends are taken', () => {
+  /** Written after RFC 5321 sections 4.1.1.4 and 4.5.2 alone: over the whole text, by patterns. */
+  function meant(text: string): { content: string; rest: string } | undefined {
+    const end = /(?:^|\r\n)\.\r\n/.exec(text);
+    if (!end) return undefined;
+    const lines = text.slice(0, end.index + (end[0].startsWith('\r') ? 2 : 0)).replace(/\r\n|\r|\n/g, '\n').replace(/^\./gm, '');
+    return { content: lines.replaceAll('\n', '\r\n'), rest: text.slice(end.index + end[0].length) };
+  }
+
+  it('end at CRLF.CRLF alone and come out with CRLF alone, whatever was sent and wherever the chunks are cut', () => {
+    let ends = 0;
+    const letters = ['a', '.', '\r', '\n'];
+    for (let n = 0; n < 4 ** 7; n++) {
+      const text = `${Array.from({ length: 7 }, (_, place) => letters[Math.floor(n / 4 ** place) % 4]).join('')}\r\n.\r\nQUIT\r\n`;
+      const wanted = meant(text);
+      for (const split of [0, 1 + n % 7, 8]) {
+        const { content, state, rest } = scanned(Buffer.from(text), split, 'normalize');
+        expect({ state, content: content.toString(), rest }, JSON.stringify(text)).to.deep.equal({ state: 'end', ...wanted });
+        expect(content.toString()).to.not.match(/\r(?!\n)|(?<!\r)\n/);
+      }
+      if (wanted?.rest !== 'QUIT\r\n') ends++;
+    }
+    expect(ends).to.be.greaterThan(50);
+  });
+
+  it('are refused all the same with a NUL among them', () => {
+    for (const text of ['a\0b\r\n.\r\n', '\0\r\n.\r\n', '\r\0\r\n.\r\n', '\n\0\r\n.\r\n', '\r\n.\0\r\n.\r\n']) {
+      for (let split = 0; split < 5; split++) expect(scanned(Buffer.from(text), split, 'normalize').state, JSON.stringify(text)).to.equal('bare');
     }
   });
 });

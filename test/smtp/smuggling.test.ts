@@ -49,3 +49,42 @@ describe('SMTP smuggling', () => {
     expect(await client.reply()).to.equal('closed');
   });
 });
+
+describe('SMTP smuggling where bare line ends are taken', () => {
+  let started: Started;
+  before(async () => { started = await startListener({ bareNewline: 'normalize', maxSessions: 1000, maxSessionsPerAddress: 1000 }); });
+  after(() => started.stop());
+
+  for (const ending of ENDINGS.filter((text) => !text.includes('\0'))) {
+    it(`keeps what stands behind ${JSON.stringify(ending)} as text of one message, wherever it is cut`, async () => {
+      const message = `Subject: x\r\n\r\ntext${ending}`;
+      const inside = SMUGGLED.slice(0, SMUGGLED.indexOf('\r\n.\r\n') + 2);
+      for (let cut = message.length - ending.length - 1; cut <= message.length + 1; cut++) {
+        const before = started.below.taken.length;
+        const client = await started.client();
+        client.send(BEGIN);
+        for (let i = 0; i < 3; i++) await client.reply();
+        const bytes = message + SMUGGLED;
+        client.send(bytes.slice(0, cut));
+        for (let i = 0; i < 5; i++) await new Promise((resolve) => setImmediate(resolve));
+        client.send(bytes.slice(cut));
+        expect(await client.reply(), `cut at ${cut}`).to.match(/^250 2\.0\.0/);
+        expect(await client.reply(), `cut at ${cut}`).to.match(/^221/);
+        const taken = started.below.taken.slice(before);
+        expect(taken).to.have.length(1);
+        const text = taken[0]?.bytes.toString() ?? '';
+        expect(text).to.match(/^Subject: x\r\n\r\ntext\r\n/).and.not.match(/\r(?!\n)|(?<!\r)\n/);
+        expect(text.endsWith(`\n${inside}`)).to.equal(true);
+        client.destroy();
+      }
+    });
+  }
+
+  it('takes a message whose every line ends in LF, as printers send them', async () => {
+    const client = await started.client();
+    client.send(`${BEGIN}Subject: x\n\none\n..two\n\r\n.\r\n`);
+    for (let i = 0; i < 3; i++) await client.reply();
+    expect(await client.reply()).to.match(/^250 2\.0\.0/);
+    expect(started.below.taken.at(-1)?.bytes.toString()).to.equal('Subject: x\r\n\r\none\r\n.two\r\n\r\n');
+  });
+});

@@ -12,6 +12,7 @@ import { createTestLog } from './log.ts';
 import { openRenderer } from './renderer.ts';
 import { freshSpool } from './spool.ts';
 import { openTestStore } from './store.ts';
+import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
 import { until } from './until.ts';
 
 /** A batch as an endpoint saw it. */
@@ -60,7 +61,7 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       outbox: createOutbox(parts),
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
-      dispatcher: createDispatcher({ concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 }, { ...parts, renderer, poster, signingKeys }),
+      dispatcher: createDispatcher({ concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 }, { ...parts, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS }),
     };
   }
   let parts = build(opened.spool);

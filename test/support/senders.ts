@@ -4,6 +4,7 @@ import type { Log } from '../../src/base/log.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createDomainKeys, type KeyPair } from '../../src/outbound/domain-keys.ts';
 import { createDomainTests } from '../../src/outbound/domain-tests.ts';
+import { createKeySwitch } from '../../src/outbound/key-rotation.ts';
 import { createNotices } from '../../src/outbound/notices.ts';
 import { createTrackingDomains } from '../../src/outbound/tracking-domains.ts';
 import { createSenderDomains } from '../../src/outbound/sender-domains.ts';
@@ -42,9 +43,10 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
   const mailer = createTestMailer();
   const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
-  const domainTests = createDomainTests(settings, { store, resolver, keys, clock });
+  const keySwitch = createKeySwitch(settings, { store, resolver, clock, log });
+  const domainTests = createDomainTests(settings, { store, resolver, keys, keySwitch, clock });
   const trackingDomains = createTrackingDomains(settings, { store, resolver, clock });
-  return { mailer, notices, keys, domainTests, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
+  return { mailer, notices, keys, domainTests, keySwitch, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
 }
 
 /** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */

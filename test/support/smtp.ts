@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
+import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import { createListener } from '../../src/smtp/listener.ts';
 import type { ListenerSettings } from '../../src/smtp/settings.ts';
 import { createTestClock } from './clock.ts';
@@ -96,6 +97,8 @@ export const LISTENER_SETTINGS: ListenerSettings = {
   slowAfterRefusals: 5,
   endAfterRefusals: 20,
   maxReceived: 50,
+  bareNewline: 'reject',
+  keepsPostmaster: true,
   maxBacklogPerAccount: 1000,
   maxLoopLagMs: 500,
   proxyProtocol: [],
@@ -105,7 +108,7 @@ export const LISTENER_SETTINGS: ListenerSettings = {
 export async function startListener(settings: Partial<ListenerSettings> = {}, clock = createTestClock()) {
   const below = createBelow();
   const log = createTestLog();
-  const listener = createListener({ ...LISTENER_SETTINGS, ...settings }, { ...below.parts, clock, log });
+  const listener = createListener({ ...LISTENER_SETTINGS, ...settings }, { ...below.parts, postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }), clock, log });
   await listener.start();
   const port = listener.addresses()[0]?.port ?? 0;
   const clients: Client[] = [];

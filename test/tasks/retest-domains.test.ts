@@ -31,7 +31,10 @@ for (const driver of drivers) {
 
     describe('of senders', () => {
       const good = (domain: string): Record<string, ZoneNode> => ({ [domain]: { TXT: [TEST_SPF] }, [`postern._domainkey.${domain}`]: { TXT: [TEST_TXT] } });
-      const task = () => retestSenderDomainsTask({ store, clock, domainTests: createTestSenders({ store, clock, ids: createIds(clock), log: createTestLog(), resolver }).domainTests });
+      const task = () => {
+        const { domainTests, keySwitch } = createTestSenders({ store, clock, ids: createIds(clock), log: createTestLog(), resolver });
+        return retestSenderDomainsTask({ store, clock, domainTests, keySwitch });
+      };
       const add = (...domains: string[]) => Promise.all(domains.map((domain) => store.senderDomains.insert(newSenderDomain('one', domain, new Date(clock.now())))));
       const stateOf = async (domain: string) => {
         const row = await store.senderDomains.one({ account: 'one', domain });

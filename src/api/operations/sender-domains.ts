@@ -3,6 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
+import type { KeyInDns } from '../../outbound/sender-domains.ts';
 import { isPlainMailbox } from '../../outbound/plain-address.ts';
 import { senderDomainId, type SenderDomainRow } from '../../store/sender-domains.ts';
 import { operation } from '../operation.ts';
@@ -129,6 +130,15 @@ const verifyDomain = operation({
   },
 });
 
+const keyInDns = {
+  selector: z.string().meta({ description: 'the DKIM selector' }),
+  name: z.string().meta({ description: 'where the DKIM record belongs' }),
+  txt: z.string().meta({ description: 'the value of the TXT record there' }),
+  cname: z.string().meta({ description: 'where a CNAME may point instead' }),
+};
+
+const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: place.name, txt, cname: place.target });
+
 const domainKey = operation({
   path: '/senders/domain-key',
   summary: 'Says what belongs into the DNS of a sender domain; adds the domain when it is not in the account yet.',
@@ -137,25 +147,28 @@ const domainKey = operation({
   params: { domain: domainName },
   returns: z.object({
     domain: z.string().meta({ description: 'the domain' }),
-    selector: z.string().meta({ description: 'the DKIM selector' }),
-    name: z.string().meta({ description: 'where the DKIM record belongs' }),
-    txt: z.string().meta({ description: 'the value of the TXT record there' }),
-    cname: z.string().meta({ description: 'where a CNAME may point instead' }),
+    ...keyInDns,
     spf_include: z.string().meta({ description: 'what the SPF record must hold' }),
     spf: z.string().meta({ description: 'an SPF record for a domain that has none' }),
+    next: z.object(keyInDns).nullable().meta({ description: 'while the key is rotated: the record to publish beside the other one; it signs once it was seen there' }),
+    previous: z.object({ ...keyInDns, keep_until: z.string().meta({ description: 'when the record may go, UTC, YYYY-MM-DD HH:MM:SS' }) }).nullable()
+      .meta({ description: 'after a rotation: the record of the key that signed before, as long as mail of it is under way' }),
   }),
   errors: [],
   example: {
     params: { domain: 'example.com' },
     answer: {
       domain: 'example.com', selector: 'postern', name: 'postern._domainkey.example.com', txt: 'v=DKIM1; k=rsa; p=RXhhbXBsZUtleQ==',
-      cname: '4eada69ba0f1f38618ca.dkim.mx.postern.test', spf_include: 'include:spf.mx.postern.test', spf: 'v=spf1 include:spf.mx.postern.test ~all',
+      cname: '4eada69ba0f1f38618ca.dkim.mx.postern.test', spf_include: 'include:spf.mx.postern.test', spf: 'v=spf1 include:spf.mx.postern.test ~all', next: null, previous: null,
     },
   },
   async handle({ domain }, { senderDomains }) {
-    const { selector, place, txt, spfInclude } = await senderDomains.records(domain);
+    const { spfInclude, next, previous, ...present } = await senderDomains.records(domain);
     const include = `include:${spfInclude}`;
-    return { domain, selector, name: place.name, txt, cname: place.target, spf_include: include, spf: `v=spf1 ${include} ~all` };
+    return {
+      domain, ...toKeyInDns(present), spf_include: include, spf: `v=spf1 ${include} ~all`, next: next && toKeyInDns(next),
+      previous: previous && { ...toKeyInDns(previous), keep_until: toTimestamp(previous.keepUntil) },
+    };
   },
 });
 

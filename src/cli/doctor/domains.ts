@@ -1,6 +1,6 @@
 import { checkMx } from '../../dns/checks.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks-sender.ts';
-import { keyPlace } from '../../outbound/domain-tests.ts';
+import { keyPlace, selectorOf } from '../../outbound/key-rotation.ts';
 import type { Store } from '../../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
@@ -46,7 +46,8 @@ async function senderRecords({ settings, resolver }: World, store: Store, domain
   const key = await store.domainKeys.one({ id: domain });
   const spf = finding(`SPF ${domain}`, await checkSpf(resolver, domain, senders.spf_include), `Its owner adds include:${senders.spf_include} to the SPF record of ${domain}.`);
   if (!key) return [spf, skipped(`DKIM ${domain}`, 'nobody has asked for its key yet (/senders/check-domain)')];
-  const place = keyPlace({ hostname, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector }, domain, key.publicKey);
+  const selector = selectorOf(key, { dkimSelector: senders.dkim_selector });
+  const place = keyPlace({ hostname }, domain, { selector, publicKey: key.publicKey });
   const dkim = await checkDkim(resolver, place, key.publicKey);
   return [spf, finding(`DKIM ${domain}`, dkim, `Its owner publishes the TXT record that /senders/check-domain shows at ${place.name}.`)];
 }

@@ -49,3 +49,15 @@ export const publicUrl: Check = {
     return [ok(check, `${settings.public_url} (${found.records.join(', ')})`)];
   },
 };
+
+/** Somebody reads what the world writes to our postmaster. */
+export const postmaster: Check = {
+  name: 'postmaster',
+  async run({ settings }) {
+    const check = 'postmaster';
+    const { postmaster: address } = settings.smtp;
+    if (address !== '') return [ok(check, `mail to postmaster is forwarded to ${address}`)];
+    if (isLocal(settings)) return [skipped(check, 'every listener is on loopback')];
+    return [warning(check, 'mail to postmaster waits on the queue, where nobody may look', 'Set smtp.postmaster to an address that you read; other postmasters report trouble there.')];
+  },
+};

@@ -1,4 +1,5 @@
 import type { Log } from '../../base/log.ts';
+import { isReportUrl } from '../../mail/returns/address.ts';
 import { isMailUrl } from '../../mail/sending.ts';
 import type { Carried } from '../carry.ts';
 import type { Change } from '../endpoint.ts';
@@ -20,7 +21,7 @@ export function createNotices(log: Log): Notices {
       const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
       // Bounces are nothing that somebody must look after.
-      if (settled.outcome === 'failed') return isMailUrl(lane.url) ? log.warn('delivery.failed', fields) : log.error('delivery.failed', fields);
+      if (settled.outcome === 'failed') return isMailUrl(lane.url) || isReportUrl(lane.url) ? log.warn('delivery.failed', fields) : log.error('delivery.failed', fields);
       log.warn('delivery.deferred', { ...fields, retry_in_s: Math.round(settled.wait / 1000), parked: settled.settlement.parked || undefined });
     },
     givenUp(lane: Lane, waiting: Waiting) {

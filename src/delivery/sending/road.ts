@@ -10,6 +10,7 @@ import { StoreAway } from '../../store/collection.ts';
 import type { Carried, Gate } from '../carry.ts';
 import type { Meters } from '../meters.ts';
 import type { Waiting } from '../schedule/waiting.ts';
+import type { Notifying } from '../returns/notifying.ts';
 import { settleUnattempted } from '../settle.ts';
 import type { Renderer, Told } from '../types.ts';
 import { type Happening, toReport } from './report.ts';
@@ -42,6 +43,7 @@ export interface RoadDeps extends MailParts {
   /** After how many milliseconds mail is given up. */
   readonly limit: number;
   readonly abandoned: () => boolean;
+  readonly notifying: Notifying;
   /** Writes a settlement, however long the spool takes to be able to. */
   note(settlement: Settlement): Promise<void>;
   readonly meters?: Pick<Meters, 'sending'> | undefined;
@@ -119,6 +121,7 @@ export function createRoad(deps: RoadDeps): Road {
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
     await note(waiting, message, settled.settlement, settled.outcome === 'failed' ? rejected('invalid', error) : undefined);
+    if (settled.outcome === 'failed') await deps.notifying.tell(message, waiting.delivery, 'failed', '');
     return { kind: 'settled', settled, result: toTold(attempt) };
   }
 
@@ -143,6 +146,8 @@ export function createRoad(deps: RoadDeps): Road {
     gate.leave(result, settled);
     const tells = settled.outcome !== 'deferred' || await isNews(waiting);
     await note(waiting, message, settled.settlement, tells ? withLinks(settled.happening, links) : undefined);
+    const fate = settled.outcome === 'failed' ? 'failed' : 'relayed';
+    if (settled.outcome !== 'deferred') await deps.notifying.tell(message, waiting.delivery, fate, diagOf(attempt, settled.happening));
     return { kind: 'settled', settled, result };
   }
 
@@ -168,6 +173,7 @@ export function createRoad(deps: RoadDeps): Road {
     deps.meters?.sending(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
     await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
+    if (message) await deps.notifying.tell(message, waiting.delivery, 'failed', String(happening.detail['diag'] ?? ''));
     const { id, messageId, account } = waiting.delivery;
     log.warn('delivery.failed', { delivery: id, message: messageId, account, attempt: waiting.attempts, error: error ?? happening.detail['diag'] });
     return { kind: 'gone' };
@@ -199,3 +205,7 @@ function toTold(attempt: MailAttempt): Told {
   return { kind: 'answered', status: attempt.code, durationMs: attempt.durationMs };
 }
 
+/** What the server said: of a refusal as the event has it. */
+function diagOf(attempt: MailAttempt, { detail }: Happening): string {
+  return String(detail['diag'] ?? (attempt.kind === 'answered' ? `smtp;${attempt.code} ${attempt.diag}` : ''));
+}

@@ -3,6 +3,7 @@ import { toAsciiDomain } from '../../mail/address.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import type { DomainKeys } from '../../outbound/domain-keys.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
+import { selectorOf } from '../../outbound/key-rotation.ts';
 import { createRecent } from '../../outbound/recent.ts';
 import type { ComposeJob } from '../../outbound/types.ts';
 import { senderDomainId } from '../../store/sender-domains.ts';
@@ -27,7 +28,7 @@ type Signer = ComposeJob['dkim'];
 const FRESH_MS = 10_000;
 
 /** Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else nobody. */
-export function createSignerOf({ ownDomain, dkimSelector: selector }: SignerSettings, { store, keys, clock }: SignerDeps): SignerOf {
+export function createSignerOf({ ownDomain, dkimSelector }: SignerSettings, { store, keys, clock }: SignerDeps): SignerOf {
   const known = createRecent(find, FRESH_MS);
 
   /** `key` is an account and domains that may be asked for, apart by spaces: neither holds one. */
@@ -41,8 +42,8 @@ export function createSignerOf({ ownDomain, dkimSelector: selector }: SignerSett
   }
 
   async function signAs(domain: string): Promise<Signer> {
-    const { privateKey } = await keys.keyOf(domain);
-    return { domain, selector, privateKey };
+    const { privateKey, ...key } = await keys.keyOf(domain);
+    return { domain, selector: selectorOf(key, { dkimSelector }), privateKey };
   }
 
   return (account: string, { sender, signingDomain }: Outgoing) => {

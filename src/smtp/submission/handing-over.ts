@@ -4,6 +4,7 @@ import { findingFault } from '../../mail/merge/language.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import type { Submission } from '../../outbound/types.ts';
 import { StoreAway } from '../../store/collection.ts';
+import { dsnOf } from '../policy.ts';
 import type { Keeping } from '../reception.ts';
 import { faultyTemplate, REFUSALS, unknownThing, type Reply } from '../refusal.ts';
 import type { Said, Who } from '../verbs.ts';
@@ -33,7 +34,7 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
     if (!content.made) return content;
     const submission = toSubmission(document, content.made, who, parts);
     const copies = document.options.bcc === null ? [] : [document.options.bcc];
-    const submitted = await submitting.submit({ ...submission, recipients: [...recipients, ...copies], client: { address, helo, tls } });
+    const submitted = await submitting.submit({ ...submission, recipients: [...recipients, ...copies], client: { address, helo, tls }, dsn: transaction && dsnOf(transaction) });
     if (submitted.outcome === 'accepted') return { id: submitted.recipients[0]?.id ?? messageId };
     if (submitted.outcome === 'unknown-subaccount') return { refused: unknownThing('No subaccount exists with the id', document.options.subaccount ?? '') };
     return { refused: submitted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault };
@@ -73,7 +74,7 @@ async function toContent({ bytes, subject, options: { template, mergeLanguage } 
   return { made: { form: 'draft', template: slug, subject: subject === '' ? usual ?? '' : subject, bytes: Buffer.from(draft) } };
 }
 
-function toSubmission({ sender, fromName, options }: Document, { bytes, ...content }: Body, who: Who, { clock, tracking }: Parts): Omit<Submission, 'recipients' | 'client'> {
+function toSubmission({ sender, fromName, options }: Document, { bytes, ...content }: Body, who: Who, { clock, tracking }: Parts): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
   const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool, mergeLanguage } = options;
   const { opens, clicks } = track ?? tracking;
   const outgoing: Outgoing = {

@@ -1,6 +1,7 @@
 import { parseAddress } from '../../mail/address.ts';
 import { parsePath } from '../command.ts';
-import { badMailParam, type Policy, type Transaction, type Verdict } from '../policy.ts';
+import { readMailDsn, readRecipientDsn } from '../dsn.ts';
+import { badMailParam, type Policy, type Transaction, type Verdict, withDomain } from '../policy.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 import type { Room } from './room.ts';
 import type { SubmissionDeps, SubmissionSettings } from './settings.ts';
@@ -12,7 +13,7 @@ const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
  * mailbox. A local part is never looked into: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c, whatever they mean there.
  */
 export function createSubmissionPolicy(
-  settings: Pick<SubmissionSettings, 'maxMessageBytes' | 'maxRecipients'>,
+  settings: Pick<SubmissionSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients'>,
   deps: Pick<SubmissionDeps, 'spool'> & { readonly room: Room },
 ): Policy {
   const { spool, room } = deps;
@@ -28,7 +29,8 @@ export function createSubmissionPolicy(
     if (wrong) return { refused: wrong };
     const utf8 = params.has('SMTPUTF8');
     if (!utf8 && NOT_ASCII.test(said.path)) return { refused: REFUSALS.needsUtf8 };
-    return { value: { mailFrom: said.path, utf8, recipients: new Map() } };
+    const dsn = readMailDsn(params);
+    return dsn.refused ? dsn : { value: { mailFrom: said.path, utf8, dsn: dsn.value, recipients: new Map() } };
   }
 
   return Object.freeze({
@@ -36,15 +38,16 @@ export function createSubmissionPolicy(
     rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
       const said = parsePath('TO', rest);
       if (typeof said === 'string') return said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument;
-      if (said.params.size > 0) return REFUSALS.unknownParameter;
-      const address = parseAddress(said.path);
+      const dsn = readRecipientDsn(said.params);
+      if (dsn.refused) return dsn.refused;
+      const address = parseAddress(withDomain(said.path, settings.hostname));
       if (!address) return REFUSALS.badRecipient;
       if (address.domain.startsWith('[')) return REFUSALS.noLiteral;
       if (!utf8 && NOT_ASCII.test(said.path)) return REFUSALS.needsUtf8;
       const key = `${address.mailbox}@${address.domain}`.toLowerCase();
       if (recipients.has(key)) return undefined;
       if (recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
-      recipients.set(key, { recipient: address.text, match: null });
+      recipients.set(key, { recipient: address.text, match: null, dsn: dsn.value });
       return undefined;
     },
     data(transaction: Transaction | undefined): Reply | undefined {

@@ -1,5 +1,5 @@
 import type { SQLInputValue } from 'node:sqlite';
-import { RETURN_URL } from '../../mail/returns/address.ts';
+import { REPORT_SCHEME, RETURN_URL } from '../../mail/returns/address.ts';
 import { MAIL_SCHEME } from '../../mail/sending.ts';
 import { stateCode } from './schema.ts';
 import type { Selection } from '../types.ts';
@@ -13,7 +13,8 @@ export interface Condition {
 // What goes out is known by its endpoint.
 const SENDS = `d.endpoint IN (SELECT key FROM endpoints WHERE substr(url, 1, ${MAIL_SCHEME.length}) = '${MAIL_SCHEME}')`;
 const KINDS = {
-  mail: `d.message NOT IN (SELECT message FROM batches) AND NOT ${SENDS} AND d.endpoint NOT IN (SELECT key FROM endpoints WHERE url = '${RETURN_URL}')`,
+  mail: `d.message NOT IN (SELECT message FROM batches) AND NOT ${SENDS}
+    AND d.endpoint NOT IN (SELECT key FROM endpoints WHERE url = '${RETURN_URL}' OR substr(url, 1, ${REPORT_SCHEME.length}) = '${REPORT_SCHEME}')`,
   batch: 'd.message IN (SELECT message FROM batches)',
   outgoing: SENDS,
 } as const;

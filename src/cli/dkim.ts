@@ -1,0 +1,189 @@
+import { systemClock, toTimestamp } from '../base/clock.ts';
+import type { Settings } from '../settings.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import { newKeyPair } from '../outbound/domain-keys.ts';
+import { createKeyRotation, keyPlace, keyRecord, selectorOf } from '../outbound/key-rotation.ts';
+import type { DomainKeyRow } from '../store/domain-keys.ts';
+import type { Store } from '../store/store.ts';
+import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
+import { withStore } from './open.ts';
+import { toTable } from './table.ts';
+
+/**
+ * signs: the mail of the domain · next: signs once the DNS shows its record · previous: signed before, its record must
+ * stay until then.
+ */
+type State = 'signs' | 'next' | 'previous';
+
+interface Shown {
+  readonly domain: string;
+  readonly state: State;
+  readonly selector: string;
+  readonly name: string;
+  readonly txt: string;
+  readonly cname: string;
+  /**
+   * Of the key that signs: since when. Of the next one: when it takes over, once its record was seen. Of the previous
+   * one: when its record may go.
+   */
+  readonly at: string | null;
+}
+
+const rotationSettings = ({ hostname, senders }: Settings) => ({ hostname, dkimSelector: senders.dkim_selector });
+
+/** The keys of a domain, the one that signs first. */
+function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
+  const shown = (
+    state: State,
+    key: { readonly selector: string; readonly publicKey: string },
+    at: Date | null,
+  ): Shown => {
+    const { name, target } = keyPlace(settings, row.id, key);
+    return {
+      domain: row.id,
+      state,
+      selector: key.selector,
+      name,
+      txt: keyRecord(key.publicKey),
+      cname: target,
+      at: at && toTimestamp(at),
+    };
+  };
+  const { next, previous } = row;
+  return [
+    shown('signs', { selector: selectorOf(row, rotationSettings(settings)), publicKey: row.publicKey }, row.createdAt),
+    ...(next ? [shown('next', next, next.usableAt)] : []),
+    ...(previous && previous.keepUntil.getTime() > systemClock.now()
+      ? [shown('previous', previous, previous.keepUntil)]
+      : []),
+  ];
+}
+
+const SENTENCES: Readonly<Record<State, (at: string | null) => string>> = {
+  signs: (at) => `signs since ${at} UTC`,
+  next: (at) => (at === null ? 'signs once the DNS shows its record' : `its record was seen; signs from ${at} UTC`),
+  previous: (at) => `signed before; its record must stay until ${at} UTC`,
+};
+
+function toText({ state, name, txt, cname, at }: Shown): string {
+  const alias = `or a CNAME to ${cname}, if the TXT record is published there`;
+  return `${name}  (${SENTENCES[state](at)})\n  TXT    ${txt}\n  ${alias}\n`;
+}
+
+function theDomain(call: Invocation): string | undefined {
+  const [given] = call.words;
+  const domain = given === undefined ? undefined : toAsciiDomain(given.trim());
+  if (given !== undefined && domain === undefined) throw new UsageError(`"${given}" is not a domain name`);
+  return domain;
+}
+
+const noKey = (domain: string) => new UsageError(`there is no key of ${domain} (postern dkim list)`);
+
+export const dkimList: Command = {
+  name: 'dkim list',
+  summary: 'Lists the DKIM keys of sender domains, and which of them sign.',
+  async run(call) {
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const shown = (await store.domainKeys.many({}, { sort: 'id' })).flatMap((row) => toShown(row, settings));
+      call.print(shown, () =>
+        toTable(
+          ['domain', 'selector', 'state'],
+          shown.map(({ domain, selector, state, at }) => [domain, selector, SENTENCES[state](at)]),
+        ),
+      );
+      return EXIT.ok;
+    });
+  },
+};
+
+export const dkimShow: Command = {
+  name: 'dkim show',
+  args: 'DOMAIN',
+  summary: 'Shows the DKIM records that belong into the DNS of a sender domain.',
+  async run(call) {
+    const domain = theDomain(call);
+    if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const row = await store.domainKeys.one({ id: domain });
+      if (!row) throw noKey(domain);
+      const shown = toShown(row, settings);
+      call.print(shown, () => shown.map(toText).join('\n'));
+      return EXIT.ok;
+    });
+  },
+};
+
+export const dkimRotate: Command = {
+  name: 'dkim rotate',
+  args: '[DOMAIN]',
+  summary:
+    'Makes a new DKIM key for a sender domain, which signs once its record is in the DNS; until then the old one does.',
+  options: {
+    all: { type: 'boolean', help: 'every domain that has a key' },
+    cancel: { type: 'boolean', help: 'forget the new key instead, if it does not sign yet' },
+  },
+  notes:
+    'Publish the record that it shows, and leave the old one: a running daemon looks for the new one every five\n' +
+    'minutes, and takes it into use when its TTL has passed. The old record has to stay for a week after that.\n' +
+    'Two selectors take turns.\n\n  postern dkim rotate example.com',
+  async run(call, io) {
+    const domain = theDomain(call);
+    if ((domain === undefined) !== call.flag('all')) throw new UsageError('name one DOMAIN, or say --all');
+    const { settings } = call.settings();
+    return withStore(settings, async (store) => {
+      const domains =
+        domain === undefined ? (await store.domainKeys.many({}, { sort: 'id' })).map(({ id }) => id) : [domain];
+      return call.flag('cancel')
+        ? cancel(domains, { call, io, settings, store })
+        : rotate(domains, { call, io, settings, store });
+    });
+  },
+};
+
+interface Parts {
+  readonly call: Invocation;
+  readonly io: Io;
+  readonly settings: Settings;
+  readonly store: Store;
+}
+
+const rotationOf = ({ settings, store }: Parts) =>
+  createKeyRotation(rotationSettings(settings), { store, clock: systemClock, newKeyPair });
+
+async function rotate(domains: readonly string[], parts: Parts): Promise<number> {
+  const { call, io, settings } = parts;
+  const shown: Shown[] = [];
+  let resting = 0;
+  for (const domain of domains) {
+    const begun = await rotationOf(parts).begin(domain);
+    if (begun.kind === 'no key') throw noKey(domain);
+    if (begun.kind === 'resting') {
+      resting++;
+      const free = toTimestamp(begun.until);
+      const why = `mail of the key before is under way; its selector comes free on ${free} UTC`;
+      io.err(`postern dkim rotate: ${domain}: ${why}\n`);
+    } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
+  }
+  const which = shown.length === 1 ? 'this record' : 'these records';
+  const text = () => `Publish ${which}, and leave the old:\n\n${shown.map(toText).join('\n')}`;
+  if (shown.length > 0 || call.format !== 'text') call.print(shown, text);
+  return resting > 0 ? EXIT.failed : EXIT.ok;
+}
+
+async function cancel(domains: readonly string[], parts: Parts): Promise<number> {
+  const { call, settings, store } = parts;
+  const shown: Shown[] = [];
+  for (const domain of domains) {
+    if (!(await rotationOf(parts).cancel(domain))) continue;
+    const row = await store.domainKeys.one({ id: domain });
+    if (row) shown.push(...toShown(row, settings));
+  }
+  call.print(shown, () =>
+    shown.length === 0
+      ? 'No key was waiting.\n'
+      : shown.map(({ domain, selector }) => `${domain} goes on with ${selector}.\n`).join(''),
+  );
+  return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
+}
