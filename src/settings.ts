@@ -82,7 +82,7 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
-  inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host) }),
+  inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
     servers: list(endpoint(53).transform(({ host, port }) => host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),

@@ -42,6 +42,11 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** What the operator calls his own. */
+export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
+  return { hostname, mxHosts: inbound.mx_hosts, returnDomain: outbound.return_domain, publicUrl, spfInclude: senders.spf_include };
+}
+
 export function dnsSettings({ dns }: Settings) {
   return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
 }

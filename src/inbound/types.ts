@@ -16,8 +16,8 @@ export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { rea
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
-  /** Reads a changed domain from the store at once: what the API changed holds from now on. */
-  refresh(domain: string): Promise<void>;
+  /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */
+  changed(domain: string): Promise<void>;
   /** Whether the table was ever read. */
   ready(): boolean;
 }

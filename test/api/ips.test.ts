@@ -240,6 +240,13 @@ for (const driver of drivers) {
         expect(await check('192.0.2.1', 'mute.example.com')).to.deep.equal({ valid: false, error: 'The DNS of mute.example.com does not answer; please try again later' });
       });
 
+      it('is no name of the operator, whatever it points to', async () => {
+        for (const domain of ['mx.postern.test', 'OUT1.mx.postern.test.', 'bounces.mx.postern.test', 'app.postern.test']) {
+          expect(await check('192.0.2.1', domain)).to.deep.equal({ valid: false, error: 'This name belongs to the operator of this service' });
+          expect(await failure('/ips/set-custom-dns', { ip: '192.0.2.1', domain })).to.deep.equal([422, 'ValidationError', -2, 'Validation error: {"domain":"This name belongs to the operator of this service"}']);
+        }
+      });
+
       it('is pending until the PTR record names it, and then the domain of the address', async () => {
         const custom = async () => { const { domain, custom_dns: dns } = await ok('/ips/info', { ip: '192.0.2.1' }); return { domain, ...dns }; };
         expect((await ok('/ips/set-custom-dns', { ip: '192.0.2.1', domain: 'Out.Example.com.' })).custom_dns).to.deep.equal({ enabled: true, valid: false, error: 'Pending: the reverse DNS of the IP does not name the domain yet' });

@@ -180,6 +180,23 @@ for (const driver of drivers) {
         }
       });
 
+      it('are not sent to a domain that the DNS says takes no mail, and the answer says so', async () => {
+        await world.stop();
+        world = await startApi({ zone: {
+          'null.example': { MX: [{ exchange: '.', priority: 0 }], A: ['192.0.2.1'] }, 'text.example': { TXT: ['hello'] }, 'mute.example': { fails: 'servfail' },
+          'address.example': { AAAA: ['2001:db8::1'] }, 'mx.example': { MX: [{ exchange: 'mx.other.example', priority: 1 }] },
+        } });
+        for (const domain of ['null.example', 'text.example', 'absent.example']) {
+          expect(faultOf(await verify({ domain })), domain).to.deep.equal({ domain: 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address' });
+        }
+        expect(await world.store.verifications.many({})).to.deep.equal([]);
+        for (const domain of ['address.example', 'mx.example', 'mute.example']) expect((await verify({ domain })).body, domain).to.include({ status: 'sent', domain });
+      });
+
+      it('are not at a public suffix, where the domains of many begin', async () => {
+        for (const domain of ['co.uk', 'github.io']) expect(faultOf(await verify({ domain }))).to.deep.equal({ domain: 'This is a public suffix: others register their domains under it' });
+      });
+
       it('are asked for three times an hour at one address, and twenty times a day in all', async () => {
         const answers = await Promise.all(Array.from({ length: 12 }, (_, i) => verify(i % 2 ? {} : { key: OTHER_KEY })));
         expect(answers.filter(({ status }) => status === 200)).to.have.length(3);

@@ -41,7 +41,7 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
   const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const domainTests = createDomainTests(settings, { store, resolver, keys, clock });
-  return { mailer, notices, keys, domainTests, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
+  return { mailer, notices, keys, domainTests, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, resolver, notices, clock, ids }) };
 }
 
 /** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */

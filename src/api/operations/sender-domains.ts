@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
 import { isPlainMailbox } from '../../outbound/plain-address.ts';
 import type { SenderDomainRow } from '../../store/sender-domains.ts';
@@ -39,6 +40,7 @@ export const senderDomainRecord = z.object({
   valid_signing: z.boolean().meta({ description: 'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first' }),
 }).meta({ title: 'sender domain record' });
 
+const NO_MAIL = 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
 /** The record of a sender domain at a time. */
@@ -110,7 +112,7 @@ const checkDomain = operation({
 const verifyDomain = operation({
   path: '/senders/verify-domain',
   summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
-  notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail cannot be verified.',
+  notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail, public suffixes and domains that take no mail cannot be verified.',
   params: { domain: senderDomain, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
@@ -122,6 +124,8 @@ const verifyDomain = operation({
   async handle({ domain, mailbox }, { senderDomains, invalid }) {
     const status = await senderDomains.verify(domain, mailbox);
     if (status === 'free-mail') throw invalid('domain', 'This domain belongs to a provider of free mail and cannot be verified');
+    if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
+    if (status === 'no-mail') throw invalid('domain', NO_MAIL);
     if (status === 'limited') throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
     if (status === 'refused') throw invalid('mailbox', 'Not a mailbox that we write to');
     return { status, domain, email: `${mailbox}@${domain}` };
