@@ -216,13 +216,11 @@ for (const driver of drivers) {
         expect((await failure('/ips/info', { ip: 'x'.repeat(65) })).slice(0, 3)).to.deep.equal([422, 'ValidationError', -2]);
       });
 
-      it('is listed with others 1,000 at a time', async () => {
+      it('is listed with all others, however many', async () => {
         for (let n = 0; n < 1002; n++) await putIp(world.store, OTHER_ACCOUNT, `10.${Math.floor(n / 250)}.${n % 250}.1`);
         const first = await ok('/ips/list', { key: OTHER_KEY });
-        expect(first).to.have.length(1000);
-        const rest = await ok('/ips/list', { key: OTHER_KEY, after: first[999].ip });
-        expect(rest).to.have.length(2);
-        expect(new Set([...first, ...rest].map(({ ip }) => ip)).size).to.equal(1002);
+        expect(new Set(first.map(({ ip }: { ip: string }) => ip)).size).to.equal(1002);
+        expect(await ok('/ips/list', { key: OTHER_KEY, after: first[999].ip })).to.deep.equal(first.slice(1000));
       }).timeout(60_000);
     });
 

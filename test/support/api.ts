@@ -8,6 +8,7 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import type { Log } from '../../src/base/log.ts';
 import type { Database } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
@@ -61,7 +62,7 @@ export async function startApi(options: { ownership?: OwnershipSettings['ownersh
   const published: { account: string; event: UnsentEvent }[] = [];
   const outbox = { publish: async (account: string, events: readonly UnsentEvent[]) => { published.push(...events.map((event) => ({ account, event }))); } };
   const lists = createLists({ store, outbox, clock, ids, log });
-  const resolver = options.deps?.resolver ?? zoneResolver(options.zone ?? ZONE);
+  const resolver = options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
   const senders = createTestSenders({ store, resolver, clock, ids, log });
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
@@ -99,6 +100,18 @@ export async function startApi(options: { ownership?: OwnershipSettings['ownersh
       await real.close();
     },
   };
+}
+
+/** Names of which the zone says nothing take mail elsewhere: tests of the contract ask for domains that they make up. */
+export function mailEverywhere(zone: Resolver): Resolver {
+  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
+  async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+    if (type !== 'MX') return zone.resolve(name, type, budget);
+    const found = await zone.resolve(name, type, budget);
+    return found.kind === 'nxdomain' ? { kind: 'records', records: [{ exchange: 'mail.example.net', priority: 10 }], ttl: 300 } : found;
+  }
+  return { ...zone, resolve };
 }
 
 function signingKeys(): () => string {

@@ -6,10 +6,11 @@ import { warmupEnd, WARMUP_DAYS } from '../../mail/warmup.ts';
 import type { IpRow } from '../../store/ips.ts';
 import { readPlacement } from '../../store/placements.ts';
 import { DEFAULT_POOL } from '../../store/pools.ts';
-import { operation, type Call } from '../operation.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import { createIpRecorder, IP, ipParam, ipRecord, knownPool, WARMUP } from './ip-records.ts';
 import { findPool } from './pools.ts';
-import { MAX_LIST, recentOf, totalOf } from './stats-records.ts';
+import { recentOf, totalOf } from './stats-records.ts';
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
@@ -25,18 +26,19 @@ export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>):
   return row;
 }
 
-const list = operation({
+const list = listing({
   path: '/ips/list',
   summary: 'Lists the dedicated IPs of the account.',
-  notes: `At most ${MAX_LIST} at a time; the next ones come with \`after\`, the last IP of the page before.`,
-  params: { after: optional(ipParam.meta({ description: 'the last IP of the page before (beyond the public ancestor)' })) },
+  notes: 'In the order of their texts, all of them; `after` begins behind one.',
+  params: { after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })) },
   returns: z.array(ipRecord),
   errors: [],
   example: { params: {}, answer: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }, { ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
-  async handle({ after = '' }, { store, now }) {
-    const placement = await readPlacement(store);
-    const rows = await store.ips.many({ releasedAt: null, id: { range: { gt: after } } }, { sort: 'id', limit: MAX_LIST });
-    return rows.map(createIpRecorder(placement, now()));
+  async *pages({ after = '' }, { store, now }) {
+    const toRecord = createIpRecorder(await readPlacement(store), now());
+    const rows = pagesByKey(after, ({ id }: IpRow) => id, (behind, limit) =>
+      store.ips.many({ releasedAt: null, id: { range: { gt: behind } } }, { sort: 'id', limit }));
+    yield* mapPages(rows, (page) => page.map(toRecord));
   },
 });
 

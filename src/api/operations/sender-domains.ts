@@ -6,8 +6,8 @@ import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
 import { isPlainMailbox } from '../../outbound/plain-address.ts';
 import type { SenderDomainRow } from '../../store/sender-domains.ts';
-import { operation } from '../operation.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { listing, operation } from '../operation.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
 
 const MAX_DOMAIN_TEXT = 1000;
 
@@ -63,17 +63,18 @@ const UNTESTED = { valid: false, valid_after: null, error: NOT_TESTED };
 const FRESH = { last_tested_at: null, spf: UNTESTED, dkim: UNTESTED, verified_at: null, valid_signing: false };
 const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...FRESH };
 
-const domains = operation({
+const domains = listing({
   path: '/senders/domains',
   summary: 'Lists the sender domains of the account, by name.',
-  notes: `At most ${MAX_LIST} are answered; \`after\` continues behind the last one of the answer before.`,
+  notes: 'All of them; `after` begins behind a name.',
   params: { after: optional(senderDomain.meta({ description: 'beyond the documented interface: lists the domains behind this name' })) },
   returns: z.array(senderDomainRecord),
   errors: [],
   example: { params: {}, answer: [EXAMPLE] },
-  async handle({ after }, { store, now }) {
-    const rows = await store.senderDomains.many(after === undefined ? {} : { domain: { range: { gt: after } } }, { sort: 'domain', limit: MAX_LIST });
-    return rows.map((row) => toSenderDomainRecord(row, now()));
+  pages({ after = '' }, { store, now }) {
+    const rows = pagesByKey(after, ({ domain }: SenderDomainRow) => domain, (behind, limit) =>
+      store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }));
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
   },
 });
 

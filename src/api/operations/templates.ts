@@ -5,10 +5,11 @@ import { toVars } from '../../mail/merge/merge.ts';
 import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/template.ts';
 import { MAX_RENDERED } from '../../mail/too-long.ts';
 import type { Call } from '../operation.ts';
-import { operation } from '../operation.ts';
-import { hourlyEntry, hoursOf, MAX_LIST, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
+import { listing, operation } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
+import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
 import { contentParams, givenName, labelFilter, labelParams, newName, NO_CONTENT, templateRecord, toContent, toTemplateRecord } from './template-records.ts';
-import { addLabels, changeTemplate, findTemplate, pageOfTemplates, settleLabels } from './template-rows.ts';
+import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
 // For the examples.
 const CODE = '<p mc:edit="editable">editable content</p>';
@@ -124,20 +125,19 @@ const remove = operation({
   },
 });
 
-const list = operation({
+const list = listing({
   path: '/templates/list',
   summary: 'Lists the templates of the account, by name.',
-  notes: `Up to ${MAX_LIST} at a time, fewer when they are large; with \`after\`, those that follow, until none are left.`,
+  notes: 'All of them; with `after`, those that follow a name.',
   params: {
     label: labelFilter,
-    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'the last name of the page before (beyond the documented interface of the public ancestor)' }),
+    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)' }),
   },
   returns: z.array(templateRecord),
   errors: [],
   example: { params: { label: 'example-label' }, answer: [EXAMPLE] },
-  async handle({ label, after }, { store }) {
-    return (await pageOfTemplates(label === '' ? undefined : label, after, store)).map(toTemplateRecord);
-  },
+  pages: ({ label, after }, { store }) =>
+    mapPages(pagesOfTemplates(label === '' ? undefined : label, after, store), (page) => page.map(toTemplateRecord)),
 });
 
 const timeSeries = operation({
