@@ -1,5 +1,6 @@
 import type { Context } from 'koa';
 import bodyParser from 'koa-bodyparser';
+import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/template.ts';
 import type { Clock } from '../base/clock.ts';
 import { invalid, refusal, Refusal } from './errors.ts';
 
@@ -21,14 +22,16 @@ export interface BodySettings {
 
 /** Reads bodies within their limits of size, time and number. */
 export interface BodyReader {
-  /** The bytes, decompressed. `large`: a message may be inside. Throws refusals only. */
+  /** The bytes, decompressed. `large`: a message or a template may be inside. Throws refusals only. */
   read(ctx: Context, large: boolean): Promise<Uint8Array>;
   /** Whether the header of a request already says that its body will be refused. */
   tooLarge(contentLength: string | undefined, large: boolean): boolean;
 }
 
 export function createBodyReader(settings: BodySettings, deps: { clock: Clock }): BodyReader {
-  const limits = { small: settings.maxBodyBytes, large: Math.ceil(settings.maxMessageBytes * MESSAGE_IN_JSON) + SLACK_BYTES };
+  // Where messages are small a template may still be as large as its own limits say.
+  const largest = Math.max(settings.maxMessageBytes, MAX_CODE_BYTES + MAX_TEXT_BYTES);
+  const limits = { small: settings.maxBodyBytes, large: Math.ceil(largest * MESSAGE_IN_JSON) + SLACK_BYTES };
   const parsers = { small: bytesOf(limits.small), large: bytesOf(limits.large) };
   const room = LARGEST_AT_A_TIME * limits.large;
   let held = 0;

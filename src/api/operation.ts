@@ -28,7 +28,7 @@ interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends Erro
   readonly notes?: string;
   /** Beyond the documented interface of the public ancestor. */
   readonly extension?: boolean;
-  /** The body may carry a whole message. */
+  /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
   readonly params: P;
   readonly returns: R;

@@ -56,6 +56,20 @@ for (const driver of drivers) {
         }
       });
 
+      it('can be withdrawn while it waits, and not any more when an address was chosen', async () => {
+        await ok('/ips/provision', { pool: 'Old Pool' });
+        expect(await ok('/ips/cancel-provision', { key: OTHER_KEY })).to.deep.equal({ withdrawn: false, requested_at: null });
+        expect(await ok('/ips/cancel-provision')).to.deep.equal({ withdrawn: true, requested_at: '2026-01-05 12:00:00' });
+        await stock(world.store, '203.0.113.7');
+        await provision();
+        expect(await failure('/ips/info', { ip: '203.0.113.7' })).to.include('Unknown_IP');
+        await ok('/ips/provision');
+        await world.store.ipRequests.change({ id: ACCOUNT }, { ip: '203.0.113.7', claim: (await world.store.ips.one({ id: '203.0.113.7' }))?.claim ?? null });
+        expect(await ok('/ips/cancel-provision')).to.deep.equal({ withdrawn: false, requested_at: null });
+        await provision();
+        expect(await ok('/ips/info', { ip: '203.0.113.7' })).to.include({ ip: '203.0.113.7' });
+      });
+
       it('is refused to who has never sent, has a poor reputation, names an unknown pool, or would have to pay', async () => {
         expect(await failure('/ips/provision', { key: OTHER_KEY })).to.deep.equal([400, 'NoSendingHistory', 26, 'This feature is not available for accounts without a sending history.']);
         expect(await failure('/ips/provision', { pool: 'None' })).to.deep.equal([404, 'Unknown_Pool', 15, 'No pool named None']);

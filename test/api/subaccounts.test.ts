@@ -185,6 +185,15 @@ describe('subaccounts, over the API', () => {
       expect(await ok('update', { id: 'cust-123', name: '', notes: '' })).to.include({ name: null });
     });
 
+    it('takes a custom quota back, so that reputation decides again', async () => {
+      await ok('update', { id: 'cust-123', custom_quota: 7 });
+      expect(await ok('update', { id: 'cust-123', remove_custom_quota: true })).to.include({ custom_quota: null });
+      expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: null, hourly_quota: 250 });
+      await ok('update', { id: 'cust-123', custom_quota: 8, remove_custom_quota: false });
+      expect(await refused('update', { id: 'cust-123', custom_quota: 9, remove_custom_quota: true })).to.include({ status: 422 });
+      expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: 8, hourly_quota: 8 });
+    });
+
     it('loses none of 50 changes at once to another', async () => {
       await Promise.all(Array.from({ length: 50 }, (_, i) => ok('update', { id: 'cust-123', ...i % 3 === 0 ? { name: 'N' } : i % 3 === 1 ? { notes: 'M' } : { custom_quota: 9 } })));
       expect(await ok('info', { id: 'cust-123' })).to.include({ name: 'N', notes: 'M', custom_quota: 9 });

@@ -134,6 +134,14 @@ for (const driver of drivers) {
       expect(await world.store.templateLabels.many({ account: ACCOUNT, template: 'ExampleTemplateId00001' }), 'the next change puts it right').to.have.length(1);
     });
 
+    it('may have as much code as their limit says, and no more', async () => {
+      const code = 'x'.repeat(5_000_000);
+      expect((await ok('add', { name: 'Large', code })).code).to.have.length(code.length);
+      expect((await ok('update', { name: 'Large', code: code.replace(/x/g, 'y') })).publish_code).to.match(/^y+$/);
+      const { status, body } = await world.call('/templates/update', { name: 'Large', code: `${code}x` });
+      expect({ status, message: body.message }).to.deep.equal({ status: 422, message: 'Validation error: {"code":"Please enter at most 5000000 bytes"}' });
+    }).timeout(30_000);
+
     it('are all listed, however many', async () => {
       const at = world.clock.now();
       const content = { code: 'x', subject: null, fromEmail: null, fromName: null, text: null };

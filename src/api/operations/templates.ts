@@ -26,6 +26,7 @@ const publishParam = { publish: optional(z.boolean()).meta({ description: 'false
 
 const add = operation({
   path: '/templates/add',
+  large: true,
   summary: 'Adds a template, and publishes it unless told otherwise.',
   notes: 'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
@@ -74,6 +75,7 @@ const info = operation({
 
 const update = operation({
   path: '/templates/update',
+  large: true,
   summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
   notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
   params: { name: givenName, ...contentParams, ...publishParam, ...labelParams },
@@ -164,6 +166,7 @@ const variable = z.object({
 
 const render = operation({
   path: '/templates/render',
+  large: true,
   summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
   notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {
