@@ -130,7 +130,7 @@ export const schema = z.strictObject({
   }),
   ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),
-  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
+  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), formulas: oneOf('quote', 'escape'), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
   log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent') }),
 });

@@ -37,7 +37,7 @@ const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exp
 
 function exportSettings(settings: Settings, holder: string) {
   const { hostname, public_url: publicUrl, exports } = settings;
-  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, metadataFields: exports.metadata_fields };
+  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, formulas: exports.formulas, metadataFields: exports.metadata_fields };
 }
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');

@@ -17,7 +17,7 @@ export async function runTasks({ store, clock, log, lists, ownership, spool, sen
   const tasks = createTasks({
     purge: { keepDeadDays: 30, keepDeliveredHours: 1, keepDeliveredBytes: 1 }, batches: { retryHours: 1 }, inbound: { mxHosts: ['mx.postern.test'] },
     ips: { hostname: 'mx.postern.test', quarantineDays: 30 }, rows: { keepDays: 30 },
-    exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [] },
+    exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, formulas: 'quote', metadataFields: [] },
   }, {
     store, ownership, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
     recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock }), domainTests: senders.domainTests,
