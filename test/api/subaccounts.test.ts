@@ -89,14 +89,14 @@ describe('subaccounts, over the API', () => {
       });
     });
 
-    it('counts the hour before in proportion to what of it lies in the last 60 minutes', async () => {
+    it('counts what was sent in the last 60 minutes to the minute, whatever hour it is', async () => {
       await sent(100, 1);
       const hourly = async () => (await ok('info', { id: 'cust-123' })).sent_hourly;
       expect(await hourly(), 'at 12:00').to.equal(100);
       await world.clock.advance(HOUR_MS / 4);
-      expect(await hourly(), 'at 12:15').to.equal(75);
+      expect(await hourly(), 'at 12:15').to.equal(100);
       await sent(10, 0);
-      expect(await hourly(), 'at 12:15').to.equal(85);
+      expect(await hourly(), 'at 12:15').to.equal(110);
       await world.clock.advance(HOUR_MS / 4 * 3);
       expect(await hourly(), 'at 13:00').to.equal(10);
       await world.clock.advance(HOUR_MS);
