@@ -11,6 +11,8 @@ import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound
 import type { ReservedNames } from '../mail/reserved-names.ts';
 import type { InboundDomainRow } from '../store/inbound-domains.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
+import type { TrackingDomains } from '../outbound/tracking-domains.ts';
+import type { TrackingDomainRow } from '../store/tracking-domains.ts';
 import type { ClickTracking } from '../mail/sending.ts';
 import type { Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
@@ -46,6 +48,7 @@ export interface OperationDeps {
   readonly lists: Lists;
   readonly outbox: WebhookDeps['outbox'];
   readonly senderDomains: SenderDomains;
+  readonly trackingDomains: TrackingDomains;
   readonly numbers: Numbers;
   readonly submitting: MessageDeps['submitting'];
   readonly scheduling: MessageDeps['scheduling'];
@@ -93,6 +96,13 @@ export interface AccountSenderDomains {
   verify(domain: string, mailbox: string): ReturnType<SenderDomains['verify']>;
 }
 
+/** `TrackingDomains` of one account. */
+export interface AccountTrackingDomains {
+  add(domain: string): Promise<TrackingDomainRow>;
+  test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
+  owned(rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
+}
+
 /** Everything an operation can reach, bound to one account: no handler can name another. */
 export interface AccountParts extends AccountQueue {
   readonly account: AccountRow;
@@ -126,6 +136,8 @@ export interface AccountParts extends AccountQueue {
   readonly lists: AccountLists;
   /** Sender domains of the account, by their A-labels. */
   readonly senderDomains: AccountSenderDomains;
+  /** Tracking domains of the account, by their A-labels. */
+  readonly trackingDomains: AccountTrackingDomains;
   readonly startExport: StartExport;
   readonly webhooks: AccountWebhooks;
   /** `id` of the key that the call was made with. */
@@ -173,6 +185,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
     lists: bindLists(deps.lists, account.id),
     senderDomains: bindSenderDomains(deps.senderDomains, account.id),
+    trackingDomains: bindTrackingDomains(deps.trackingDomains, account.id),
     startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
     webhooks: bindWebhooks(deps, account),
     apiKey: apiKey ?? null,
@@ -199,6 +212,14 @@ function bindSenderDomains(senderDomains: SenderDomains, account: string): Accou
     check: (domain) => senderDomains.check(account, domain),
     records: (domain) => senderDomains.records(account, domain),
     verify: (domain, mailbox) => senderDomains.verify(account, domain, mailbox),
+  };
+}
+
+function bindTrackingDomains(trackingDomains: TrackingDomains, account: string): AccountTrackingDomains {
+  return {
+    add: (domain) => trackingDomains.add(account, domain),
+    test: (row) => trackingDomains.test(row),
+    owned: (rows) => trackingDomains.owned(account, rows),
   };
 }
 

@@ -106,7 +106,8 @@ export function createRoad(deps: RoadDeps): Road {
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
     if (!(await gate.enter())) return { kind: 'turned back' };
-    return await settle(waiting, found, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
+    const { links } = composed.composed;
+    return await settle(waiting, found, links, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
   }
 
   /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
@@ -132,7 +133,7 @@ export function createRoad(deps: RoadDeps): Road {
     };
   }
 
-  async function settle(waiting: Waiting, { message }: Loaded, attempt: MailAttempt, gate: Gate): Promise<Carried> {
+  async function settle(waiting: Waiting, { message }: Loaded, links: readonly string[], attempt: MailAttempt, gate: Gate): Promise<Carried> {
     // Those that are cut at the end of the process say nothing of their destination.
     if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
@@ -140,7 +141,7 @@ export function createRoad(deps: RoadDeps): Road {
     deps.meters?.sending(settled.happening.kind);
     gate.leave(result, settled);
     const tells = settled.outcome !== 'deferred' || await isNews(waiting);
-    await note(waiting, message, settled.settlement, tells ? settled.happening : undefined);
+    await note(waiting, message, settled.settlement, tells ? withLinks(settled.happening, links) : undefined);
     return { kind: 'settled', settled, result };
   }
 
@@ -185,6 +186,11 @@ export function createRoad(deps: RoadDeps): Road {
       await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
+}
+
+/** What is sent is told with its tracked links. */
+function withLinks(happening: Happening, links: readonly string[]): Happening {
+  return happening.kind === 'send' && links.length > 0 ? { ...happening, links } : happening;
 }
 
 function toTold(attempt: MailAttempt): Told {

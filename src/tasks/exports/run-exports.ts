@@ -21,7 +21,7 @@ export interface ExportSettings extends ClaimSettings {
   readonly keepDays: number;
   /** What becomes of cells that look like formulas. */
   readonly formulas: Formulas;
-  /** Names of metadata that become columns of the activity export. */
+  /** Names of metadata that become columns of every activity export. */
   readonly metadataFields: readonly string[];
 }
 
@@ -80,10 +80,16 @@ export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task
 function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) {
   const { ids, log } = deps;
   const folder = createArchiveFolder(settings.dir);
+  /** Those of the operator, and those that the account added (metadata/add). */
+  async function metadataFieldsOf(account: string): Promise<readonly string[]> {
+    const own = await deps.store.metadataFields.many({ account }, { sort: 'createdAt' });
+    return [...new Set([...settings.metadataFields, ...own.map(({ name }) => name)])];
+  }
+
   return async (job: ExportRow, ending: AbortSignal | undefined): Promise<void> => {
     const about = { export: exportName(job), account: job.account, type: job.type };
     try {
-      const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), settings.metadataFields);
+      const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
       const text = textOf(contents, tally, { job, claims, log, ending, hasRoom: deps.hasRoom, formulas: settings.formulas });
       await folder.put(job.file ?? '', (path) => writeArchive(path, { name: contents.file, time: job.createdAt }, text));
