@@ -73,9 +73,23 @@ export const schema = z.strictObject({
     listen: endpoint(8080),
     trusted_proxies: list(network),
     max_body_bytes: count(1024, 1024 ** 3),
+    min_body_rate: count(0),
+    max_connections_per_address: count(1, 1_000_000),
     max_bad_keys_per_minute: count(1),
   }),
   metrics: z.strictObject({ allow: list(network) }),
+  accounts: z.strictObject({
+    max_domains: count(1),
+    max_routes: count(1),
+    max_webhooks: count(1),
+    max_templates: count(1),
+    max_subaccounts: count(1),
+    max_pools: count(1),
+    max_list_entries: count(1),
+    max_scheduled: count(1),
+    max_bytes: count(1024 ** 2),
+    max_calls_per_second: count(1),
+  }),
   store: z.strictObject({
     url: z.string().refine((value) => value === '' || isMongoUrl(value), `must be ${MONGO_URL}`),
     url_file: text,
@@ -132,7 +146,7 @@ export const schema = z.strictObject({
   events: z.strictObject({ keep_days: count(1, 36_500) }),
   exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), formulas: oneOf('quote', 'escape'), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
-  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent') }),
+  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent'), format: oneOf('auto', 'json', 'pretty') }),
 });
 
 export type Settings = z.output<typeof schema>;

@@ -30,11 +30,11 @@ export const EVENTS = [
   // exports
   'export.progress', 'export.complete', 'export.failed', 'export.expired', 'export.fetched', 'export.unnotified',
   // the API
-  'api.listening', 'api.call', 'api.refused_key', 'api.fault',
+  'api.listening', 'api.call', 'api.refused_key', 'api.refused_connection', 'api.fault',
   // dedicated addresses
   'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
   // the store and the network
-  'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
+  'store.connected', 'store.away', 'store.back', 'store.full', 'store.room', 'store.fault', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
 ] as const;
 
 export type EventName = (typeof EVENTS)[number];
@@ -59,7 +59,8 @@ export function printable(text: string): string {
   return cut.replace(UNPRINTABLE, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
 }
 
-function toLine(event: EventName, fields: Fields): Record<string, unknown> {
+/** A line before it is written: without keys, with texts made printable and errors taken apart. */
+export function toLine(event: EventName, fields: Fields): Record<string, unknown> {
   const line: Record<string, unknown> = { event };
   for (const name of Object.keys(fields)) {
     const value = fields[name];

@@ -104,5 +104,5 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, r
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
   const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
-  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
+  return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
 }

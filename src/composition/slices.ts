@@ -20,6 +20,8 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
+  /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
+  readonly role?: 'daemon' | 'visitor';
   /** Where numbers are kept; the daemon makes a place of its own when none is given, without the figures of the process. */
   readonly metrics?: Metrics & Exposition;
 }
@@ -45,6 +47,11 @@ export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir),
 /** What the operator calls his own. */
 export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
   return { hostname, mxHosts: inbound.mx_hosts, returnDomain: outbound.return_domain, publicUrl, spfInclude: senders.spf_include };
+}
+
+/** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
+export function roomSettings({ spool, smtp }: Settings) {
+  return { minFreePercent: spool.min_free_percent, minFreeBytes: spool.min_free_bytes, maxMessageBytes: smtp.max_message_bytes };
 }
 
 export function dnsSettings({ dns }: Settings) {
@@ -97,7 +104,10 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     publicUrl,
     trustedProxies: http.trusted_proxies,
     metricsAllow: settings.metrics.allow,
+    limits: accountLimits(settings),
     maxBodyBytes: http.max_body_bytes,
+    minBodyRate: http.min_body_rate,
+    maxConnectionsPerAddress: http.max_connections_per_address,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,
     hostname,
@@ -108,6 +118,17 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
     version: VERSION,
   };
+}
+
+/** What one account may have and do. */
+export function accountLimits({ accounts }: Settings) {
+  const rows = {
+    inbound_domains: accounts.max_domains, sender_domains: accounts.max_domains, tracking_domains: accounts.max_domains,
+    inbound_routes: accounts.max_routes, webhooks: accounts.max_webhooks,
+    templates: accounts.max_templates, subaccounts: accounts.max_subaccounts, pools: accounts.max_pools,
+    rejects: accounts.max_list_entries, whitelists: accounts.max_list_entries, scheduled: accounts.max_scheduled,
+  };
+  return { rows, bytes: accounts.max_bytes, callsPerSecond: accounts.max_calls_per_second };
 }
 
 /** Sockets of that name that systemd opened for us; they win over the settings. */
@@ -154,6 +175,7 @@ export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbac
     maxRecipients: submission.max_recipients,
     maxBytesInData: submission.max_bytes_in_data,
     maxBadKeysPerMinute: submission.max_bad_keys_per_minute,
+    maxAccountBytes: settings.accounts.max_bytes,
   };
 }
 

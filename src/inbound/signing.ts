@@ -86,6 +86,12 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       const changed = await store.signingKeys.change({ id, key }, patch);
       return remember(changed ?? await read(account, url)).key;
     },
+    async carryOver(account: string, from: string, to: string) {
+      const { key, previousKey, previousUntil } = await read(account, from);
+      const row = { id: signingKeyId(account, to), account, url: to, key, previousKey, previousUntil, createdAt: new Date(clock.now()) };
+      // There already: a webhook or a route with that URL signs with its own key, which its consumer holds.
+      if (await store.signingKeys.insert(row) === 'inserted') remember(row);
+    },
   });
 }
 

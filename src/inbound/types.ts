@@ -16,6 +16,8 @@ export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { rea
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
+  /** The account that an inbound domain belongs to, as far as the table knows. */
+  ownerOf(domain: string): string | undefined;
   /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */
   changed(domain: string): Promise<void>;
   /** Whether the table was ever read. */
@@ -59,4 +61,6 @@ export interface SigningKeys {
   keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
   /** A new key; the old one signs too for 24 hours. Answers the new one. */
   rotate(account: string, url: string): Promise<string>;
+  /** What is posted to one URL goes to another from now on: the other gets the key, unless it has one of its own. */
+  carryOver(account: string, from: string, to: string): Promise<void>;
 }

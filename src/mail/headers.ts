@@ -10,6 +10,7 @@ export interface HeaderField {
 const FIELD_NAME = /^[!-9;-~]+$/;
 const HYPHEN = 0x2d;
 const NOT_ASCII = /[^\x00-\x7f]/;
+const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
 const windows1252 = new TextDecoder('windows-1252');
 
 /**
@@ -20,8 +21,8 @@ export function parseHeaders(block: Buffer): HeaderField[] {
   const valid = isUtf8(block);
   const text = block.toString(valid ? 'utf8' : 'latin1');
   const fields: HeaderField[] = [];
-  // An mbox separator may stand in front; it is no field although it holds colons.
-  let start = /^From /i.test(text) ? nextLine(text, 0) : 0;
+  // An mbox separator may stand in front; it is no field although it holds colons. `From :` is one (RFC 5322 section 4.5).
+  let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
   let colon = text.indexOf(':', start);
   while (start < text.length) {
     const end = endOfField(text, start);
@@ -29,11 +30,20 @@ export function parseHeaders(block: Buffer): HeaderField[] {
     const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
       const value = unfold(text.slice(colon + 1, end));
-      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : guess(value) });
+      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : decodeUnlabelled(value) });
     }
     start = end;
   }
   return fields;
+}
+
+/** All values of a field in their order, `name` in lower case. */
+export function allValues(fields: readonly HeaderField[], name: string): string[] {
+  const values: string[] = [];
+  for (const field of fields) {
+    if (field.name.length === name.length && field.name.toLowerCase() === name) values.push(field.value);
+  }
+  return values;
 }
 
 /** The first value of a field, `name` in lower case. */
@@ -87,7 +97,18 @@ function unfold(value: string): string {
   return line.includes('\r') ? line.replaceAll('\r', ' ') : line;
 }
 
-function guess(latin1: string): string {
+/**
+ * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes
+ * inside an encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as
+ * it escapes others.
+ */
+export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
-  return isUtf8(bytes) ? bytes.toString('utf8') : windows1252.decode(bytes);
+  if (isUtf8(bytes)) return bytes.toString('utf8');
+  const rest = Buffer.from(latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)), 'latin1');
+  return isUtf8(rest) ? rest.toString('utf8') : windows1252.decode(rest);
+}
+
+function escaped(char: string): string {
+  return `=${char.charCodeAt(0).toString(16).toUpperCase()}`;
 }

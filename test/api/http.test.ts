@@ -110,7 +110,7 @@ describe('the HTTP side', () => {
 
   it('answers a fault of ours with 500 and the usual words, and logs it once with its stack', async () => {
     await world.stop();
-    world = await startApi({ deps: { urlExists: () => Promise.reject(new Error('something inside broke')) } });
+    world = await startApi({ deps: { urlFault: () => Promise.reject(new Error('something inside broke')) } });
     const { status, body } = await world.call('/inbound/update-route', { id: '1.1', url: 'http://a.example/' });
     expect({ status, body }).to.deep.equal({
       status: 500, body: { status: 'error', code: -100, name: 'GeneralError', message: 'An unknown error occurred processing your request. Please try again later.' },
@@ -155,15 +155,15 @@ describe('the HTTP side', () => {
   });
 
   it('finishes a call in progress when it stops, and takes no new one', async () => {
-    const slow = Promise.withResolvers<boolean>();
+    const slow = Promise.withResolvers<string | undefined>();
     const asked = Promise.withResolvers<void>();
     await world.stop();
-    world = await startApi({ deps: { urlExists: () => { asked.resolve(); return slow.promise; } } });
+    world = await startApi({ deps: { urlFault: () => { asked.resolve(); return slow.promise; } } });
     const call = world.call('/inbound/update-route', { id: '1.1', url: 'http://a.example/' });
     await asked.promise;
     const stopped = world.api.stop();
     await fetch(`${world.base}/healthz`).then(() => { throw new Error('still open'); }, () => undefined);
-    slow.resolve(true);
+    slow.resolve(undefined);
     expect((await call).status).to.equal(200);
     await stopped;
   });

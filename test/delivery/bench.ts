@@ -85,7 +85,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
     head: async () => answered(200),
     async stop() {},
   };
-  const signingKeys = { keysFor: async () => keys, rotate: async () => '' };
+  const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
   const open = () => createDispatcher(
     { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
     { spool, renderer, poster, signingKeys, clock, ids, log, ...replace },

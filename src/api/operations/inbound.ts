@@ -5,7 +5,7 @@ import { operation } from '../operation.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { isClaim, nameOf, type InboundDomainRow } from '../../store/inbound-domains.ts';
 import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
-import { endpointUrl, knownDomain, newDomain, pattern, URL_MISSING } from './rules.ts';
+import { endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './rules.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = {
@@ -19,10 +19,6 @@ async function findDomain(domain: { readonly domain: string; readonly id: string
   const row = await inbound.find(domain.id);
   if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
   return row;
-}
-
-async function verifyUrl(url: string, { urlExists, invalid }: Call<never>): Promise<void> {
-  if (!await urlExists(url)) throw invalid('url', URL_MISSING);
 }
 
 const domains = operation({
@@ -151,14 +147,16 @@ const addRoute = operation({
 const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
-  notes: 'With a new URL, mail that still waits for this route goes there too.',
+  notes: 'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
   params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
   async handle({ id, pattern, url }, call) {
-    if (!await call.store.inboundRoutes.one({ id })) throw call.refuse('Unknown_InboundRoute', id);
+    const before = await call.store.inboundRoutes.one({ id });
+    if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
+    if (url !== undefined && url !== before.url) await call.carryKey(before.url, url);
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.routingChanged(row.domain);
