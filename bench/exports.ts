@@ -48,7 +48,7 @@ async function measure(dir: string): Promise<void> {
     id, account: ACCOUNT, type: 'reject', state: 'waiting', createdAt: new Date(), finishedAt: null, notifyEmail: null, filter: null, error: null,
     holder: null, until: null, attempts: 0, host: null, file: null, resultUrl: null, tokenHash: null, unnotified: null,
   });
-  const settings = { dir: join(dir, 'exports'), hostname: 'bench', holder: 'bench', publicUrl: 'http://127.0.0.1', keepDays: 7, metadataFields: [] };
+  const settings = { dir: join(dir, 'exports'), hostname: 'bench', holder: 'bench', publicUrl: 'http://127.0.0.1', keepDays: 7, formulas: 'quote' as const, metadataFields: [] };
   const task = runExportsTask(settings, { store, clock: systemClock, ids: createIds(systemClock), log, hasRoom: () => true, notices: { enqueue: async () => 'queued' } });
   const delay = monitorEventLoopDelay({ resolution: 5 });
   const held = () => `${(delay.max / 1e6).toFixed(0)} ms at most, ${(delay.percentile(99) / 1e6).toFixed(0)} ms at the 99th percentile`;

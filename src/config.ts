@@ -66,7 +66,7 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
     faults.push({ path: 'submission.tls_listen', text: 'needs smtp.tls.cert and smtp.tls.key' });
   }
   const settings = read.data && complete(read.data);
-  if (settings && ownNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
+  if (settings && mailNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
     faults.push({ path: 'smtp.postmaster', text: 'must be a mailbox that another server takes mail for: this one would forward it to itself' });
   }
   if (faults.length > 0 || !settings) throw new ConfigError(faults);
@@ -87,7 +87,7 @@ function complete(settings: Settings): Settings {
 }
 
 /** Names whose postmaster we are, as A-labels. */
-export function ownNames({ hostname, inbound, outbound }: Settings): readonly string[] {
+export function mailNames({ hostname, inbound, outbound }: Settings): readonly string[] {
   return [hostname, ...inbound.mx_hosts, outbound.return_domain].flatMap((name) => toAsciiDomain(name) ?? []);
 }
 

@@ -48,9 +48,9 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const storage = await openStorage(settings, deps);
   const { spool, store, time } = storage;
   const loopbackOnly = onLoopbackOnly(settings, deps);
-  const inbound = createInbound(settings, deps, storage);
   // Somebody who asks to check a domain has just changed it: no cached answer will do.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
+  const inbound = createInbound(settings, deps, { ...storage, fresh });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
@@ -65,12 +65,13 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   // What this life of this process holds in the store: leases of tasks, claims of jobs.
   const holder = `${settings.hostname} ${ids.key()}`;
   const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, submitting, scheduling, releasing, poke: (task) => scheduler.poke(task), resolver: fresh, health });
-  const tasks = createTasks(taskSettings(settings, holder), { ...storage, ...events, ...outbound, scheduling, ids, log, clock, resolver: fresh, cached: inbound.resolver });
+  const tasks = createTasks(taskSettings(settings, holder), { ...storage, ownership: inbound.ownership, ...events, ...outbound, scheduling, ids, log, clock, resolver: fresh, cached: inbound.resolver });
   const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
 
   return Object.freeze({
     async start() {
       await inbound.routing.start();
+      await inbound.ownership.warn();
       const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
       await inbound.returnAddresses.start();
       await delivery.dispatcher.start();

@@ -103,7 +103,7 @@ export const schema = z.strictObject({
     timeout_ms: count(100),
   }),
   spool: z.strictObject({ min_free_percent: count(0, 90), min_free_bytes: count(0) }),
-  inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host) }),
+  inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
     servers: list(endpoint(53).transform(({ host, port }) => host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
@@ -152,7 +152,7 @@ export const schema = z.strictObject({
   }),
   ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),
-  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
+  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), formulas: oneOf('quote', 'escape'), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
   log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent'), format: oneOf('auto', 'json', 'pretty') }),
 });

@@ -117,12 +117,12 @@ const PLANTED: Operation = {
   }),
   async run(params) {
     const text = params.get('text');
-    if (typeof text === 'string' && text.includes('{{1337')) return { text: 1337 * 7331 };
+    if (typeof text === 'string' && text.includes('{{1337')) return { record: { text: 1337 * 7331 } };
     if (typeof text === 'string' && text.includes('\r\n')) throw new Error('the store does not like it');
     if (text === '$where') return new Promise(() => {});
     if (text === 7) throw invalid({ something: 'else' });
     if (text === '$gt') throw refusal('Unknown_Sender', text);
     if (typeof text === 'object' && text !== null) if (Object.hasOwn(text, '__proto__')) Object.defineProperty(Object.prototype, 'polluted', { value: 1, configurable: true });
-    return { text };
+    return { record: { text } };
   },
 };

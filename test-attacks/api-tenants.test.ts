@@ -36,7 +36,7 @@ async function openWorlds() {
   putBatch(full.spool, ACCOUNT);
   await putMessages(full, ACCOUNT);
   for (const [, collection] of everything(empty)) for (const row of await collection.many({})) if (row.account === ACCOUNT) await collection.remove({ id: row.id });
-  await Promise.all([full, empty].map(({ routing }) => routing.refresh('inbound.example.com')));
+  await Promise.all([full, empty].map(({ routing }) => routing.changed('inbound.example.com')));
   return { full, empty };
 }
 

@@ -6,7 +6,10 @@ import { checkA, type AddressCheck } from '../dns/address-checks.ts';
 import { checkMx } from '../dns/checks.ts';
 import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
 import type { Lists, Numbers } from '../events/types.ts';
+import type { Adding, Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
+import type { ReservedNames } from '../mail/reserved-names.ts';
+import type { InboundDomainRow } from '../store/inbound-domains.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
 import type { TrackingDomains } from '../outbound/tracking-domains.ts';
 import type { TrackingDomainRow } from '../store/tracking-domains.ts';
@@ -35,6 +38,8 @@ export interface OperationDeps {
   readonly limits: AccountLimits;
   readonly spool: Spool;
   readonly routing: Routing;
+  readonly ownership: Ownership;
+  readonly names: ReservedNames;
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
@@ -77,6 +82,14 @@ export interface AccountLists {
   unwhitelist(email: string): ReturnType<Lists['unwhitelist']>;
 }
 
+/** `Ownership` of one account. */
+export interface AccountInboundDomains {
+  add(name: string, domain: string): Promise<Adding>;
+  find(name: string): Promise<InboundDomainRow | undefined>;
+  settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined>;
+  remove(name: string): Promise<InboundDomainRow | undefined>;
+}
+
 /** `SenderDomains` of one account. */
 export interface AccountSenderDomains {
   add(domain: string): Promise<SenderDomainRow>;
@@ -104,6 +117,10 @@ export interface AccountParts extends AccountQueue {
   newRouteId(): Promise<string>;
   /** Tells this host at once, and the others by the revision, that a domain or its routes changed. */
   routingChanged(domain: string): Promise<void>;
+  /** Inbound domains of the account, claims included. */
+  readonly inbound: AccountInboundDomains;
+  /** Domains that no account can have. */
+  readonly names: ReservedNames;
   /** As `Routing.lookup`; what belongs to another account is not ours. */
   lookup(mailbox: string, domain: string): Lookup;
   /** Why nothing answers at a webhook URL, in words for the caller; undefined when something does. */
@@ -154,13 +171,9 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     now: () => new Date(clock.now()),
     newToken: () => deps.ids.key(),
     newRouteId: async () => `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
-    async routingChanged(domain) {
-      try {
-        await store.revisions.add('routing', { count: 1 }, { count: 0 });
-      } finally {
-        await routing.refresh(domain);
-      }
-    },
+    routingChanged: (domain) => routing.changed(domain),
+    inbound: bindOwnership(deps, account.id),
+    names: deps.names,
     lookup(mailbox, domain) {
       const found = routing.lookup(mailbox, domain);
       return found.kind === 'matched' && found.match.account !== account.id ? { kind: 'not-ours' } : found;
@@ -188,6 +201,18 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     forgetNumbers: (kind, key) => deps.numbers.forget(account.id, kind, key),
     removeTag: (tag) => deps.numbers.removeTag(account.id, tag),
   });
+}
+
+function bindOwnership({ ownership, limits }: Pick<OperationDeps, 'ownership' | 'limits'>, account: string): AccountInboundDomains {
+  return {
+    async add(name, domain) {
+      if (!await ownership.find(account, name)) await limits.check(account, 'inbound_domains');
+      return ownership.add(account, name, domain);
+    },
+    find: (name) => ownership.find(account, name),
+    settle: (row) => ownership.settle(row),
+    remove: (name) => ownership.remove(account, name),
+  };
 }
 
 function bindSenderDomains({ senderDomains, limits, store }: Pick<OperationDeps, 'senderDomains' | 'limits' | 'store'>, account: string): AccountSenderDomains {

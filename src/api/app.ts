@@ -12,6 +12,7 @@ import { parseBody } from './formats.ts';
 import type { KeyReader } from './keys.ts';
 import type { CallMeters } from './meters.ts';
 import type { Operation } from './operation.ts';
+import { answerPages } from './whole-lists.ts';
 
 /** What the path of an API call is made of: the versions that official clients send are one and the same thing. */
 const CALL = /^(?:\/api)?\/1\.[0-4](\/[a-z0-9-]+\/[a-z0-9-]+)(?:\.json)?$/;
@@ -117,7 +118,9 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
     const caller = await deps.keys.accountOf(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
     account = caller.account;
     deps.limits.call(account.id);
-    json(ctx, await operation.run(params, deps.partsOf(account, caller.apiKey)));
+    const answer = await operation.run(params, deps.partsOf(account, caller.apiKey));
+    if ('pages' in answer) await answerPages(ctx, answer.pages, deps.clock);
+    else json(ctx, answer.record);
   } catch (error) {
     failure = toRefusal(error, operation.path, deps.log);
     throw failure;

@@ -2,6 +2,7 @@ import { Transform, type Readable } from 'node:stream';
 import { createBrotliDecompress, createUnzip } from 'node:zlib';
 import type { Context } from 'koa';
 import bodyParser from 'koa-bodyparser';
+import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/template.ts';
 import type { Clock } from '../base/clock.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
@@ -40,7 +41,7 @@ export interface BodySettings {
 
 /** Reads bodies within their limits of size, time, speed and number. */
 export interface BodyReader {
-  /** The bytes, decompressed. `large`: a message may be inside. `client` is its address. Throws refusals only. */
+  /** The bytes, decompressed. `large`: a message or a template may be inside. `client` is its address. Throws refusals only. */
   read(ctx: Context, large: boolean, client: string): Promise<Uint8Array>;
   /** Whether the header of a request already says that its body will be refused. */
   tooLarge(contentLength: string | undefined, large: boolean): boolean;
@@ -58,7 +59,9 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
   const kindOf = (limit: number, { all, each }: typeof LARGE, deadlineMs: number): Kind =>
     ({ limit, room: createShares({ all: all * limit, each: each * limit }), parse: asBytes(limit), deadlineMs });
   const small = kindOf(settings.maxBodyBytes, SMALL, BODY_MS);
-  const large = kindOf(Math.ceil(settings.maxMessageBytes * MESSAGE_IN_JSON) + SLACK_BYTES, LARGE, LARGE_BODY_MS);
+  // Where messages are small a template may still be as large as its own limits say.
+  const largest = Math.max(settings.maxMessageBytes, MAX_CODE_BYTES + MAX_TEXT_BYTES);
+  const large = kindOf(Math.ceil(largest * MESSAGE_IN_JSON) + SLACK_BYTES, LARGE, LARGE_BODY_MS);
   const floor = { rate: settings.minBodyRate, seconds: RATE_WINDOW_S };
 
   const tooLarge = (length: string | undefined, { limit }: Kind) => length !== undefined && Number(length) > limit;

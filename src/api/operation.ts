@@ -3,6 +3,7 @@ import type { AccountParts } from './account-parts.ts';
 import { invalid, missing, refusal, type About, type ErrorName, type Faults, type Refusal } from './errors.ts';
 import type { Params } from './formats.ts';
 import { parseMeant } from './meaning.ts';
+import type { Pages } from './whole-lists.ts';
 
 /** What a handler is given: everything of one account, and the words to refuse with. */
 export interface Call<E extends ErrorName> extends AccountParts {
@@ -20,21 +21,31 @@ export interface Example {
 
 export type Path = `/${string}/${string}`;
 
-interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
+interface Described<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> {
   readonly path: Path;
   readonly summary: string;
   /** What a person should know beside the summary. */
   readonly notes?: string;
   /** Beyond the documented interface of the public ancestor. */
   readonly extension?: boolean;
-  /** The body may carry a whole message. */
+  /** The body may carry a whole message, or a template. */
   readonly large?: boolean;
   readonly params: P;
   readonly returns: R;
   readonly errors: readonly E[];
   readonly example: Example;
+}
+
+interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, R, E> {
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
 }
+
+interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, z.ZodArray<R>, E> {
+  pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
+}
+
+/** What came of a call: a record, or the records of a list that is answered whole. */
+export type Answer = { readonly record: unknown } | { readonly pages: Pages };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {
@@ -47,12 +58,23 @@ export interface Operation {
   readonly returns: z.ZodType;
   readonly errors: readonly ErrorName[];
   readonly example: Example;
-  /** Reads the parameters, naming all faults at once, and answers the record. Throws refusals. */
-  run(params: Params, parts: AccountParts): Promise<unknown>;
+  /** Reads the parameters, naming all faults at once, and answers. Throws refusals; so do pages while they are read. */
+  run(params: Params, parts: AccountParts): Promise<Answer>;
 }
 
 /** Declares an operation. Validation, types, routing, OpenAPI and the reference are read from it. */
 export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(declaration: Declaration<P, R, E>): Operation {
+  return declare(declaration, async (params, call) => ({ record: await declaration.handle(params, call) }));
+}
+
+/** Declares an operation that answers a list whole, however long it is. */
+export function listing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(declaration: ListDeclaration<P, R, E>): Operation {
+  return declare(declaration, async (params, call) => ({ pages: declaration.pages(params, call) }));
+}
+
+function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(
+  declaration: Described<P, R, E>, answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
+): Operation {
   const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
   const shape = z.object(params);
   return Object.freeze({
@@ -60,7 +82,7 @@ export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E 
     async run(given: Params, parts: AccountParts) {
       const read = parseMeant(shape, given.of(Object.keys(params)), given.textOnly);
       if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
-      return declaration.handle(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });
+      return answer(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });
     },
   });
 }

@@ -19,6 +19,8 @@ export const EVENTS = [
   // webhooks going out
   'delivery.delivered', 'delivery.deferred', 'delivery.failed', 'delivery.replayed', 'delivery.fault',
   'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'endpoint.unverified', 'worker.ended',
+  // whose an inbound domain is
+  'domain.taken', 'domain.reserved',
   // events on their way from the store to the queue
   'event.unsent', 'event.fault',
   // mail that came back, opens and clicks

@@ -8,7 +8,7 @@ import type { Settings } from '../settings.ts';
 import { createResolver } from '../dns/resolver.ts';
 import { EXIT, type Command } from './command.ts';
 import { certificate } from './doctor/certificates.ts';
-import { inboundDomains, senderDomains, sending } from './doctor/domains.ts';
+import { inboundDomains, reservedDomains, senderDomains, sending } from './doctor/domains.ts';
 import { type Check, fault, type Finding, type Verdict, type World } from './doctor/finding.ts';
 import { listening, outgoing } from './doctor/listening.ts';
 import { clockCheck, disk, secrets } from './doctor/machine.ts';
@@ -18,7 +18,8 @@ import { withStore } from './open.ts';
 
 /** In the order in which one thing rests on another. */
 const CHECKS: readonly Check[] = [
-  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, postmaster, sending, inboundDomains, senderDomains, outgoing,
+  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, postmaster, sending,
+  inboundDomains, reservedDomains, senderDomains, outgoing,
 ];
 
 export const doctor: Command = {

@@ -1,5 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
-import { ownNames } from '../config.ts';
+import { mailNames } from '../config.ts';
 import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
@@ -20,11 +20,13 @@ import type { Returns } from '../events/returns.ts';
 import { createSweep } from '../events/sweep.ts';
 import { createTallies } from '../events/tallies.ts';
 import { createAcceptance } from '../inbound/accept.ts';
+import { createOwnership } from '../inbound/ownership.ts';
 import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
 import type { SigningKeys } from '../inbound/types.ts';
+import { createReservedNames } from '../mail/reserved-names.ts';
 import { createMailCarriers } from '../outbound/carriers.ts';
 import { createCustomDomains } from '../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
@@ -38,7 +40,7 @@ import { createSources } from '../outbound/sources.ts';
 import type { MailCarrier } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { type CountedDeps, dispatcherSettings, dnsSettings, posterSettings, rendererSettings } from './slices.ts';
+import { type CountedDeps, dispatcherSettings, dnsSettings, ownNames, posterSettings, rendererSettings } from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
@@ -56,12 +58,16 @@ export function createEvents({ webhooks }: Settings, { log, clock, ids }: Counte
 }
 
 /** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
-export function createInbound(settings: Settings, { log, clock, ids, metrics }: CountedDeps, { spool, store, tokenSecret }: Storage) {
+export function createInbound(settings: Settings, { log, clock, ids, metrics }: CountedDeps, { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver }) {
+  const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
+  const names = createReservedNames(ownNames(settings));
   return {
+    names,
+    ownership: createOwnership({ ownership: settings.inbound.ownership }, { store, routing, resolver: fresh, names, clock, log }),
     resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
-    routing: createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log }),
+    routing,
     returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
-    postmaster: createPostmaster({ names: ownNames(settings), address: settings.smtp.postmaster }),
+    postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
   };
@@ -86,7 +92,7 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   return {
     notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, ownCarrier: carriers.own,
     sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached),
-    senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }),
+    senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, resolver: fresh, notices, clock, ids }),
   };
 }
 

@@ -39,10 +39,15 @@ const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exp
 
 function exportSettings(settings: Settings, holder: string) {
   const { hostname, public_url: publicUrl, exports } = settings;
-  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, metadataFields: exports.metadata_fields };
+  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, formulas: exports.formulas, metadataFields: exports.metadata_fields };
 }
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
+
+/** What the operator calls his own. */
+export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
+  return { hostname, mxHosts: inbound.mx_hosts, returnDomain: outbound.return_domain, publicUrl, spfInclude: senders.spf_include };
+}
 
 /** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
 export function roomSettings({ spool, smtp }: Settings) {

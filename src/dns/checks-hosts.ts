@@ -38,6 +38,18 @@ export async function mailComesTo(resolver: Resolver, name: string, hosts: reado
   return check !== 'unknown' && check.valid;
 }
 
+/**
+ * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321 section 5.1).
+ * `unknown`: the DNS could not say.
+ */
+export async function takesMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
+  const exchanges = await resolver.resolve(name, 'MX');
+  if (exchanges.kind === 'records') return exchanges.records.some(({ exchange }) => exchange.replace(/\.$/, '') !== '');
+  if (exchanges.kind !== 'none') return exchanges.kind === 'nxdomain' ? false : 'unknown';
+  const addresses = await resolver.addresses(name);
+  return addresses.kind === 'failure' ? 'unknown' : addresses.kind === 'records' && addresses.records.length > 0;
+}
+
 async function isAliasOf(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
   const alias = await resolver.resolve(name, 'CNAME');
   return alias.kind === 'records' && alias.records.some((target) => hosts.some((host) => sameName(target, host)));

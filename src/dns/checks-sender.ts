@@ -12,55 +12,90 @@ export type RecordCheck =
 
 const invalid = (error: string): RecordCheck => ({ valid: false, error });
 
-/** A `redirect=` leads elsewhere, but not for ever (RFC 7208 section 4.6.4 allows ten look-ups in all). */
-const LONGEST_REDIRECT = 5;
+/** RFC 7208 section 4.6.4: so many terms that need the DNS, in all records together; then a receiver gives up. */
+const MOST_LOOKUPS = 10;
+const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS look-ups to get to ours, and receivers stop there.`;
 
 /**
- * Whether the SPF record of a domain includes ours. The include has to stand in the record itself, or in one that it
- * redirects to, and count as a pass: what other includes bring along may be gone tomorrow without anybody telling the domain.
+ * Whether the SPF record of a domain includes ours, in the record itself or in one that it includes or redirects to, and so that it
+ * counts as a pass. Records are read as a receiver reads them, from left to right and within ten look-ups; but where the domain's own
+ * record names ours, what else it includes is not looked at.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
-  let name = domain;
-  let ttl = Number.POSITIVE_INFINITY;
-  for (let hops = 0; hops <= LONGEST_REDIRECT; hops++) {
+  let left = MOST_LOOKUPS;
+
+  /** `ttl` is the smallest of the records that led here. Undefined: ours is not in it. */
+  async function search(name: string, before: number, called: string): Promise<RecordCheck | undefined> {
     const answer = await resolver.resolve(name, 'TXT');
     if (answer.kind === 'failure') return 'unknown';
     if (answer.kind === 'nxdomain' && name === domain) return invalid('This domain does not exist.');
     const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : [];
     const [record, second] = records;
-    if (record === undefined) return invalid(name === domain ? "This domain doesn't have an SPF record." : `This domain's SPF record redirects to ${name}, which doesn't have one.`);
-    if (second !== undefined) return invalid(`${name === domain ? 'This domain' : name} has more than one SPF record. Receivers ignore them all until there is only one.`);
-    if (answer.kind === 'records') ttl = Math.min(ttl, answer.ttl);
-    const reading = readSpf(record, include);
-    if (reading.kind === 'included') return { valid: true, error: null, ttl };
-    if (reading.kind === 'wrong') return invalid(reading.error);
-    name = reading.target;
+    if (answer.kind !== 'records' || record === undefined) return invalid(`${called} doesn't have an SPF record.`);
+    if (second !== undefined) return invalid(`${called} has more than one SPF record. Receivers ignore them all until there is only one.`);
+    const { terms, broken } = readTerms(record);
+    if (broken !== undefined) return invalid(`${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`);
+    const ttl = Math.min(before, answer.ttl);
+    return (name === domain ? ownInclude(terms, include, ttl) : undefined) ?? follow(terms, ttl);
   }
-  return invalid("This domain's SPF record redirects too often.");
+
+  async function follow(terms: readonly Term[], ttl: number): Promise<RecordCheck | undefined> {
+    for (const { qualifier, name, target } of terms) {
+      if (name === 'all') return undefined; // a redirect does not count beside it (RFC 7208 section 6.1)
+      if (COUNTED.has(name) && --left < 0) return invalid(TOO_MANY);
+      if ((name !== 'include' && name !== 'redirect') || qualifier !== '+') continue;
+      if (name === 'include' && sameName(target, include)) return { valid: true, error: null, ttl };
+      // What a macro makes of it depends on the message.
+      const found = target.includes('%') ? undefined : await search(target, ttl, `${target}, which its SPF record names,`);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  return await search(domain, Number.POSITIVE_INFINITY, THIS) ?? invalid(`This domain has an SPF record, but it doesn't include ${include}.`);
 }
 
-type SpfReading = { readonly kind: 'included' } | { readonly kind: 'redirect'; readonly target: string } | { readonly kind: 'wrong'; readonly error: string };
+const THIS = 'This domain';
+
+/** A mechanism or a modifier of an SPF record; `redirect` comes last, as it is obeyed. */
+interface Term {
+  readonly qualifier: string;
+  readonly name: string;
+  readonly target: string;
+}
+
+/** Terms that a receiver asks the DNS for. */
+const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
 // RFC 7208 section 12. What follows the colon is looked at for `include` alone.
-const MECHANISM = /^([+?~-]?)(all|include:[^\s/]+|a(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|mx(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|ptr(?::[^\s]+)?|ip4:[\d.]+(?:\/\d{1,2})?|ip6:[\da-f:.]+(?:\/\d{1,3})?|exists:\S+)$/i;
-const MODIFIER = /^[a-z][a-z0-9_.-]*=\S*$/i;
+const MECHANISM = /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
+const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
 
-function readSpf(record: string, include: string): SpfReading {
-  const terms = record.slice('v=spf1'.length).split(' ').filter((term) => term !== '');
-  const broken = terms.find((term) => !MECHANISM.test(term) && !MODIFIER.test(term));
-  if (broken !== undefined) return { kind: 'wrong', error: `This domain's SPF record has a syntax error in "${broken.slice(0, 80)}".` };
-  const mechanisms = terms.map((term) => MECHANISM.exec(term)).filter((match) => match !== null).map(([, qualifier = '', name = '']) => ({ qualifier, name: name.toLowerCase() }));
-  const all = mechanisms.findIndex(({ name }) => name === 'all');
-  const place = mechanisms.findIndex(({ name }) => name.startsWith('include:') && sameName(name.slice('include:'.length), include));
-  const found = mechanisms[place];
-  if (!found) {
-    // A redirect does not count beside an `all` (RFC 7208 section 6.1).
-    const target = all < 0 ? terms.find((term) => /^redirect=/i.test(term))?.slice('redirect='.length) : undefined;
-    return target !== undefined ? { kind: 'redirect', target } : { kind: 'wrong', error: `This domain has an SPF record, but it doesn't include ${include}.` };
+function readTerms(record: string): { readonly terms: readonly Term[]; readonly broken: string | undefined } {
+  const [mechanisms, redirects]: [Term[], Term[]] = [[], []];
+  for (const text of record.slice('v=spf1'.length).split(' ').filter((part) => part !== '')) {
+    const mechanism = MECHANISM.exec(text);
+    const modifier = mechanism ? null : MODIFIER.exec(text);
+    if (!mechanism && !modifier) return { terms: [], broken: text };
+    if (mechanism) {
+      const [, qualifier = '', all, include, target = '', ...others] = mechanism;
+      const name = all ?? include ?? others.find((other) => other !== undefined) ?? '';
+      mechanisms.push({ qualifier: qualifier === '' ? '+' : qualifier, name: name.toLowerCase(), target });
+    }
+    if (modifier?.[1]?.toLowerCase() === 'redirect') redirects.push({ qualifier: '+', name: 'redirect', target: modifier[2] ?? '' });
   }
-  if (all >= 0 && all < place) return { kind: 'wrong', error: `This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.` };
-  if (found.qualifier !== '' && found.qualifier !== '+') return { kind: 'wrong', error: `This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.` };
-  return { kind: 'included' };
+  return { terms: [...mechanisms, ...redirects.slice(0, 1)], broken: undefined };
+}
+
+/** What the record of the domain itself says of ours; undefined when it does not name it. */
+function ownInclude(terms: readonly Term[], include: string, ttl: number): RecordCheck | undefined {
+  const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
+  const found = terms[place];
+  if (!found) return undefined;
+  const all = terms.findIndex(({ name }) => name === 'all');
+  if (all >= 0 && all < place) return invalid(`This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.`);
+  if (found.qualifier !== '+') return invalid(`This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.`);
+  return { valid: true, error: null, ttl };
 }
 
 /** Where a domain's key belongs, and where a CNAME may point instead. */

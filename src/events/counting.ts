@@ -1,4 +1,4 @@
-import { COUNTS, counterId, NO_COUNTS, SPANS_OF, startOf, type Counted, type CounterRow, type Counts } from '../store/counters.ts';
+import { COUNTS, counterId, NO_COUNTS, SPANS_OF, startOf, type Counted, type CounterRow, type Counts, type Span } from '../store/counters.ts';
 import type { MessageEventKind, MessageEventRow } from '../store/message-events.ts';
 import type { SentMessageRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
@@ -50,7 +50,8 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
   if (Object.keys(amounts).length === 0) return [];
   const { account, at } = event;
   const toPatch = adding(amounts, at);
-  return countedOf(message).flatMap(([kind, key]) => SPANS_OF[kind].map((span) => {
+  const isWanted = (span: Span) => span !== 'minute' || amounts.sent !== undefined;
+  return countedOf(message).flatMap(([kind, key]) => SPANS_OF[kind].filter(isWanted).map((span) => {
     const start = startOf(span, at);
     const row = counterId(account, kind, span, start, key);
     return { row, event: event.id, toPatch, fresh: { ...NO_COUNTS, id: row, account, kind, span, key, start, firstAt: at } };

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { listedAddress, newListing, renewed, suppressing } from '../mail/suppression.ts';
+import { isOfEvents, listedAddress, newListing, renewed, suppressing } from '../mail/suppression.ts';
 import { rejectId, type RejectRow } from '../store/rejects.ts';
 import type { Store } from '../store/store.ts';
 import { whitelistId, type WhitelistRow } from '../store/whitelists.ts';
@@ -19,6 +19,8 @@ export interface ListsDeps {
 
 /** Rows that are taken off side by side. */
 const AT_ONCE = 100;
+/** Entries of events that a whitelisted address remembers; each costs a little reputation in the end, and these cost all of it. */
+const MOST_OVERRULED = 100;
 
 /**
  * Rejects and whitelist. A change and its sync event are one write; then the event goes to the outbox, and out of the row. Whether
@@ -42,14 +44,18 @@ export function createLists(deps: ListsDeps): Lists {
     return changed.before;
   }
 
-  async function unrejectAll(account: string, email: string): Promise<void> {
+  /** Answers the lists that entries of events were taken off: '' for that of the whole account, else the subaccount. */
+  async function unrejectAll(account: string, email: string): Promise<readonly string[]> {
+    const overruled: string[] = [];
     for (const expired of [false, true]) {
       for (let more = true; more;) {
         const found = await store.rejects.many({ account, expired, email, removed: false }, { limit: AT_ONCE });
-        await Promise.all(found.map(({ subaccount }) => unreject(account, email, subaccount)));
+        const rows = await Promise.all(found.map(({ subaccount }) => unreject(account, email, subaccount)));
+        overruled.push(...rows.flatMap((row) => row && isOfEvents(row) ? [row.subaccount] : []));
         more = found.length === AT_ONCE;
       }
     }
+    return overruled;
   }
 
   async function reject(entry: NewReject): ReturnType<Lists['reject']> {
@@ -77,7 +83,10 @@ export function createLists(deps: ListsDeps): Lists {
       if (email === undefined) return false;
       const changed = await change(whitelists, whitelistId(account, email), (live) => whitelisted({ account, email, detail }, live, deps));
       await announce(whitelists, changed);
-      await unrejectAll(account, email);
+      const overruled = await unrejectAll(account, email);
+      if (overruled.length > 0) {
+        await change(whitelists, whitelistId(account, email), (live) => live && overruling(live, overruled, deps));
+      }
       return changed.before === undefined;
     },
     async unwhitelist(account: string, text: string) {
@@ -121,6 +130,10 @@ function whitelisted({ account, email, detail }: Pick<WhitelistRow, 'account' | 
   if (live) return detail === null || detail === live.detail ? undefined : { row: { ...live, ...kept(deps), detail } };
   const row = { ...kept(deps), id: whitelistId(account, email), account, email, detail, createdAt: new Date(deps.clock.now()) };
   return { row, event: whitelistEvent('add', row, deps) };
+}
+
+function overruling(live: WhitelistRow, more: readonly string[], deps: Making): Step<WhitelistRow> {
+  return { row: { ...live, ...kept(deps), overruled: [...live.overruled ?? [], ...more].slice(-MOST_OVERRULED) } };
 }
 
 function takenOffWhitelist(live: WhitelistRow, deps: Making): Step<WhitelistRow> {

@@ -4,6 +4,7 @@ import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { fold, isExact } from '../mail/pattern.ts';
 import { StoreAway } from '../store/collection.ts';
+import type { InboundDomainRow } from '../store/inbound-domains.ts';
 import type { InboundRouteRow } from '../store/inbound-routes.ts';
 import type { Store } from '../store/store.ts';
 import { createGlobs, type Globs } from './globs.ts';
@@ -47,14 +48,14 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
     if (table && count === revision) return;
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(row.account, byDomain.get(row.id) ?? [])]));
+    table = new Map(domains.map((row) => [row.id, toDomain(row.account, ownRoutes(row, byDomain.get(row.id) ?? []))]));
     revision = count;
   }
 
   async function reread(id: string | undefined): Promise<void> {
     if (!table || id === undefined) return load();
     const [row, routes] = await Promise.all([store.inboundDomains.one({ id }), store.inboundRoutes.many({ domain: id })]);
-    if (row) table.set(id, toDomain(row.account, routes));
+    if (row) table.set(id, toDomain(row.account, ownRoutes(row, routes)));
     else table.delete(id);
   }
 
@@ -80,7 +81,13 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
-    refresh: (domain: string) => inTurn(() => reread(toAsciiDomain(domain))),
+    async changed(domain: string) {
+      try {
+        await store.revisions.add('routing', { count: 1 }, { count: 0 });
+      } finally {
+        await inTurn(() => reread(toAsciiDomain(domain)));
+      }
+    },
     ready: () => table !== undefined,
     start: () => watch(),
     async stop() {
@@ -99,6 +106,11 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
   }
   const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
   return { account, exact, globs: createGlobs(globs) };
+}
+
+/** Accounts with a claim to the domain may have routes for it too. */
+function ownRoutes({ account }: InboundDomainRow, routes: readonly InboundRouteRow[]): readonly InboundRouteRow[] {
+  return routes.filter((route) => route.account === account);
 }
 
 /** Ids are `<account>.<sequence>`: the smaller sequence was made first. */

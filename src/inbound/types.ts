@@ -18,8 +18,8 @@ export interface Routing {
   lookup(mailbox: string, domain: string): Lookup;
   /** The account that an inbound domain belongs to, as far as the table knows. */
   ownerOf(domain: string): string | undefined;
-  /** Reads a changed domain from the store at once: what the API changed holds from now on. */
-  refresh(domain: string): Promise<void>;
+  /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */
+  changed(domain: string): Promise<void>;
   /** Whether the table was ever read. */
   ready(): boolean;
 }

@@ -32,6 +32,8 @@ export interface Listing {
   /** Length of the last term in milliseconds; 0 for one without end. */
   readonly termMs: number;
   readonly eventIds?: readonly string[];
+  /** A person replaced an entry that events had made. */
+  readonly replacedEvents?: boolean;
 }
 
 /** Something that asks for an address to be listed. */
@@ -72,7 +74,7 @@ export function renewed(listing: Listing, cause: Cause): Listing | undefined {
 }
 
 function byHand(listing: Listing, cause: Cause): Listing | undefined {
-  if (listing.reason !== 'custom') return newListing(cause);
+  if (listing.reason !== 'custom') return { ...newListing(cause), replacedEvents: true };
   if (cause.detail === null || cause.detail === listing.detail) return undefined;
   return { ...listing, detail: cause.detail, lastEventAt: cause.at };
 }
@@ -83,6 +85,11 @@ function endOf(at: Date, termMs: number): Date | null {
 
 function latest<D extends Date | null>(a: D, b: Date | null): D | Date {
   return a !== null && b !== null && b > a ? b : a;
+}
+
+/** Whether events have part in an entry: to take it off costs reputation, also when a person replaced it in between. */
+export function isOfEvents({ reason, replacedEvents = false }: Pick<Listing, 'reason' | 'replacedEvents'>): boolean {
+  return reason !== 'custom' || replacedEvents;
 }
 
 /** Whether the entry has run out; told by the clock, because the stored flag comes later. */

@@ -1,4 +1,11 @@
-// Names of templates. What a template holds is filled in by regions.ts and merge/.
+// Names and limits of templates. What a template holds is filled in by regions.ts and merge/.
+
+/**
+ * Bytes of the code and of the text part of a template. MongoDB takes documents of 16 MiB, and a template is in its row twice: as a
+ * draft and as published.
+ */
+export const MAX_CODE_BYTES = 5_000_000;
+export const MAX_TEXT_BYTES = 2_000_000;
 
 /** Longest name, in characters; a slug is never longer than what its name becomes under normalization. */
 export const MAX_TEMPLATE_NAME = 255;

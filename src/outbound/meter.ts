@@ -1,5 +1,5 @@
 import { addUpMonths, hourlyQuota, reputationOf } from '../mail/reputation.ts';
-import { reputationMonths, startOf } from '../store/counters.ts';
+import { reputationMonths, sinceMinutes, startOf } from '../store/counters.ts';
 import type { Store } from '../store/store.ts';
 
 /** What may be sent in an hour: a number, what the reputation earns, or no limit. */
@@ -23,16 +23,17 @@ export interface Meter {
   take(now: number): void;
 }
 
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 /** How long a reading serves, and how long it is held against later ones. Milliseconds. */
 const FRESH_MS = 5_000;
 const KEPT_MS = 120_000;
 
-/** The counters at one time, with what this host has let go since, by the beginning of the hour. */
+/** The counters at one time, with what this host has let go since, by the beginning of the minute. */
 interface Reading {
   readonly at: number;
   readonly quota: number;
-  readonly hours: Map<number, number>;
+  readonly minutes: Map<number, number>;
 }
 
 /**
@@ -61,40 +62,38 @@ export function createMeter(settings: MeterSettings, deps: { readonly store: Pic
     freeAt(now: number) {
       const last = readings.at(-1);
       if (limit === null || !last) return now;
-      return Math.max(now, ...readings.map(({ hours }) => freeAt(hours, quotaOf(last), now)));
+      return Math.max(now, ...readings.map(({ minutes }) => freeAt(minutes, quotaOf(last), now)));
     },
     take(now: number) {
-      const hour = hourOf(now);
-      for (const { hours } of readings) hours.set(hour, (hours.get(hour) ?? 0) + 1);
+      const minute = startOf('minute', new Date(now)).getTime();
+      for (const { minutes } of readings) minutes.set(minute, (minutes.get(minute) ?? 0) + 1);
     },
   });
 }
 
 async function readCounters({ account, kind, key }: MeterSettings, { counters }: Pick<Store, 'counters'>, now: number): Promise<Reading> {
-  const hour = hourOf(now);
   const of = { account, kind, key };
-  const [hours, months] = await Promise.all([
-    counters.many({ ...of, span: 'hour', start: { in: [new Date(hour), new Date(hour - HOUR_MS)] } }),
+  const [minutes, months] = await Promise.all([
+    counters.many({ ...of, span: 'minute', start: { range: { gt: sinceMinutes(new Date(now)) } } }),
     counters.many({ ...of, span: 'month', start: { in: [...reputationMonths(new Date(now))] } }),
   ]);
   const recent = addUpMonths(months);
-  return { at: now, quota: hourlyQuota(reputationOf(recent), recent), hours: new Map(hours.map(({ start, sent }) => [start.getTime(), sent])) };
+  return { at: now, quota: hourlyQuota(reputationOf(recent), recent), minutes: new Map(minutes.map(({ start, sent }) => [start.getTime(), sent])) };
 }
 
 /**
- * When the sum of the last 60 minutes leaves room for one more. Counts are kept by the hour: of the hour before, the part that
- * still lies in the last 60 minutes counts in proportion, as in the record of a subaccount.
+ * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no hour has more
+ * than the quota, wherever it begins.
  */
-function freeAt(hours: ReadonlyMap<number, number>, quota: number, now: number): number {
-  const most = quota - 1;
-  const hour = hourOf(now);
-  const next = hour + HOUR_MS;
-  const [present, before] = [hours.get(hour) ?? 0, hours.get(hour - HOUR_MS) ?? 0];
-  if (present + before * (next - now) / HOUR_MS <= most) return now;
-  if (present <= most) return Math.ceil(next - HOUR_MS * (most - present) / before);
-  return Math.ceil(next + HOUR_MS * (1 - most / present));
-}
-
-function hourOf(now: number): number {
-  return startOf('hour', new Date(now)).getTime();
+function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number): number {
+  const since = now - HOUR_MS - MINUTE_MS;
+  const present = [...minutes].filter(([start]) => start > since).toSorted(([a], [b]) => a - b);
+  let sum = present.reduce((all, [, sent]) => all + sent, 0);
+  let at = now;
+  for (const [start, sent] of present) {
+    if (sum < quota) break;
+    sum -= sent;
+    at = start + MINUTE_MS + HOUR_MS;
+  }
+  return at;
 }

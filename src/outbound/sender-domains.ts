@@ -3,10 +3,12 @@ import type { Ids } from '../base/ids.ts';
 import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../store/sender-domains.ts';
 import type { Store } from '../store/store.ts';
 import { tokenHash } from '../store/verifications.ts';
+import { takesMail } from '../dns/checks-hosts.ts';
 import type { KeyPlace } from '../dns/checks-sender.ts';
+import type { Resolver } from '../dns/types.ts';
+import { isFreeMail, isPublicSuffix } from '../mail/reserved-names.ts';
 import type { DomainKeys } from './domain-keys.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
-import { isFreeMail } from './free-mail.ts';
 import { keyPlace, keyRecord, selectorOf } from './key-rotation.ts';
 import type { Notices } from './types.ts';
 
@@ -34,6 +36,9 @@ export interface DnsRecords extends KeyInDns {
 /** What a link is worth now. */
 export type Link = { readonly state: 'open' | 'done'; readonly domain: string } | { readonly state: 'used' | 'expired' | 'unknown' };
 
+/** What became of a wish to have a domain verified. */
+export type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
+
 /** Sender domains of all accounts: what the API does with them. Domains are A-labels here. */
 export interface SenderDomains {
   /** The row of a domain; added, with its key, when it is not there. */
@@ -41,8 +46,11 @@ export interface SenderDomains {
   /** Adds it when it is not there, and tests its records now. */
   check(account: string, domain: string): Promise<SenderDomainRow>;
   records(account: string, domain: string): Promise<DnsRecords>;
-  /** Mails a link to `mailbox` at the domain. `free-mail`: nobody can own it. `limited`: too many were mailed already. */
-  verify(account: string, domain: string, mailbox: string): Promise<'sent' | 'already_verified' | 'free-mail' | 'limited' | 'refused'>;
+  /**
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says that it takes
+   * none. `limited`: too many were mailed already.
+   */
+  verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
   /** What a link would do, without doing it. */
   look(token: string): Promise<Link>;
   /** Follows a link: the domain is verified for the account that asked. */
@@ -53,6 +61,8 @@ export interface SenderDomainDeps {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
   readonly tests: DomainTests;
   readonly keys: DomainKeys;
+  /** Whether a domain takes mail: its answers should be fresh. */
+  readonly resolver: Resolver;
   readonly notices: Pick<Notices, 'enqueue'>;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -61,7 +71,7 @@ export interface SenderDomainDeps {
 const LINK_MS = 7 * 24 * 3_600_000;
 
 export function createSenderDomains(settings: SenderDomainSettings, deps: SenderDomainDeps): SenderDomains {
-  const { store, tests, keys, notices, clock, ids } = deps;
+  const { store, tests, keys, resolver, notices, clock, ids } = deps;
   const now = () => new Date(clock.now());
 
   async function noted(account: string, domain: string): Promise<SenderDomainRow> {
@@ -76,10 +86,12 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     return row;
   }
 
-  async function verify(account: string, domain: string, mailbox: string) {
+  async function verify(account: string, domain: string, mailbox: string): Promise<Verifying> {
     if (isFreeMail(domain)) return 'free-mail';
+    if (isPublicSuffix(domain)) return 'public-suffix';
     const { verifiedAt } = await noted(account, domain);
     if (verifiedAt !== null) return 'already_verified';
+    if (await takesMail(resolver, domain) === false) return 'no-mail';
     const token = ids.key();
     const at = clock.now();
     const email = `${mailbox}@${domain}`;

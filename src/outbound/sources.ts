@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { isWarming, warmupShare } from '../mail/warmup.ts';
 import { createPoolFinder, readPlacement } from '../store/placements.ts';
 import { DEFAULT_POOL } from '../store/pools.ts';
-import type { Store } from '../store/store.ts';
+import type { AccountStore, Store } from '../store/store.ts';
 import type { Outgoing } from '../mail/sending.ts';
 import { chooseSource } from './sources-share.ts';
 import type { Sources } from './types.ts';
@@ -12,6 +12,7 @@ const KEPT_MS = 5000;
 /** Of one account; far more than anybody has. */
 const MOST = 1000;
 const MOST_ACCOUNTS = 10_000;
+const DAY_MS = 86_400_000;
 
 /** An address, the pool it is in, and its warmup. */
 interface Place {
@@ -21,8 +22,14 @@ interface Place {
   readonly warmupEndAt: Date | null;
 }
 
+/** What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is warming up. */
+interface Own {
+  readonly places: readonly Place[];
+  readonly daily: number;
+}
+
 interface Known {
-  readonly places: Promise<readonly Place[]>;
+  readonly own: Promise<Own>;
   readonly until: number;
 }
 
@@ -30,37 +37,46 @@ interface Known {
 export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
   const known = new Map<string, Known>();
 
-  function placesOf(account: string): Promise<readonly Place[]> {
+  function ownOf(account: string, now: Date): Promise<Own> {
     const found = known.get(account);
-    if (found && clock.monotonic() < found.until) return found.places;
+    if (found && clock.monotonic() < found.until) return found.own;
     // While the store is away, what was known before serves on.
-    const places = read(store, account).catch((error: unknown) => {
+    const own = read(store, account, now).catch((error: unknown) => {
       if (!found) known.delete(account);
-      return found?.places ?? Promise.reject(error);
+      return found?.own ?? Promise.reject(error);
     });
     known.delete(account);
-    known.set(account, { places, until: clock.monotonic() + KEPT_MS });
+    known.set(account, { own, until: clock.monotonic() + KEPT_MS });
     const [oldest] = known.keys();
     if (known.size > MOST_ACCOUNTS && oldest !== undefined) known.delete(oldest);
-    return places;
+    return own;
   }
 
   return Object.freeze({
     async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
-      const places = await placesOf(account);
+      const { places, daily } = await ownOf(account, now);
       // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there are.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
-      const candidates = places.filter((place) => place.pool === pool).map(({ ip, warmupStartAt, warmupEndAt }) => (
-        { ip, share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now) : 1 }));
+      const inPool = places.filter((place) => place.pool === pool);
+      const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => (
+        { ip, share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now, daily / inPool.length) : 1 }));
       return chooseSource(candidates, chance);
     },
   });
 }
 
-async function read(store: Pick<Store, 'of'>, account: string): Promise<readonly Place[]> {
+async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<Own> {
   const own = store.of(account);
   const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
-  if (rows.length === 0) return [];
+  if (rows.length === 0) return { places: [], daily: 0 };
   const poolOf = createPoolFinder(await readPlacement(own));
-  return rows.map(({ id, warmupStartAt, warmupEndAt }) => ({ ip: id, pool: poolOf(id), warmupStartAt, warmupEndAt }));
+  const places = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({ ip: id, pool: poolOf(id), warmupStartAt, warmupEndAt }));
+  return { places, daily: places.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0 };
+}
+
+/** What the account sent in the last 24 hours, by all of its pools. */
+async function sentInDay({ account, counters }: Pick<AccountStore, 'account' | 'counters'>, now: Date): Promise<number> {
+  const start = { range: { gt: new Date(now.getTime() - DAY_MS) } };
+  const hours = await counters.many({ kind: 'account', span: 'hour', key: account, start });
+  return hours.reduce((sum, { sent }) => sum + sent, 0);
 }

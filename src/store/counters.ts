@@ -14,19 +14,20 @@ export const NO_COUNTS: Counts = { sent: 0, hardBounces: 0, softBounces: 0, reje
 export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
-export const SPANS = ['hour', 'week', 'month', 'total'] as const;
+export const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
 export type Span = (typeof SPANS)[number];
 
 /**
  * Which spans a kind is counted in. Time series and windows are made of hours, lists of totals, reputation of months; what a
- * subaccount may send and has sent is told by hour, week and month. More rows than that would be written and never read.
+ * subaccount may send and has sent is told by minute, week and month. More rows than that would be written and never read; minutes
+ * count what was sent and nothing else, and are kept for a day.
  */
 export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
-  account: ['hour', 'month', 'total'],
+  account: ['minute', 'hour', 'month', 'total'],
   sender: ['hour', 'total'],
   tag: ['hour', 'month', 'total'],
   template: ['hour'],
-  subaccount: ['hour', 'week', 'month', 'total'],
+  subaccount: ['minute', 'hour', 'week', 'month', 'total'],
 };
 
 /**
@@ -39,7 +40,7 @@ export interface CounterRow extends Row, Counts, Marked {
   readonly span: Span;
   /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
   readonly key: string;
-  /** The beginning of the hour, of the week (Monday) or of the month in UTC; for `total`, 1970. */
+  /** The beginning of the minute, of the hour, of the week (Monday) or of the month in UTC; for `total`, 1970. */
   readonly start: Date;
   /** When it was first counted in this span. */
   readonly firstAt: Date;
@@ -53,6 +54,7 @@ export const counters: CollectionSpec<CounterRow> = {
   dates: ['start', 'firstAt'],
 };
 
+const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
 const WEEK_MS = 7 * 24 * HOUR_MS;
 /** 1970 began on a Thursday; the Monday before was 29 December. */
@@ -62,11 +64,17 @@ const FIRST_MONDAY = -3 * 24 * HOUR_MS;
 export function startOf(span: Span, at: Date): Date {
   const ms = at.getTime();
   switch (span) {
+    case 'minute': return new Date(Math.floor(ms / MINUTE_MS) * MINUTE_MS);
     case 'hour': return new Date(Math.floor(ms / HOUR_MS) * HOUR_MS);
     case 'week': return new Date(Math.floor((ms - FIRST_MONDAY) / WEEK_MS) * WEEK_MS + FIRST_MONDAY);
     case 'month': return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1));
     case 'total': return new Date(0);
   }
+}
+
+/** Minutes that begin later than this lie in the last 60 minutes, in part or whole. */
+export function sinceMinutes(now: Date): Date {
+  return new Date(now.getTime() - HOUR_MS - MINUTE_MS);
 }
 
 /** The beginnings of the months that reputation counts: the present one and the one before. */
@@ -77,5 +85,5 @@ export function reputationMonths(now: Date): readonly [Date, Date] {
 
 /** The id of a row; ids of one account, kind, span and start sort as their keys do. */
 export function counterId(account: string, kind: Counted, span: Span, start: Date, key: string): string {
-  return `${account} ${kind} ${span} ${start.toISOString().slice(0, 13)} ${key}`;
+  return `${account} ${kind} ${span} ${start.toISOString().slice(0, span === 'minute' ? 16 : 13)} ${key}`;
 }

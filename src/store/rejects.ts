@@ -25,6 +25,8 @@ export interface RejectRow extends Row, Carrier {
   readonly termMs: number;
   /** Of the latest message events that renewed it, so that the same one again does not. */
   readonly eventIds?: readonly string[];
+  /** An entry by hand that took the place of one that events had made. */
+  readonly replacedEvents?: boolean;
   /** Taken off the list; the row stays until its event is on the spool. */
   readonly removed: boolean;
   readonly version: number;

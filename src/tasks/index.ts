@@ -5,6 +5,7 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { EventRecorder } from '../events/record.ts';
 import type { Numbers } from '../events/types.ts';
+import type { Ownership } from '../inbound/ownership.ts';
 import type { DomainTests } from '../outbound/domain-tests.ts';
 import type { KeySwitch } from '../outbound/key-rotation.ts';
 import type { Scheduling } from '../outbound/scheduling.ts';
@@ -33,7 +34,7 @@ import { tendBatchesTask } from './tend-batches.ts';
 import { tendScheduledTask } from './tend-scheduled.ts';
 
 /** Every task of the daemon. */
-export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; meter: UsageMeter; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; keySwitch: KeySwitch; trackingDomainTests: RetestTrackingDeps['trackingDomainTests']; cached: Resolver; resolver: Resolver }): readonly Task[] {
+export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; meter: UsageMeter; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; ownership: Ownership; keySwitch: KeySwitch; trackingDomainTests: RetestTrackingDeps['trackingDomainTests']; cached: Resolver; resolver: Resolver }): readonly Task[] {
   const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
   return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), countUsageTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestTrackingDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
 }

@@ -12,7 +12,7 @@ export interface PurgeRowsSettings {
 
 const DAY_MS = 86_400_000;
 /** The longest window is 90 days and begins with a whole hour. Totals stay for ever. The number is in days. */
-const KEEP_SPANS: readonly (readonly [Span, number])[] = [['hour', 91], ['week', 91], ['month', 400]];
+const KEEP_SPANS: readonly (readonly [Span, number])[] = [['minute', 1], ['hour', 91], ['week', 91], ['month', 400]];
 /** A link has numbers as long as it is sent or clicked: every recipient may have links of his own. */
 const KEEP_URL_DAYS = 91;
 /** Rows of one step, which share a sync of the disk. */

@@ -1,7 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { checkMx } from '../dns/checks.ts';
 import type { Resolver } from '../dns/types.ts';
-import type { InboundDomainRow } from '../store/inbound-domains.ts';
+import type { Ownership } from '../inbound/ownership.ts';
+import { isClaim, nameOf, type InboundDomainRow } from '../store/inbound-domains.ts';
 import type { Store } from '../store/store.ts';
 import type { Task } from './task.ts';
 
@@ -13,6 +14,7 @@ export interface RetestInboundSettings {
 export interface RetestInboundDeps {
   readonly store: Pick<Store, 'inboundDomains'>;
   readonly resolver: Resolver;
+  readonly ownership: Pick<Ownership, 'settle'>;
   readonly clock: Clock;
 }
 
@@ -20,16 +22,19 @@ const HOUR_MS = 3_600_000;
 const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
-/** Looks up the MX records of the inbound domains that nobody looked at for an hour, the longest ago first. */
-export function retestInboundDomainsTask({ mxHosts }: RetestInboundSettings, { store, resolver, clock }: RetestInboundDeps): Task {
-  /** True when the domain turned valid or invalid. */
+/**
+ * Looks up the MX records of the inbound domains that nobody looked at for an hour, the longest ago first, and the proofs of claims.
+ */
+export function retestInboundDomainsTask({ mxHosts }: RetestInboundSettings, { store, resolver, ownership, clock }: RetestInboundDeps): Task {
+  /** True when the domain turned valid or invalid, or was proven. */
   async function retest(row: InboundDomainRow): Promise<boolean> {
-    const found = await checkMx(resolver, row.id, mxHosts);
+    const found = await checkMx(resolver, nameOf(row), mxHosts);
     // Also when the DNS was mute, so that domains without an answer do not keep the others waiting.
     const validMx = found === 'unknown' ? row.validMx : found.valid;
     // Only where nobody looked meanwhile: who asked just now has seen the newer records.
     const written = await store.inboundDomains.change({ id: row.id, account: row.account, testedAt: row.testedAt }, { validMx, testedAt: new Date(clock.now()) });
-    return written !== undefined && validMx !== row.validMx;
+    const settled = written && isClaim(written) ? await ownership.settle(written) : written;
+    return settled !== undefined && (validMx !== row.validMx || settled.id !== row.id);
   }
 
   return {

@@ -76,14 +76,14 @@ describe('the operations of exports', () => {
     expect((await world.call('/exports/rejects', { key: OTHER_KEY })).body.id, 'another account counts for itself').to.equal('2026-01-05 12:00:00.00000');
   });
 
-  it('list the newest first, a thousand at a time', async () => {
+  it('list the newest first, all of them however many', async () => {
     await world.store.exportJobs.remove({ id: exportId(ACCOUNT, EXPORT) });
     const names = Array.from({ length: 1001 }, (_, n) => `2026-01-04 10:00:00.${String(n).padStart(5, '0')}`);
     await Promise.all(names.map((name) => world.store.exportJobs.insert(exportRow(ACCOUNT, name))));
     await world.store.exportJobs.insert(exportRow(OTHER_ACCOUNT, '2026-01-04 10:00:00.00000'));
     const { body } = await world.call('/exports/list');
-    expect(body.map(({ id }: { id: string }) => id)).to.deep.equal(names.slice(1).toReversed());
-    const { body: rest } = await world.call('/exports/list', { after: body.at(-1).id });
+    expect(body.map(({ id }: { id: string }) => id)).to.deep.equal(names.toReversed());
+    const { body: rest } = await world.call('/exports/list', { after: names[1] });
     expect(rest.map(({ id }: { id: string }) => id)).to.deep.equal(names.slice(0, 1));
   });
 

@@ -1,7 +1,13 @@
 import { expect } from 'chai';
-import { KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { createHash } from 'node:crypto';
+import { ACCOUNT, KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
 
-const DOMAIN = { domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false };
+/** What every record tells: how the account of the examples proves the domain. */
+const proof = (domain: string) => ({
+  txt_name: `_postern-challenge.${domain}`, txt_value: `postern-domain=${createHash('sha256').update(`${ACCOUNT} ${domain}`).digest('hex').slice(0, 32)}`,
+});
+const record = (domain: string, created_at: string, valid_mx = false, name = domain) => ({ domain, created_at, valid_mx, routed: true, verified_at: null, ...proof(name) });
+const DOMAIN = record('inbound.example.com', '2026-01-05 11:00:00');
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
 const NOW = '2026-01-05 12:00:00';
 
@@ -23,10 +29,10 @@ describe('the Inbound group', () => {
   // From the interface description, line by line: path, parameters, status, answer.
   const table: readonly (readonly [string, object, number, unknown])[] = [
     ['domains', {}, 200, [DOMAIN]],
-    ['add-domain', { domain: 'new.example.com' }, 200, { domain: 'new.example.com', created_at: NOW, valid_mx: false }],
-    ['add-domain', { domain: '<b>new.example.com</b>' }, 200, { domain: 'new.example.com', created_at: NOW, valid_mx: false }],
-    ['add-domain', { domain: '  New.Example.COM ' }, 200, { domain: 'New.Example.COM', created_at: NOW, valid_mx: false }],
-    ['add-domain', { domain: 'bücher.example' }, 200, { domain: 'bücher.example', created_at: NOW, valid_mx: false }],
+    ['add-domain', { domain: 'new.example.com' }, 200, record('new.example.com', NOW)],
+    ['add-domain', { domain: '<b>new.example.com</b>' }, 200, record('new.example.com', NOW)],
+    ['add-domain', { domain: '  New.Example.COM ' }, 200, record('New.Example.COM', NOW, false, 'new.example.com')],
+    ['add-domain', { domain: 'bücher.example' }, 200, record('bücher.example', NOW, false, 'xn--bcher-kva.example')],
     ['add-domain', { domain: 'INBOUND.example.com' }, 200, DOMAIN],
     ['add-domain', { domain: '' }, 422, invalid({ domain: 'Please enter a value' })],
     ['add-domain', { domain: '<script>' }, 422, invalid({ domain: 'Please enter a value' })],
@@ -67,6 +73,41 @@ describe('the Inbound group', () => {
       await answers(path, params, status, body);
     });
   }
+
+  const OURS = 'This name belongs to the operator of this service';
+  const SUFFIX = 'This is a public suffix: others register their domains under it';
+  const FREE = 'This domain belongs to a provider of free mail';
+  const reserved: readonly (readonly [string, string])[] = [
+    ['mx.postern.test', OURS], ['MX.Postern.TEST.', OURS], ['bounces.mx.postern.test', OURS], ['spf.mx.postern.test', OURS], ['a.b.mx.postern.test', OURS],
+    ['mx２.postern.test', OURS], ['spf.mx2.postern.test', OURS], ['zurück.postern.test', OURS], ['xn--zurck-mva.POSTERN.test', OURS], ['app.postern.test', OURS],
+    ['include.example.org', OURS], ['<b>mx.postern.test</b>', OURS],
+    ['co.uk', SUFFIX], ['CO.UK.', SUFFIX], ['co。uk', SUFFIX], ['公司.cn', SUFFIX], ['xn--55qx5d.cn', SUFFIX], ['github.io', SUFFIX], ['any.ck', SUFFIX],
+    ['gmail.com', FREE], ['GMail.com.', FREE], ['mx.gmail.com', FREE], ['hotmail.co.uk', FREE],
+  ];
+  for (const [domain, why] of reserved) {
+    it(`lets no account have ${domain}: ${why.toLowerCase()}`, async () => {
+      await world.stop();
+      const names = { mxHosts: ['mx2.postern.test'], returnDomain: 'zurück.postern.test', spfInclude: 'include.example.org' };
+      world = await startApi({ names });
+      await answers('add-domain', { domain }, 422, invalid({ domain: why }));
+      expect(await world.store.inboundDomains.many({})).to.have.length(1);
+    });
+  }
+
+  for (const domain of ['postern.test', 'xmx.postern.test', 'below.app.postern.test', 'below.include.example.org', 'example.co.uk', 'me.github.io', 'notgmail.com', 'www.ck']) {
+    it(`lets an account have ${domain}, which is nobody else's`, async () => {
+      await world.stop();
+      world = await startApi({ names: { spfInclude: 'include.example.org' } });
+      expect((await world.call('/inbound/add-domain', { domain })).status).to.equal(200);
+    });
+  }
+
+  it('looks at the MX of a domain when it is added', async () => {
+    await world.stop();
+    world = await startApi({ zone: { 'new.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 5 }] } } });
+    await answers('add-domain', { domain: 'new.example.com' }, 200, record('new.example.com', NOW, true));
+    await answers('domains', {}, 200, [DOMAIN, record('new.example.com', NOW, true)]);
+  });
 
   it('holds at once what was changed: routing knows a new domain, a new route, a changed one and a deleted one', async () => {
     const lookup = (mailbox: string, domain = 'new.example.com') => world.routing.lookup(mailbox, domain);
@@ -136,6 +177,6 @@ describe('the Inbound group', () => {
     world = await startApi({ settings: { mxHosts: ['mx2.postern.test'] }, zone: { 'inbound.example.com': { MX: [{ exchange: 'MX2.postern.test', priority: 5 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 1 }] } } });
     await answers('check-domain', { domain: 'inbound.example.com' }, 200, { ...DOMAIN, valid_mx: true });
     await world.call('/inbound/add-domain', { domain: 'elsewhere.example.com' });
-    await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, { domain: 'elsewhere.example.com', created_at: NOW, valid_mx: false });
+    await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, record('elsewhere.example.com', NOW));
   });
 });

@@ -56,6 +56,20 @@ for (const driver of drivers) {
         }
       });
 
+      it('can be withdrawn while it waits, and not any more when an address was chosen', async () => {
+        await ok('/ips/provision', { pool: 'Old Pool' });
+        expect(await ok('/ips/cancel-provision', { key: OTHER_KEY })).to.deep.equal({ withdrawn: false, requested_at: null });
+        expect(await ok('/ips/cancel-provision')).to.deep.equal({ withdrawn: true, requested_at: '2026-01-05 12:00:00' });
+        await stock(world.store, '203.0.113.7');
+        await provision();
+        expect(await failure('/ips/info', { ip: '203.0.113.7' })).to.include('Unknown_IP');
+        await ok('/ips/provision');
+        await world.store.ipRequests.change({ id: ACCOUNT }, { ip: '203.0.113.7', claim: (await world.store.ips.one({ id: '203.0.113.7' }))?.claim ?? null });
+        expect(await ok('/ips/cancel-provision')).to.deep.equal({ withdrawn: false, requested_at: null });
+        await provision();
+        expect(await ok('/ips/info', { ip: '203.0.113.7' })).to.include({ ip: '203.0.113.7' });
+      });
+
       it('is refused to who has never sent, has a poor reputation, names an unknown pool, or would have to pay', async () => {
         expect(await failure('/ips/provision', { key: OTHER_KEY })).to.deep.equal([400, 'NoSendingHistory', 26, 'This feature is not available for accounts without a sending history.']);
         expect(await failure('/ips/provision', { pool: 'None' })).to.deep.equal([404, 'Unknown_Pool', 15, 'No pool named None']);
@@ -216,13 +230,11 @@ for (const driver of drivers) {
         expect((await failure('/ips/info', { ip: 'x'.repeat(65) })).slice(0, 3)).to.deep.equal([422, 'ValidationError', -2]);
       });
 
-      it('is listed with others 1,000 at a time', async () => {
+      it('is listed with all others, however many', async () => {
         for (let n = 0; n < 1002; n++) await putIp(world.store, OTHER_ACCOUNT, `10.${Math.floor(n / 250)}.${n % 250}.1`);
         const first = await ok('/ips/list', { key: OTHER_KEY });
-        expect(first).to.have.length(1000);
-        const rest = await ok('/ips/list', { key: OTHER_KEY, after: first[999].ip });
-        expect(rest).to.have.length(2);
-        expect(new Set([...first, ...rest].map(({ ip }) => ip)).size).to.equal(1002);
+        expect(new Set(first.map(({ ip }: { ip: string }) => ip)).size).to.equal(1002);
+        expect(await ok('/ips/list', { key: OTHER_KEY, after: first[999].ip })).to.deep.equal(first.slice(1000));
       }).timeout(60_000);
     });
 
@@ -238,6 +250,13 @@ for (const driver of drivers) {
         expect(await check('192.0.2.1', 'six.example.com')).to.deep.equal({ valid: false, error: 'No A record found' });
         expect(await check('192.0.2.1', 'other.example.com')).to.deep.equal({ valid: false, error: 'other.example.com points to 198.51.100.1, not to 192.0.2.1' });
         expect(await check('192.0.2.1', 'mute.example.com')).to.deep.equal({ valid: false, error: 'The DNS of mute.example.com does not answer; please try again later' });
+      });
+
+      it('is no name of the operator, whatever it points to', async () => {
+        for (const domain of ['mx.postern.test', 'OUT1.mx.postern.test.', 'bounces.mx.postern.test', 'app.postern.test']) {
+          expect(await check('192.0.2.1', domain)).to.deep.equal({ valid: false, error: 'This name belongs to the operator of this service' });
+          expect(await failure('/ips/set-custom-dns', { ip: '192.0.2.1', domain })).to.deep.equal([422, 'ValidationError', -2, 'Validation error: {"domain":"This name belongs to the operator of this service"}']);
+        }
       });
 
       it('is pending until the PTR record names it, and then the domain of the address', async () => {

@@ -23,7 +23,7 @@ const example = operation({
     return given;
   },
 });
-const run = (value: unknown) => example.run(params(value), parts).catch((error: unknown) => error);
+const run = (value: unknown) => example.run(params(value), parts).then((answer) => 'record' in answer ? answer.record : answer).catch((error: unknown) => error);
 
 describe('an operation', () => {
   it('gives its handler the declared parameters alone, without nulls at any depth', async () => {

@@ -220,6 +220,32 @@ describe('the rejection list, over the API', () => {
       expect(await reputation()).to.be.below(before);
     });
 
+    for (const [way, around] of [
+      ['an entry by hand in its place', async (email: string) => {
+        await ok('/rejects/add', { email });
+        await ok('/rejects/add', { email, comment: 'by hand' });
+        await ok('/rejects/delete', { email });
+      }],
+      ['the whitelist', async (email: string) => {
+        await ok('/whitelists/add', { email });
+        await ok('/whitelists/add', { email });
+        await ok('/whitelists/delete', { email });
+      }],
+    ] as const) {
+      it(`costs the same reputation by the way round over ${way}`, async () => {
+        const resets = async () => (await world.store.counters.many({ account: ACCOUNT, kind: 'account', span: 'month' })).reduce((sum, row) => sum + (row.resets ?? 0), 0);
+        const before = await resets();
+        await put('gone1@example.com', { reason: 'spam', expiresAt: days(300) });
+        await around('gone1@example.com');
+        expect(await resets()).to.equal(before + 1);
+        expect(await world.store.rejects.many({ account: ACCOUNT, email: 'gone1@example.com', expired: false, removed: false })).to.deep.equal([]);
+        await around('never@example.com');
+        await put('byhand@example.com');
+        await around('byhand@example.com');
+        expect(await resets(), 'what a person alone had entered costs nothing').to.equal(before + 1);
+      });
+    }
+
     it('costs the reputation of the subaccount whose entry it was too', async () => {
       const reputation = async () => (await ok('/subaccounts/info', { id: 'cust-123' })).reputation;
       await putCounts(world.store, ACCOUNT, 'subaccount', 'cust-123', { sent: 100 }, new Date(world.clock.now()));

@@ -28,18 +28,27 @@ describe('/inbound/send-raw', () => {
     expect(world.spool.messages).to.have.length(0);
   });
 
-  it('takes the recipients from To, Cc and Bcc when `to` is left out, null or empty', async () => {
+  it('takes the recipients from To, Cc and Bcc when `to` is left out or null', async () => {
     const document = [
       'To: "Mail, box" <mailbox-1@inbound.example.com>, Team: mailbox-2@inbound.example.com, (a (nested) comment) mailbox-3@inbound.example.com;',
       'Cc: =?utf-8?q?J=C3=B6rg?= <mailbox-4@inbound.example.com>,', '\t<@relay.example:mailbox-5@inbound.example.com>', 'bcc: mailbox-6@inbound.example.com',
       'X-To: mailbox-7@inbound.example.com', '', 'To: mailbox-8@inbound.example.com',
     ].join('\r\n');
     const wanted = [1, 2, 3, 4, 5, 6].map((n) => `mailbox-${n}@inbound.example.com`);
-    for (const params of [{}, { to: null }, { to: [] }]) {
+    for (const params of [{}, { to: null }]) {
       const { body } = await send(document, params);
       expect(body.map((one: { email: string }) => one.email)).to.deep.equal(wanted);
     }
   });
+
+  for (const path of ['/inbound/send-raw', '/messages/send-raw']) {
+    it(`takes an empty list of recipients for a mistake, and not for leave to mail those of the headers, by ${path}`, async () => {
+      const raw_message = 'From: news@example.com\r\nTo: mailbox-1@inbound.example.com\r\n\r\nx';
+      const { status, body } = await world.call(path, { raw_message, to: [] });
+      expect({ status, message: body.message }).to.deep.equal({ status: 422, message: 'Validation error: {"to":"Please name a recipient, or leave it out"}' });
+      expect(world.spool.messages).to.deep.equal([]);
+    });
+  }
 
   it('removes Bcc when it made the envelope from it, and leaves the document as it is when `to` is given', async () => {
     const document = 'Subject: a\r\nBcc: mailbox-1@inbound.example.com,\r\n mailbox-2@inbound.example.com\r\nTo: x@y.example\r\n\r\nBcc: stays\r\n';
@@ -114,7 +123,7 @@ describe('/inbound/send-raw', () => {
 
   it('answers ServiceUnavailable, not an empty array, while the routes were never read', async () => {
     await world.stop();
-    world = await startApi({ deps: { routing: { lookup: () => ({ kind: 'unknown' }), refresh: async () => {}, ownerOf: () => undefined, ready: () => false } } });
+    world = await startApi({ deps: { routing: { lookup: () => ({ kind: 'unknown' }), changed: async () => {}, ownerOf: () => undefined, ready: () => false } } });
     expect((await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(503);
   });
 

@@ -12,6 +12,8 @@ interface Check { readonly valid: boolean; readonly valid_after: string | null; 
 interface Asked { readonly domain: string; readonly last_tested_at: string | null; readonly spf: Check; readonly dkim: Check; readonly verified_at: string | null; readonly valid_signing: boolean }
 const GOOD: Check = { valid: true, valid_after: null, error: null };
 const KEY_NAME = 'postern._domainkey.shop.example';
+/** Where mail to the domains goes. */
+const MX = [{ exchange: 'mail.example.net', priority: 10 }];
 const NO_SPF = { valid: false, valid_after: null, error: "This domain doesn't have an SPF record." };
 
 for (const driver of drivers) {
@@ -19,7 +21,7 @@ for (const driver of drivers) {
     let world: ApiWorld;
     let zone: Record<string, ZoneNode>;
     beforeEach(async () => {
-      zone = { 'shop.example': { TXT: [TEST_SPF], ttl: 600 }, [KEY_NAME]: { TXT: [TEST_TXT], ttl: 300 } };
+      zone = { 'shop.example': { TXT: [TEST_SPF], ttl: 600, MX }, 'xn--bcher-kva.example': { MX }, [KEY_NAME]: { TXT: [TEST_TXT], ttl: 300 } };
       world = await startApi({ database: (log) => driver.open({ log, crowded: true }), deps: { resolver: changingResolver(() => zone) } });
     });
     afterEach(() => world.stop());
@@ -130,7 +132,7 @@ for (const driver of drivers) {
       expect((await world.store.domainKeys.one({ id: 'shop.example' }))?.privateKey).to.equal(TEST_KEYS.privateKey);
     });
 
-    it('are listed by name, a page at a time, and only those of the account', async () => {
+    it('are listed by name, all of them however many, and only those of the account', async () => {
       for (const domain of ['b.example', 'a.example', 'c.example']) await world.call('/senders/add-domain', { domain });
       await world.call('/senders/add-domain', { domain: 'theirs.example', key: OTHER_KEY });
       const list = async (params: object = {}) => (await world.call('/senders/domains', params)).body.map(({ domain }: Asked) => domain);
@@ -138,8 +140,8 @@ for (const driver of drivers) {
       expect(await list({ after: 'B.example' })).to.deep.equal(['c.example', 'example.com']);
       expect(await list({ after: null, key: OTHER_KEY })).to.deep.equal(['theirs.example']);
       for (let i = 0; i < 1001; i++) await world.store.senderDomains.insert(newSenderDomain(OTHER_ACCOUNT, `d${String(i).padStart(4, '0')}.example`, new Date()));
-      const first = await list({ key: OTHER_KEY });
-      expect([first.length, first.at(-1)]).to.deep.equal([1000, 'd0999.example']);
+      const all = await list({ key: OTHER_KEY });
+      expect([all.length, all.at(-1)]).to.deep.equal([1002, 'theirs.example']);
       expect(await list({ key: OTHER_KEY, after: 'd0999.example' })).to.deep.equal(['d1000.example', 'theirs.example']);
     }).timeout(60_000);
 
@@ -178,6 +180,23 @@ for (const driver of drivers) {
         for (const domain of ['gmail.com', 'GMAIL.com.', 'yahoo.co.uk', 'outlook.com', 'hotmail.com', 'web.de', 'qq.com']) {
           expect(faultOf(await verify({ domain }))).to.deep.equal({ domain: 'This domain belongs to a provider of free mail and cannot be verified' });
         }
+      });
+
+      it('are not sent to a domain that the DNS says takes no mail, and the answer says so', async () => {
+        await world.stop();
+        world = await startApi({ zone: {
+          'null.example': { MX: [{ exchange: '.', priority: 0 }], A: ['192.0.2.1'] }, 'text.example': { TXT: ['hello'] }, 'mute.example': { fails: 'servfail' },
+          'address.example': { AAAA: ['2001:db8::1'] }, 'mx.example': { MX: [{ exchange: 'mx.other.example', priority: 1 }] },
+        } });
+        for (const domain of ['null.example', 'text.example', 'absent.example']) {
+          expect(faultOf(await verify({ domain })), domain).to.deep.equal({ domain: 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address' });
+        }
+        expect(await world.store.verifications.many({})).to.deep.equal([]);
+        for (const domain of ['address.example', 'mx.example', 'mute.example']) expect((await verify({ domain })).body, domain).to.include({ status: 'sent', domain });
+      });
+
+      it('are not at a public suffix, where the domains of many begin', async () => {
+        for (const domain of ['co.uk', 'github.io']) expect(faultOf(await verify({ domain }))).to.deep.equal({ domain: 'This is a public suffix: others register their domains under it' });
       });
 
       it('are asked for three times an hour at one address, and twenty times a day in all', async () => {

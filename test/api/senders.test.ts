@@ -14,11 +14,11 @@ describe('senders', () => {
   const put = (key: string, counts: object, at: Date, account = ACCOUNT) => putCounts(world.store, account, 'sender', key, counts, at);
 
   for (const path of ['/senders/list', '/users/senders']) {
-    it(`are listed by address, a thousand at a time, by ${path}`, async () => {
+    it(`are listed by address, all of them however many, by ${path}`, async () => {
       const addresses = Array.from({ length: 1005 }, (_, n) => `s${String(n).padStart(4, '0')}@example.com`);
       await Promise.all(addresses.flatMap((address) => [put(address, { sent: 1, uniqueOpens: 2 }, hoursAgo(2)), put(address, { sent: 1 }, hoursAgo(2), OTHER_ACCOUNT)]));
       const first = await call(path);
-      expect(first.map((one: any) => one.address)).to.deep.equal(['news@example.com', ...addresses.slice(0, 999)]);
+      expect(first.map((one: any) => one.address)).to.deep.equal(['news@example.com', ...addresses]);
       expect(first[1]).to.deep.equal({
         address: 's0000@example.com', created_at: '2026-01-05 10:00:00', sent: 1, hard_bounces: 0, soft_bounces: 0, rejects: 0, complaints: 0, unsubs: 0,
         opens: 0, unique_opens: 2, clicks: 0, unique_clicks: 0,

@@ -89,14 +89,14 @@ describe('subaccounts, over the API', () => {
       });
     });
 
-    it('counts the hour before in proportion to what of it lies in the last 60 minutes', async () => {
+    it('counts what was sent in the last 60 minutes to the minute, whatever hour it is', async () => {
       await sent(100, 1);
       const hourly = async () => (await ok('info', { id: 'cust-123' })).sent_hourly;
       expect(await hourly(), 'at 12:00').to.equal(100);
       await world.clock.advance(HOUR_MS / 4);
-      expect(await hourly(), 'at 12:15').to.equal(75);
+      expect(await hourly(), 'at 12:15').to.equal(100);
       await sent(10, 0);
-      expect(await hourly(), 'at 12:15').to.equal(85);
+      expect(await hourly(), 'at 12:15').to.equal(110);
       await world.clock.advance(HOUR_MS / 4 * 3);
       expect(await hourly(), 'at 13:00').to.equal(10);
       await world.clock.advance(HOUR_MS);
@@ -183,6 +183,15 @@ describe('subaccounts, over the API', () => {
       expect(await ok('info', { id: 'cust-123' })).to.include({ name: 'ABC Widgets, Inc.', notes: 'paid', custom_quota: 7, hourly_quota: 7 });
       expect(await ok('update', { id: 'cust-123' })).to.include({ custom_quota: 7 });
       expect(await ok('update', { id: 'cust-123', name: '', notes: '' })).to.include({ name: null });
+    });
+
+    it('takes a custom quota back, so that reputation decides again', async () => {
+      await ok('update', { id: 'cust-123', custom_quota: 7 });
+      expect(await ok('update', { id: 'cust-123', remove_custom_quota: true })).to.include({ custom_quota: null });
+      expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: null, hourly_quota: 250 });
+      await ok('update', { id: 'cust-123', custom_quota: 8, remove_custom_quota: false });
+      expect(await refused('update', { id: 'cust-123', custom_quota: 9, remove_custom_quota: true })).to.include({ status: 422 });
+      expect(await ok('info', { id: 'cust-123' })).to.include({ custom_quota: 8, hourly_quota: 8 });
     });
 
     it('loses none of 50 changes at once to another', async () => {

@@ -112,7 +112,15 @@ describe('webhooks', () => {
     expect((await ok('/webhooks/key', { id })).auth_key).to.equal(rotated);
   });
 
-  it('are listed in pages, the oldest first', async () => {
+  it('are all listed, however many', async () => {
+    const createdAt = new Date('2026-01-05T11:00:00Z');
+    for (let number = 1001; number <= 2050; number++) {
+      await world.store.webhooks.insert({ id: String(number), account: ACCOUNT, number, url: URL, description: null, events: [], createdAt });
+    }
+    expect((await ok('/webhooks/list')).map(({ id }: { id: number }) => id)).to.deep.equal([4, ...Array.from({ length: 1050 }, (_, n) => 1001 + n)]);
+  }).timeout(60_000);
+
+  it('are listed from one on, the oldest first', async () => {
     const more = [];
     for (let i = 0; i < 3; i++) more.push((await ok('/webhooks/add', { url: URL })).id);
     const ids = async (params: object) => (await ok('/webhooks/list', params)).map(({ id }: { id: number }) => id);

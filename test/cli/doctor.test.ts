@@ -4,7 +4,7 @@ import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { loadSettings } from '../../src/config.ts';
 import { certificate } from '../../src/cli/doctor/certificates.ts';
-import { inboundDomains, senderDomains, sending } from '../../src/cli/doctor/domains.ts';
+import { inboundDomains, reservedDomains, senderDomains, sending } from '../../src/cli/doctor/domains.ts';
 import type { Check, World } from '../../src/cli/doctor/finding.ts';
 import { listening } from '../../src/cli/doctor/listening.ts';
 import { clockCheck, disk, secrets } from '../../src/cli/doctor/machine.ts';
@@ -176,6 +176,20 @@ describe('postern doctor', () => {
       const found = await look(inboundDomains, { store, zone: records, env: { POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' } });
       expect(verdicts(found)).to.deep.equal({ 'MX good.example': 'ok', 'MX other.example': 'fault', 'MX silent.example': 'skipped' });
       expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
+    }));
+
+    it('of the operator are told that an account has: as a fault where there are other accounts', () => withRows(async (store) => {
+      const add = (id: string, account: string) => store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
+      const accountOf = (id: string, number: number) => store.accounts.insert({ id, name: id, number, createdAt: at });
+      await accountOf('a', 1);
+      await add('fine.example', 'a');
+      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'reserved domains': 'ok' });
+      await add('bounces.mx.example.com', 'a');
+      await add('co.uk', 'a');
+      await add('gmail.com a', 'a');
+      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'inbound domain bounces.mx.example.com': 'warning', 'inbound domain co.uk': 'warning' });
+      await accountOf('b', 2);
+      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'inbound domain bounces.mx.example.com': 'fault', 'inbound domain co.uk': 'fault' });
     }));
 
     it('that mail is sent from have SPF and DKIM, each looked at once however many accounts have it', () => withRows(async (store) => {

@@ -28,7 +28,7 @@ describe('an export, from the call to the archive', () => {
     expect(more).to.deep.equal([]);
     expect(entry?.name).to.equal('rejects.csv');
     expect(readCsv(entry?.text ?? '').map(([email, , detail]) => [email, detail])).to.deep.equal([
-      ['email', 'detail'], ["'+c@example.org", "'=SUM(1)"], ['a@example.org', "'=SUM(1)"], ['b@example.org', "'=SUM(1)"],
+      ['email', 'detail'], ['+c@example.org', '=SUM(1)'], ['a@example.org', '=SUM(1)'], ['b@example.org', '=SUM(1)'],
     ]);
     expect(await postern.api('/exports/list')).to.deep.equal([job]);
     expect(await readdir(join(postern.dir, 'exports'))).to.have.length(1);

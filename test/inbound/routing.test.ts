@@ -78,10 +78,10 @@ describe('the table of routes', () => {
     await routing.start();
     await domain('in.test');
     await route('in.test', '*');
-    await routing.refresh('in.test');
+    await routing.changed('in.test');
     expect(hit(routing, 'x')).to.equal('*');
     await store.inboundDomains.remove({ id: 'in.test' });
-    await routing.refresh('IN.test');
+    await routing.changed('IN.test');
     expect(hit(routing, 'x')).to.equal('not-ours');
     await routing.stop();
   });

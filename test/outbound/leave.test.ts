@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { hourlyQuota, reputationOf } from '../../src/mail/reputation.ts';
 import { createLeaving } from '../../src/outbound/leave.ts';
 import { StoreAway } from '../../src/store/collection.ts';
-import { NO_COUNTS } from '../../src/store/counters.ts';
+import { counterId, NO_COUNTS } from '../../src/store/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 import { putCounts } from '../support/counts.ts';
 import { subaccountRow } from '../support/lists.ts';
@@ -41,16 +41,25 @@ describe('leaving', () => {
   });
 
   it('counts what was sent before, by this host or another, and gives places back as it is an hour ago', async () => {
-    await putCounts(store, ACCOUNT, 'account', ACCOUNT, { sent: 100 }, new Date(NOON - HOUR));
-    await putCounts(store, ACCOUNT, 'account', ACCOUNT, { sent: 50 }, new Date(NOON));
-    const months = { ...NO_COUNTS, sent: 150 };
+    for (const [sent, ago] of [[100, 61 * MINUTE], [30, 60 * MINUTE], [40, 30 * MINUTE], [50, 0]] as const) {
+      await putCounts(store, ACCOUNT, 'account', ACCOUNT, { sent }, new Date(NOON - ago));
+    }
+    const months = { ...NO_COUNTS, sent: 220 };
+    const quota = hourlyQuota(reputationOf(months), months);
     const part = leaving();
-    const first = await letGo(part, PLAIN_OUTGOING, 2000, NOON + HOUR / 2);
-    expect(first, 'half of the hour before lies in the last 60 minutes').to.equal(hourlyQuota(reputationOf(months), months) - 50 - 50);
+    const first = await letGo(part, PLAIN_OUTGOING, 2000, NOON + 10 * SECOND);
+    expect(first, 'to the minute').to.equal(quota - 30 - 40 - 50);
     // The counters have got what was let go.
-    await store.counters.change({ account: ACCOUNT, kind: 'account', span: 'hour', key: ACCOUNT, start: new Date(NOON) }, { sent: 50 + first });
-    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + HOUR / 2 + 10 * SECOND), 'none but those that became an hour old').to.be.within(0, 1);
-    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + HOUR / 2 + 6 * MINUTE)).to.be.within(10, 11);
+    await store.counters.change({ account: ACCOUNT, kind: 'account', span: 'minute', key: ACCOUNT, start: new Date(NOON) }, { sent: 50 + first });
+    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + 40 * SECOND)).to.equal(0);
+    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + MINUTE - 1)).to.equal(0);
+    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + MINUTE), 'a minute that is an hour ago').to.equal(30);
+    const minute = new Date(NOON + MINUTE);
+    const of = { account: ACCOUNT, kind: 'account', span: 'minute', key: ACCOUNT, start: minute } as const;
+    await store.counters.insert({ ...NO_COUNTS, ...of, id: counterId(ACCOUNT, 'account', 'minute', minute, ACCOUNT), firstAt: minute, sent: 30 });
+    const late = await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON + 25 * MINUTE);
+    expect(late.kind === 'later' && late.at, 'when the next ones are, and a while for those who wait').to.be.within(NOON + 31 * MINUTE, NOON + 35 * MINUTE);
+    expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + 31 * MINUTE)).to.equal(40);
   });
 
   it('holds a subaccount to its own quota, and the rest of the account to none of that', async () => {
@@ -80,7 +89,7 @@ describe('leaving', () => {
     await store.subaccounts.insert(subaccountRow(ACCOUNT, 'cust', { customQuota: 30 }));
     const part = leaving(true, {}, () => 0.5);
     const waiting = Array.from({ length: 100 }, () => NOON);
-    const perHour = new Map<number, number>();
+    const left: number[] = [];
     while (waiting.length > 0) {
       const now = waiting.sort((a, b) => b - a).pop() ?? 0;
       const said = await part.mayLeave(ACCOUNT, of('cust'), NOON, now);
@@ -88,15 +97,15 @@ describe('leaving', () => {
         expect(said.at).to.be.greaterThan(now).and.at.most(now + 30 * MINUTE);
         waiting.push(said.at);
       } else {
-        const hour = Math.floor(now / HOUR);
-        perHour.set(hour, (perHour.get(hour) ?? 0) + 1);
+        left.push(now);
         // As the reporter would, soon afterwards.
-        await store.counters.add(`cust ${hour}`, { sent: 1 }, counter('cust', new Date(hour * HOUR)));
+        const minute = Math.floor(now / MINUTE);
+        await store.counters.add(`cust ${minute}`, { sent: 1 }, counter('cust', new Date(minute * MINUTE)));
       }
     }
-    expect([...perHour.values()].reduce((sum, one) => sum + one, 0)).to.equal(100);
-    for (const count of perHour.values()) expect(count).to.be.at.most(30);
-    expect(perHour.size).to.be.within(4, 5);
+    expect(left).to.have.length(100);
+    for (const from of left) expect(left.filter((at) => at >= from && at < from + HOUR).length, 'in any 60 minutes').to.be.at.most(30);
+    expect(left.at(-1)).to.be.below(NOON + 4.5 * HOUR);
   });
 
   it('raises a quota that the account raises', async () => {
@@ -168,7 +177,7 @@ describe('leaving', () => {
 
 function counter(key: string, start: Date) {
   return {
-    account: ACCOUNT, kind: 'subaccount', span: 'hour', key, start, firstAt: start, sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0,
+    account: ACCOUNT, kind: 'subaccount', span: 'minute', key, start, firstAt: start, sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0,
     opens: 0, uniqueOpens: 0, clicks: 0, uniqueClicks: 0,
   } as const;
 }

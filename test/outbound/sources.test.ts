@@ -1,11 +1,12 @@
 import { expect } from 'chai';
-import { warmupEnd, warmupShare } from '../../src/mail/warmup.ts';
+import { warmupEnd } from '../../src/mail/warmup.ts';
 import { chooseSource, type Candidate } from '../../src/outbound/sources-share.ts';
 import { createSources } from '../../src/outbound/sources.ts';
 import { poolId } from '../../src/store/pools.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
+import { putCounts } from '../support/counts.ts';
 import { putIp } from '../support/ips.ts';
 
 const CHANCES = 10_000;
@@ -77,17 +78,21 @@ for (const driver of drivers) {
       expect(await choose(sources, 'c', null)).to.deep.equal([]);
     });
 
-    it('take what their warmup allows at the time', async () => {
+    it('take what their warmup allows of what the account sends in a day', async () => {
       const warmupStartAt = now();
-      await putIp(store, 'a', '192.0.2.1', { warmupStartAt, warmupEndAt: warmupEnd(warmupStartAt) });
+      for (const n of [1, 2]) await putIp(store, 'a', `192.0.2.${n}`, { warmupStartAt, warmupEndAt: warmupEnd(warmupStartAt) });
+      await place([{ ip: '192.0.2.2', pool: 'Bulk' }]);
       const sources = createSources({ store, clock });
-      for (let day = 0; day < 30; day += 5) {
-        const share = warmupShare(warmupStartAt, now());
+      expect(await choose(sources, 'a', null, 0.9999), 'it has sent nothing so far').to.deep.equal(['192.0.2.1']);
+      for (let day = 0; day < 12; day++) {
+        await putCounts(store, 'a', 'account', 'a', { sent: 150_000 }, new Date(clock.now() - 23 * 3_600_000));
+        await putCounts(store, 'a', 'account', 'a', { sent: 100_000 }, now());
+        await clock.advance(5000);
+        const share = Math.min(1, 200 * 2 ** day / 250_000);
         expect(await choose(sources, 'a', null, share - 1e-9), `day ${day}`).to.deep.equal(['192.0.2.1']);
-        expect(await choose(sources, 'a', null, share + 1e-9), `day ${day}`).to.deep.equal([]);
-        await clock.advance(5 * 86_400_000);
+        expect(await choose(sources, 'a', null, share + 1e-9), `day ${day}`).to.deep.equal(share < 1 ? [] : ['192.0.2.1']);
+        await clock.advance(86_400_000 - 5000);
       }
-      expect(await choose(sources, 'a', null, 0.9999)).to.deep.equal(['192.0.2.1']);
     });
 
     it('are remembered for some seconds, and used no more after they were given back', async () => {

@@ -4,8 +4,11 @@ import { createApi, type ApiDeps, type ApiSettings } from '../../src/api/server.
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
+import { createOwnership, type OwnershipSettings } from '../../src/inbound/ownership.ts';
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
+import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
+import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import type { Log } from '../../src/base/log.ts';
 import type { Database } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
@@ -41,7 +44,7 @@ export const OTHER_ACCOUNT = 'AnotherAccountId000002';
 export interface ApiAnswer { readonly status: number; readonly body: any; readonly headers: Headers }
 export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
 
-const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF] }, 'example.net': { TXT: [TEST_SPF] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
+const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF], MX: [{ exchange: 'mail.example.com', priority: 10 }] }, 'example.net': { TXT: [TEST_SPF], A: ['192.0.2.80'] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
 
 /** Accounts that may have and do whatever they like. */
 export const NO_LIMITS = { rows: limitsOf(1e9), bytes: 1e12, callsPerSecond: 1e9 };
@@ -54,7 +57,7 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
 }
 
 /** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
-export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
+export async function startApi(options: { ownership?: OwnershipSettings['ownership']; names?: Partial<OwnNames>; settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
@@ -68,22 +71,25 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
   const exportsDir = join(await tempDir(), 'exports');
+  const names = createReservedNames({ hostname: 'mx.postern.test', mxHosts: [], returnDomain: 'bounces.mx.postern.test', publicUrl: 'https://app.postern.test', spfInclude: 'spf.mx.postern.test', ...options.names });
   const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, log });
   const ips: { provisioning: 'free' | 'off'; minReputation: number } = { provisioning: 'free', minReputation: 40 };
   const published: { account: string; event: UnsentEvent }[] = [];
   const outbox = { publish: async (account: string, events: readonly UnsentEvent[]) => { published.push(...events.map((event) => ({ account, event }))); } };
   const lists = createLists({ store, outbox, clock, ids, log });
-  const resolver = options.deps?.resolver ?? zoneResolver(options.zone ?? ZONE);
+  const resolver = options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
   const senders = createTestSenders({ store, resolver, clock, ids, log });
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
+  // Both accounts are there from the beginning; most tests are about the way of a host with one.
+  const ownership = createOwnership({ ownership: options.ownership ?? 'first' }, { store, routing, resolver, names, clock, log });
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
     listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000, limits: NO_LIMITS,
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
-    store, meter, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
+    store, meter, spool, ...messages, routing, ownership, names, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
     lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlFault: async (url) => missingUrls.has(url) ? 'nothing is there' : undefined,
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
@@ -98,7 +104,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    senders, feedback, meter, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
+    senders, feedback, meter, poked, forgotten, exportsDir, ownership, names, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {
@@ -109,6 +115,18 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
       await real.close();
     },
   };
+}
+
+/** Names of which the zone says nothing take mail elsewhere: tests of the contract ask for domains that they make up. */
+export function mailEverywhere(zone: Resolver): Resolver {
+  function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
+  function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
+  async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
+    if (type !== 'MX') return zone.resolve(name, type, budget);
+    const found = await zone.resolve(name, type, budget);
+    return found.kind === 'nxdomain' ? { kind: 'records', records: [{ exchange: 'mail.example.net', priority: 10 }], ttl: 300 } : found;
+  }
+  return { ...zone, resolve };
 }
 
 function signingKeys(): () => string {

@@ -28,7 +28,7 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
   const dir = join(await tempDir(), 'exports');
   const notices: NewNotice[] = [];
   const state = { room: true };
-  const host: ExportSettings = { dir, hostname: 'mx.postern.test', holder: 'first life', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [], ...settings };
+  const host: ExportSettings = { dir, hostname: 'mx.postern.test', holder: 'first life', publicUrl: 'https://mail.example.com', keepDays: 7, formulas: 'quote', metadataFields: [], ...settings };
   const deps = {
     store, clock, ids: createIds(clock), log, hasRoom: () => state.room,
     notices: { enqueue: async (notice: NewNotice) => { notices.push(notice); return 'queued' as const; } },

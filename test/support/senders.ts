@@ -46,7 +46,7 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
   const keySwitch = createKeySwitch(settings, { store, resolver, clock, log });
   const domainTests = createDomainTests(settings, { store, resolver, keys, keySwitch, clock });
   const trackingDomains = createTrackingDomains(settings, { store, resolver, clock });
-  return { mailer, notices, keys, domainTests, keySwitch, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
+  return { mailer, notices, keys, domainTests, keySwitch, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, resolver, notices, clock, ids }) };
 }
 
 /** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */

@@ -1,5 +1,8 @@
 import { expect } from 'chai';
+import { createHash } from 'node:crypto';
 import { createIds } from '../../src/base/ids.ts';
+import { createOwnership } from '../../src/inbound/ownership.ts';
+import { createReservedNames } from '../../src/mail/reserved-names.ts';
 import type { InboundDomainRow } from '../../src/store/inbound-domains.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -105,7 +108,13 @@ for (const driver of drivers) {
     });
 
     describe('of inbound domains', () => {
-      const task = () => retestInboundDomainsTask({ mxHosts: ['mx.postern.test'] }, { store, clock, resolver });
+      const names = createReservedNames({ hostname: 'mx.postern.test', mxHosts: [], returnDomain: 'bounces.mx.postern.test', publicUrl: '', spfInclude: 'spf.mx.postern.test' });
+      const changed: string[] = [];
+      const task = (on = resolver) => {
+        const routing = { changed: async (domain: string) => void changed.push(domain) };
+        const ownership = createOwnership({ ownership: 'txt' }, { store, routing, resolver: on, names, clock, log: createTestLog() });
+        return retestInboundDomainsTask({ mxHosts: ['mx.postern.test'] }, { store, clock, ownership, resolver: on });
+      };
       const add = (domain: string, row: Partial<InboundDomainRow> = {}) =>
         store.inboundDomains.insert({ id: domain, account: 'one', domain, createdAt: new Date(clock.now()), validMx: false, testedAt: null, ...row });
       const validOf = async (domain: string) => (await store.inboundDomains.one({ id: domain }))?.validMx;
@@ -125,6 +134,18 @@ for (const driver of drivers) {
         expect([await validOf('in.example'), await validOf('old.example')]).to.deep.equal([false, true]);
       });
 
+      it('takes mail for a domain within the hour in which its TXT record appears, without anybody asking', async () => {
+        await add('in.example', { id: 'in.example one' });
+        await task().run();
+        expect((await store.inboundDomains.many({})).map(({ id }) => id)).to.deep.equal(['in.example one']);
+        const value = `postern-domain=${createHash('sha256').update('one in.example').digest('hex').slice(0, 32)}`;
+        zone = { 'in.example': ours, '_postern-challenge.in.example': { TXT: ['something else', value] } };
+        clock.jump(HOUR_MS);
+        expect(await task().run()).to.deep.equal({ tested: 1, changed: 1 });
+        expect((await store.inboundDomains.many({})).map(({ id, validMx }) => ({ id, validMx }))).to.deep.equal([{ id: 'in.example', validMx: true }]);
+        expect(changed).to.deep.equal(['in.example']);
+      });
+
       it('changes nothing while the DNS is mute', async () => {
         zone = { 'in.example': { fails: 'servfail' } };
         await add('in.example', { validMx: true });
@@ -141,7 +162,7 @@ for (const driver of drivers) {
           if (name === 'seen.example') await store.inboundDomains.change({ id: name }, { validMx: true, testedAt: new Date(clock.now() + 1) });
           else await store.inboundDomains.remove({ id: name });
         });
-        await retestInboundDomainsTask({ mxHosts: ['mx.postern.test'] }, { store, clock, resolver: slow }).run();
+        await task(slow).run();
         expect(await store.inboundDomains.many({})).to.have.length(1);
         expect(await validOf('seen.example')).to.equal(true);
       });

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { isPending, PENDING_ERROR, type IpRow } from '../../store/ips.ts';
 import { operation, type Call } from '../operation.ts';
 import { IP, ipParam, ipRecord, reverseDomain } from './ip-records.ts';
@@ -17,6 +18,7 @@ const checkCustomDns = operation({
   example: { params: { ip: '192.0.2.1', domain: 'out.example.com' }, answer: { valid: true, error: null } },
   async handle({ ip, domain }, call) {
     const row = await findIp(ip, call);
+    if (call.names.isOurs(domain)) return { valid: false, error: RESERVED_WORDS.ours };
     const found = await call.pointsTo(domain, row.id);
     return found === 'unknown' ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` } : found;
   },
@@ -36,6 +38,8 @@ const setCustomDns = operation({
   },
   async handle({ ip, domain }, call) {
     const row = await findIp(ip, call);
+    // An address that greets as the operator would be taken for him.
+    if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     if (isPending(row, call.now())) throw call.refuse('Invalid_CustomDNSPending');
     if (row.customState === 'valid' && row.customDomain === domain) return showIp(row, call);
     const found = await call.pointsTo(domain, row.id);

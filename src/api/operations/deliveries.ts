@@ -40,10 +40,10 @@ const list = operation({
       attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' }],
     }],
   },
-  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, deliveries, attempts, refuse }) {
+  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, deliveries, attempts, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
-      if (!await store.inboundDomains.one({ id: domain.id })) throw refuse('Unknown_InboundDomain', domain.domain);
+      if (!await inbound.find(domain.id)) throw refuse('Unknown_InboundDomain', domain.domain);
       const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
       routeIds = route === undefined ? now : now.filter((one) => one === route);
     }

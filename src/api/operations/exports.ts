@@ -4,9 +4,9 @@ import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../outbound/plain-address.ts';
 import { exportId, exportName, type ExportRow } from '../../store/exports.ts';
 import { keyHash } from '../../store/keys.ts';
-import { operation } from '../operation.ts';
+import { listing, operation } from '../operation.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime } from './rules.ts';
-import { MAX_LIST } from './stats-records.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than an account has use for. */
@@ -71,17 +71,19 @@ const info = operation({
   },
 });
 
-const listJobs = operation({
+const listJobs = listing({
   path: '/exports/list',
   summary: 'Lists the export jobs of the account, the newest first.',
-  notes: `At most ${MAX_LIST} at a time; the next ones come with \`after\`, the last id of the page before. A job is forgotten 90 days after its end.`,
-  params: { after: optional(text(255)).meta({ description: 'the last id of the page before (beyond the public ancestor)' }) },
+  notes: 'All of them; `after` begins behind one. A job is forgotten 90 days after its end.',
+  params: { after: optional(text(255)).meta({ description: 'where to begin: behind the job of this id (beyond the public ancestor)' }) },
   returns: z.array(exportRecord),
   errors: [],
   example: { params: {}, answer: [DONE] },
-  async handle({ after }, { store }) {
-    const range = after === undefined ? {} : { id: { range: { lt: exportId(store.account, after) } } };
-    return (await store.exportJobs.many(range, { sort: '-id', limit: MAX_LIST })).map(toExportRecord);
+  pages({ after }, { store }) {
+    const first = after === undefined ? undefined : exportId(store.account, after);
+    const rows = pagesByKey(first, ({ id }: ExportRow): string | undefined => id, (behind, limit) =>
+      store.exportJobs.many(behind === undefined ? {} : { id: { range: { lt: behind } } }, { sort: '-id', limit }));
+    return mapPages(rows, (page) => page.map(toExportRecord));
   },
 });
 

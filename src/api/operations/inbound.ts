@@ -2,16 +2,21 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import type { Call } from '../operation.ts';
 import { operation } from '../operation.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { isClaim, nameOf, type InboundDomainRow } from '../../store/inbound-domains.ts';
 import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
 import { endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './rules.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
-const DOMAIN = { domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false };
+const DOMAIN = {
+  domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false, routed: true, verified_at: null,
+  txt_name: '_postern-challenge.inbound.example.com', txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
+};
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
 
 /** The domain's row, or the error that it is not there; for one account another's domain is not there. */
-async function findDomain(domain: { readonly domain: string; readonly id: string }, { store, refuse }: Call<'Unknown_InboundDomain'>) {
-  const row = await store.inboundDomains.one({ id: domain.id });
+async function findDomain(domain: { readonly domain: string; readonly id: string }, { inbound, refuse }: Call<'Unknown_InboundDomain'>) {
+  const row = await inbound.find(domain.id);
   if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
   return row;
 }
@@ -24,43 +29,53 @@ const domains = operation({
   errors: [],
   example: { params: {}, answer: [DOMAIN] },
   async handle(_, { store }) {
-    return (await store.inboundDomains.many({}, { sort: 'createdAt' })).map(toDomainRecord);
+    const rows = await store.inboundDomains.many({}, { sort: 'createdAt' });
+    // For a moment, while a proof is acted on, a domain may be there with its claim.
+    const routed = new Set(rows.filter((row) => !isClaim(row)).map(nameOf));
+    return rows.filter((row) => !isClaim(row) || !routed.has(nameOf(row))).map(toDomainRecord);
   },
 });
 
 const addDomain = operation({
   path: '/inbound/add-domain',
   summary: 'Adds an inbound domain to the account.',
-  notes: 'All mail to the domain comes here once its MX record names this service; check-domain looks. A domain belongs to one account. Adding it again answers the record that is there.',
+  notes: 'All mail to the domain comes here once its MX record names this service, which is looked up at once and again by check-domain. '
+    + 'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; '
+    + 'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, '
+    + 'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   errors: [],
-  example: { params: { domain: 'mail.example.com' }, answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', valid_mx: false } },
-  async handle({ domain: { domain, id } }, { store, now, invalid, routingChanged }) {
-    const row = { id, domain, createdAt: now(), validMx: false, testedAt: null };
-    if (await store.inboundDomains.insert(row) === 'duplicate') {
-      const mine = await store.inboundDomains.one({ id });
-      if (!mine) throw invalid('domain', 'This domain is already in use');
-      return toDomainRecord(mine);
+  example: { params: { domain: 'mail.example.com' }, answer: {
+    ...DOMAIN, domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', txt_name: '_postern-challenge.mail.example.com', txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
+  } },
+  async handle({ domain: { domain, id } }, call) {
+    const added = await call.inbound.add(id, domain);
+    if ('refused' in added) {
+      throw call.invalid('domain', added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused]);
     }
-    await routingChanged(id);
-    return toDomainRecord({ ...row, account: store.account });
+    return toDomainRecord(added.isNew ? await looked(added.row, call) ?? added.row : added.row);
   },
 });
 
+/** The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was. Undefined: it was deleted. */
+async function looked(row: InboundDomainRow, { store, mxIsOurs, now, inbound }: Call<never>): Promise<InboundDomainRow | undefined> {
+  const ours = await mxIsOurs(nameOf(row));
+  const seen = ours === 'unknown' ? row : await store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: now() });
+  return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
+}
+
 const checkDomain = operation({
   path: '/inbound/check-domain',
-  summary: 'Looks up the MX records of an inbound domain.',
-  notes: 'While DNS cannot be reached, the result of the last look-up stands.',
+  summary: 'Looks up the MX records of an inbound domain, and the TXT record that proves it.',
+  notes: 'While DNS cannot be reached, the result of the last look-up stands. A proof comes into force at once; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
   example: { params: { domain: 'inbound.example.com' }, answer: { ...DOMAIN, valid_mx: true } },
   async handle({ domain }, call) {
     const row = await findDomain(domain, call);
-    const ours = await call.mxIsOurs(row.id);
-    if (ours === 'unknown') return toDomainRecord(row);
-    const checked = await call.store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: call.now() });
+    const checked = await looked(row, call);
     if (!checked) throw call.refuse('Unknown_InboundDomain', domain.domain);
     return toDomainRecord(checked);
   },
@@ -75,10 +90,10 @@ const deleteDomain = operation({
   errors: ['Unknown_InboundDomain'],
   example: { params: { domain: 'inbound.example.com' }, answer: DOMAIN },
   async handle({ domain }, call) {
-    const { id } = await findDomain(domain, call);
+    const id = nameOf(await findDomain(domain, call));
     // Routes first: should we be cut off, no route is left behind for a domain that another account may claim next.
     await removeRoutes(id, call);
-    const removed = await call.store.inboundDomains.remove({ id });
+    const removed = await call.inbound.remove(id);
     await removeRoutes(id, call); // one that came in between
     await call.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
@@ -98,7 +113,7 @@ const routes = operation({
   errors: ['Unknown_InboundDomain'],
   example: { params: { domain: 'inbound.example.com' }, answer: [ROUTE] },
   async handle({ domain }, call) {
-    const { id } = await findDomain(domain, call);
+    const id = nameOf(await findDomain(domain, call));
     return (await call.store.inboundRoutes.many({ domain: id }, { sort: 'createdAt' })).map(toRouteRecord);
   },
 });
@@ -115,12 +130,12 @@ const addRoute = operation({
     answer: { id: '1.2', pattern: 'support', url: 'https://app.example.com/hooks/support' },
   },
   async handle({ domain, pattern, url }, call) {
-    const { id: domainId } = await findDomain(domain, call);
+    const domainId = nameOf(await findDomain(domain, call));
     await verifyUrl(url, call);
     const row = { id: await call.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nobody would ever remove this route.
-    if (!await call.store.inboundDomains.one({ id: domainId })) {
+    if (!await call.inbound.find(domainId)) {
       await call.store.inboundRoutes.remove({ id: row.id });
       throw call.refuse('Unknown_InboundDomain', domain.domain);
     }

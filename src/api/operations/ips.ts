@@ -2,14 +2,15 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import { reputationOf } from '../../mail/reputation.ts';
-import { warmupEnd, WARMUP_DAYS } from '../../mail/warmup.ts';
+import { warmupEnd, WARMUP_CURVE, WARMUP_DAYS } from '../../mail/warmup.ts';
 import type { IpRow } from '../../store/ips.ts';
 import { readPlacement } from '../../store/placements.ts';
 import { DEFAULT_POOL } from '../../store/pools.ts';
-import { operation, type Call } from '../operation.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import { createIpRecorder, IP, ipParam, ipRecord, knownPool, WARMUP } from './ip-records.ts';
 import { findPool } from './pools.ts';
-import { MAX_LIST, recentOf, totalOf } from './stats-records.ts';
+import { recentOf, totalOf } from './stats-records.ts';
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
@@ -25,18 +26,19 @@ export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>):
   return row;
 }
 
-const list = operation({
+const list = listing({
   path: '/ips/list',
   summary: 'Lists the dedicated IPs of the account.',
-  notes: `At most ${MAX_LIST} at a time; the next ones come with \`after\`, the last IP of the page before.`,
-  params: { after: optional(ipParam.meta({ description: 'the last IP of the page before (beyond the public ancestor)' })) },
+  notes: 'In the order of their texts, all of them; `after` begins behind one.',
+  params: { after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })) },
   returns: z.array(ipRecord),
   errors: [],
   example: { params: {}, answer: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }, { ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
-  async handle({ after = '' }, { store, now }) {
-    const placement = await readPlacement(store);
-    const rows = await store.ips.many({ releasedAt: null, id: { range: { gt: after } } }, { sort: 'id', limit: MAX_LIST });
-    return rows.map(createIpRecorder(placement, now()));
+  async *pages({ after = '' }, { store, now }) {
+    const toRecord = createIpRecorder(await readPlacement(store), now());
+    const rows = pagesByKey(after, ({ id }: IpRow) => id, (behind, limit) =>
+      store.ips.many({ releasedAt: null, id: { range: { gt: behind } } }, { sort: 'id', limit }));
+    yield* mapPages(rows, (page) => page.map(toRecord));
   },
 });
 
@@ -75,6 +77,25 @@ const provision = operation({
   },
 });
 
+const withdraw = operation({
+  path: '/ips/cancel-provision',
+  summary: 'Withdraws the request for a dedicated IP that waits.',
+  notes: 'When an IP has been chosen for it already, it comes all the same, and /ips/delete gives it back. Another request may be made at once.',
+  extension: true,
+  params: {},
+  returns: z.object({
+    withdrawn: z.boolean().meta({ description: 'whether a request was withdrawn; false: none waits' }),
+    requested_at: z.string().nullable().meta({ description: 'when that IP was asked for, UTC, YYYY-MM-DD HH:MM:SS; null: none waits' }),
+  }),
+  errors: [],
+  example: { params: {}, answer: { withdrawn: false, requested_at: null } },
+  async handle(_, { store, account }) {
+    // In one step: the task that chooses an address names it in the row in one step too.
+    const row = await store.ipRequests.remove({ id: account.id, ip: null });
+    return { withdrawn: row !== undefined, requested_at: row ? toTimestamp(row.requestedAt) : null };
+  },
+});
+
 async function allowProvisioning({ store, account, settings, now, refuse }: Call<'PaymentRequired' | 'NoSendingHistory' | 'PoorReputation'>): Promise<void> {
   if (settings.ips.provisioning === 'off') throw refuse('PaymentRequired', NOT_FOR_YOU);
   const total = await totalOf(store, 'account', account.id);
@@ -86,7 +107,7 @@ async function allowProvisioning({ store, account, settings, now, refuse }: Call
 const startWarmup = operation({
   path: '/ips/start-warmup',
   summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail goes over it.`,
-  notes: 'The rest goes over other IPs of its pool or over shared ones. An IP that is warming up goes on as it was.',
+  notes: `${WARMUP_CURVE} The rest goes over other IPs of its pool or over shared ones. An IP that is warming up goes on as it was.`,
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -130,4 +151,4 @@ const remove = operation({
 });
 
 /** Dedicated IPs: what is told of them, and how they come, warm up and go. */
-export const ips = [list, info, provision, startWarmup, cancelWarmup, remove];
+export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, remove];

@@ -80,7 +80,8 @@ const sendRaw = operation({
     raw_message: rawMessage,
     from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
-    to: optional(z.array(z.string().max(1000)).max(MAX_RECIPIENTS)).meta({ description: 'recipients; those of the To, Cc and Bcc headers when left out or empty' }),
+    to: optional(z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS))
+      .meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
     ...sendingParams,
     return_path_domain: domain.meta({ description: 'domain that bounces come back to, as in the message of /messages/send' }),
   },
@@ -89,13 +90,13 @@ const sendRaw = operation({
   example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
     { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
   ] },
-  async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
+  async handle({ raw_message, from_email: from, from_name: fromName, to, ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
     const document = normalised(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const head = readHead(document, call);
     const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain }, call);
-    const named = to.length > 0 ? to.map((address) => address.trim()) : headerRecipients(document, MAX_RECIPIENTS);
+    const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
     const sent = await submitted({ outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null }, call);

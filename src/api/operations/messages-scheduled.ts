@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { optional, text, timestamp } from '../../base/schema.ts';
 import type { ScheduledRow } from '../../store/scheduled.ts';
-import { operation, type Call } from '../operation.ts';
+import { mapPages, pagesByTime } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import { keyOf } from './messages-draft.ts';
 import { scheduledRecord, toScheduledRecord } from './messages-records.ts';
-import { MAX_LIST } from './stats-records.ts';
 
 const messageId = text(255).meta({ description: 'id of the message, as the answer of sending or /messages/list-scheduled had it' });
 
@@ -20,18 +20,19 @@ async function findScheduled(id: string, { store, refuse, now }: Call<'Unknown_M
   return row;
 }
 
-const list = operation({
+const list = listing({
   path: '/messages/list-scheduled',
   summary: 'Lists the messages that are to be sent later, the next ones first.',
-  notes: `Up to ${MAX_LIST}.`,
+  notes: 'All of them.',
   params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
   returns: z.array(scheduledRecord),
   errors: [],
   example: { params: { to: 'later@example.com' }, answer: [EXAMPLE] },
-  async handle({ to }, { store, now }) {
+  pages({ to }, { store, now }) {
     const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
-    const rows = await store.scheduled.many({ ...only, sendAt: { range: { gt: now() } } }, { sort: 'sendAt', limit: MAX_LIST });
-    return rows.filter(({ wish }) => wish !== 'cancel').map(toScheduledRecord);
+    const rows = pagesByTime({ time: now() }, ({ sendAt, id }: ScheduledRow) => ({ time: sendAt, id }), ({ time, ...rest }, order, limit) =>
+      store.scheduled.many({ ...only, sendAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'sendAt', limit }));
+    return mapPages(rows, (page) => page.filter(({ wish }) => wish !== 'cancel').map(toScheduledRecord));
   },
 });
 

@@ -1,7 +1,8 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../spool/types.ts';
-import type { InboundDomainRow } from '../../store/inbound-domains.ts';
+import { proofOf } from '../../inbound/ownership.ts';
+import { isClaim, type InboundDomainRow } from '../../store/inbound-domains.ts';
 import type { InboundRouteRow } from '../../store/inbound-routes.ts';
 
 // Records of the Inbound group, and how rows become them.
@@ -14,6 +15,10 @@ export const inboundDomainRecord = z.object({
   domain: say('the domain, as it was added'),
   created_at: time('when it was added'),
   valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
+  routed: z.boolean().meta({ description: 'whether mail is taken for it here; false: publish the TXT record first' }),
+  verified_at: timeOrNull('when the TXT record was first seen; null: never'),
+  txt_name: say('where a TXT record proves that the domain belongs to the account'),
+  txt_value: say('the value of that record'),
 }).meta({ title: 'inbound domain record' });
 
 export const inboundRouteRecord = z.object({
@@ -47,7 +52,16 @@ export const deliveryRecord = z.object({
 }).meta({ title: 'delivery record' });
 
 export function toDomainRecord(row: InboundDomainRow) {
-  return { domain: row.domain, created_at: toTimestamp(row.createdAt), valid_mx: row.validMx };
+  const { name, value } = proofOf(row);
+  return {
+    domain: row.domain,
+    created_at: toTimestamp(row.createdAt),
+    valid_mx: row.validMx,
+    routed: !isClaim(row),
+    verified_at: row.verifiedAt ? toTimestamp(row.verifiedAt) : null,
+    txt_name: name,
+    txt_value: value,
+  };
 }
 
 export function toRouteRecord(row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'>) {

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
-import { EXPIRY_RULES, isExpired } from '../../mail/suppression.ts';
+import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
 import { REPUTATION_FORMULA } from '../../mail/reputation.ts';
 import { counterId, NO_COUNTS, startOf } from '../../store/counters.ts';
 import { REASONS, type RejectRow } from '../../store/rejects.ts';
@@ -59,7 +59,7 @@ async function sendersOf({ account, counters }: AccountStore, rows: readonly Rej
 const add = operation({
   path: '/rejects/add',
   summary: 'Puts an address on the rejection list by hand: it is not mailed any more.',
-  notes: 'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation.',
+  notes: 'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({ description: `why, at most ${MAX_COMMENT} characters; shown as detail` }),
@@ -125,7 +125,7 @@ const remove = operation({
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);
     if (!removed) throw call.refuse('Invalid_Reject');
-    if (removed.reason !== 'custom') await call.countReset(subaccount);
+    if (isOfEvents(removed)) await call.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },
 });

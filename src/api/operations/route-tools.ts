@@ -66,14 +66,14 @@ const testRoute = operation({
       payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
     },
   },
-  async handle({ address, domain, mailbox }, { store, lookup, sample, refuse, invalid }) {
+  async handle({ address, domain, mailbox }, { store, inbound, lookup, sample, refuse, invalid }) {
     const tried = address ?? (domain && mailbox !== undefined ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` } : undefined);
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
-    const row = await store.inboundDomains.one({ id: tried.domain });
+    const row = await inbound.find(tried.domain);
     if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
-    const found = lookup(tried.mailbox, row.id);
+    const found = lookup(tried.mailbox, tried.domain);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
-    const rows = await store.inboundRoutes.many({ domain: row.id }, { sort: 'createdAt' });
+    const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
     const hit = found.kind === 'matched' ? found.match : undefined;
     return {
       email: tried.text,

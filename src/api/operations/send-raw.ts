@@ -11,6 +11,9 @@ const MAX_RECIPIENTS = 1000;
 
 const RAW = 'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
 
+/** An empty list is a caller's mistake, who would not want the headers to decide instead. */
+const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS);
+
 /** Puts a document into the inbound path, as if it had arrived over SMTP. */
 export const sendRaw = operation({
   path: '/inbound/send-raw',
@@ -19,7 +22,7 @@ export const sendRaw = operation({
   large: true,
   params: {
     raw_message: z.string().min(1, 'Please enter a value').meta({ description: 'the full MIME document, headers and all' }),
-    to: optional(z.array(emailAddress).max(MAX_RECIPIENTS)).meta({ description: 'recipients; when left out or empty, those of the To, Cc and Bcc headers' }),
+    to: optional(recipients).meta({ description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers' }),
     mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
     helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
     client_address: optional(ipAddress).meta({ description: 'IP address of the remote MTA; required for the SPF check' }),
@@ -34,15 +37,15 @@ export const sendRaw = operation({
     params: { raw_message: RAW, mail_from: 'sender@example.net', helo: 'mail.example.net', client_address: '192.0.2.25' },
     answer: [{ email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' }],
   },
-  async handle({ raw_message, to = [], mail_from = '', helo = null, client_address = null }, call) {
+  async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = normalised(raw_message);
-    const fromHeaders = to.length === 0;
+    const fromHeaders = to === undefined;
     // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
     // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
-    const recipients = fromHeaders ? readable(headerRecipients(given, MAX_RECIPIENTS)) : to;
+    const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
     const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
     if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const routed = route(recipients, call);
+    const routed = route(named, call);
     if (routed.length === 0) return [];
     const arrival = { protocol: 'HTTP', envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } } };
     const { outcome } = await call.accept(arrival, routed, bytes);

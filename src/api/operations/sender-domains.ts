@@ -2,12 +2,13 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
 import type { KeyInDns } from '../../outbound/sender-domains.ts';
 import { isPlainMailbox } from '../../outbound/plain-address.ts';
 import { senderDomainId, type SenderDomainRow } from '../../store/sender-domains.ts';
-import { operation } from '../operation.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { listing, operation } from '../operation.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
 
 const MAX_DOMAIN_TEXT = 1000;
 
@@ -41,6 +42,7 @@ export const senderDomainRecord = z.object({
   valid_signing: z.boolean().meta({ description: 'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first' }),
 }).meta({ title: 'sender domain record' });
 
+const NO_MAIL = 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
 /** The record of a sender domain at a time. */
@@ -63,17 +65,18 @@ const UNTESTED = { valid: false, valid_after: null, error: NOT_TESTED };
 const FRESH = { last_tested_at: null, spf: UNTESTED, dkim: UNTESTED, verified_at: null, valid_signing: false };
 const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...FRESH };
 
-const domains = operation({
+const domains = listing({
   path: '/senders/domains',
   summary: 'Lists the sender domains of the account, by name.',
-  notes: `At most ${MAX_LIST} are answered; \`after\` continues behind the last one of the answer before.`,
+  notes: 'All of them; `after` begins behind a name.',
   params: { after: optional(domainName.meta({ description: 'beyond the documented interface: lists the domains behind this name' })) },
   returns: z.array(senderDomainRecord),
   errors: [],
   example: { params: {}, answer: [EXAMPLE] },
-  async handle({ after }, { store, now }) {
-    const rows = await store.senderDomains.many(after === undefined ? {} : { domain: { range: { gt: after } } }, { sort: 'domain', limit: MAX_LIST });
-    return rows.map((row) => toSenderDomainRecord(row, now()));
+  pages({ after = '' }, { store, now }) {
+    const rows = pagesByKey(after, ({ domain }: SenderDomainRow) => domain, (behind, limit) =>
+      store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }));
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
   },
 });
 
@@ -112,7 +115,7 @@ const checkDomain = operation({
 const verifyDomain = operation({
   path: '/senders/verify-domain',
   summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
-  notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail cannot be verified.',
+  notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail, public suffixes and domains that take no mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
@@ -124,6 +127,8 @@ const verifyDomain = operation({
   async handle({ domain, mailbox }, { senderDomains, invalid }) {
     const status = await senderDomains.verify(domain, mailbox);
     if (status === 'free-mail') throw invalid('domain', 'This domain belongs to a provider of free mail and cannot be verified');
+    if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
+    if (status === 'no-mail') throw invalid('domain', NO_MAIL);
     if (status === 'limited') throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
     if (status === 'refused') throw invalid('mailbox', 'Not a mailbox that we write to');
     return { status, domain, email: `${mailbox}@${domain}` };

@@ -3,18 +3,19 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { windowsOf } from '../../mail/stats.ts';
-import { operation, type Call } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import {
-  hourlyEntry, hoursOf, LONGEST_WINDOW_DAYS, MAX_LIST, senderRecord, SERIES_DAYS, SOME_STATS, toHourlyEntry, totalFields, totalOf, totalsAfter, toSenderRecord,
+  hourlyEntry, hoursOf, LONGEST_WINDOW_DAYS, senderRecord, SERIES_DAYS, SOME_STATS, toHourlyEntry, totalFields, totalOf, totalsAfter, toSenderRecord,
   toTotals, toWindows, windowsRecord,
 } from './stats-records.ts';
 
 /** A sender as the examples have it. */
 const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };
 /** What holds for both lists of senders. */
-const SENDERS_NOTES = `By address, up to ${MAX_LIST} at a time; with \`after\`, those that follow. Addresses appear with the first event of their mail.`;
+const SENDERS_NOTES = 'By address, all of them; with `after`, those that follow. Addresses appear with the first event of their mail.';
 /** Where the next page begins. */
-const afterAddress = optional(text(1000)).meta({ description: 'the last address of the page before (beyond the documented interface)' });
+const afterAddress = optional(text(1000)).meta({ description: 'where to begin: behind this address (beyond the documented interface)' });
 
 /** An address that mail was sent from, as counters have it: in lower case. */
 const address = text(1000).transform((value, context) => {
@@ -26,7 +27,7 @@ const address = text(1000).transform((value, context) => {
 
 /** The list of senders, which stands at two paths. */
 export function listAt(path: '/senders/list' | '/users/senders') {
-  return operation({
+  return listing({
     path,
     summary: 'Lists the addresses that the account has sent from, with their totals.',
     notes: SENDERS_NOTES,
@@ -34,7 +35,7 @@ export function listAt(path: '/senders/list' | '/users/senders') {
     returns: z.array(senderRecord),
     errors: [],
     example: { params: {}, answer: [SENDER_EXAMPLE] },
-    handle: async ({ after }, { store }) => (await totalsAfter(store, 'sender', after?.toLowerCase())).map(toSenderRecord),
+    pages: ({ after }, { store }) => mapPages(totalsAfter(store, 'sender', after?.toLowerCase()), (page) => page.map(toSenderRecord)),
   });
 }
 

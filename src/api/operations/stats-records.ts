@@ -4,10 +4,11 @@ import { addUpMonths, type Month } from '../../mail/reputation.ts';
 import { sinceHours, type Windows } from '../../mail/stats.ts';
 import { counterId, reputationMonths, startOf, type Counted, type CounterRow, type Counts } from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
+import { pagesByKey, type Pages } from '../whole-lists.ts';
 
 // Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts, rejects, users.
 
-/** Most records that a list answers; the next page begins after its last name. */
+/** Most records that a list answers of which the documented interface says so. */
 export const MAX_LIST = 1000;
 
 const counter = z.int();
@@ -106,11 +107,14 @@ export async function recentOf({ counters }: Counters, kind: Counted, key: strin
   return addUpMonths(await counters.many({ kind, span: 'month', key, start: { in: [...reputationMonths(now)] } }));
 }
 
-/** A page of everything of a kind that was ever counted, by key; it begins after the key `after`. */
-export function totalsAfter({ account, counters }: Totals, kind: Counted, after: string | undefined): Promise<CounterRow[]> {
+/** Everything of a kind that was ever counted, by key, in pages; it begins after the key `after`. */
+export function totalsAfter({ account, counters }: Totals, kind: Counted, after: string | undefined): Pages<CounterRow> {
   const start = startOf('total', new Date(0));
-  const page = after === undefined ? {} : { id: { range: { gt: counterId(account, kind, 'total', start, after) } } };
-  return counters.many({ kind, span: 'total', start, ...page }, { sort: 'id', limit: MAX_LIST });
+  const first = after === undefined ? undefined : counterId(account, kind, 'total', start, after);
+  return pagesByKey(first, (row: CounterRow) => row.id, (id, limit) => {
+    const page = id === undefined ? {} : { id: { range: { gt: id } } };
+    return counters.many({ kind, span: 'total', start, ...page }, { sort: 'id', limit });
+  });
 }
 
 /** For a page of totals: key to what the reputation is made of. Two queries, however long the page is. */

@@ -1,6 +1,6 @@
 import { addUpMonths, type Month } from '../../mail/reputation.ts';
 import { addUp, type Tally } from '../../mail/stats.ts';
-import { counterId, NO_COUNTS, reputationMonths, startOf, type CounterRow, type Span } from '../../store/counters.ts';
+import { counterId, NO_COUNTS, reputationMonths, sinceMinutes, startOf, type CounterRow, type Span } from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { SubaccountRow } from '../../store/subaccounts.ts';
 import { hoursOf } from './stats-records.ts';
@@ -38,15 +38,13 @@ export async function numbersOf({ account, counters }: AccountStore, rows: reado
   };
 }
 
-const HOUR_MS = 3_600_000;
 const DAYS = 30;
 
 /** What a subaccount did in the last hour and in the last 30 days. */
 export async function recentlyOf(store: AccountStore, slug: string, now: Date): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
-  const hours = await hoursOf(store, 'subaccount', slug, DAYS, now);
-  const present = startOf('hour', now);
-  const sentIn = (start: number) => hours.find((hour) => hour.start.getTime() === start)?.sent ?? 0;
-  // Counts are kept by the hour: of the hour before, the part that still lies in the last 60 minutes counts in proportion.
-  const left = 1 - (now.getTime() - present.getTime()) / HOUR_MS;
-  return { sentHourly: Math.round(sentIn(present.getTime()) + left * sentIn(present.getTime() - HOUR_MS)), last30Days: addUp(hours) };
+  const [hours, minutes] = await Promise.all([
+    hoursOf(store, 'subaccount', slug, DAYS, now),
+    store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
+  ]);
+  return { sentHourly: addUp(minutes).sent, last30Days: addUp(hours) };
 }

@@ -24,7 +24,7 @@ export const subaccountRecord = z.object({
 
 export const subaccountDetail = subaccountRecord.extend({
   notes: say('notes'),
-  sent_hourly: count('sent in the last 60 minutes, of which the part before this hour is estimated'),
+  sent_hourly: count('sent in the last 60 minutes, to the minute'),
   hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
   last_30_days: statsBlock,
 }).meta({ title: 'subaccount detail' });

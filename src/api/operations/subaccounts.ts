@@ -21,6 +21,9 @@ const details = {
   custom_quota: optional(z.int().min(1)).meta({ description: 'messages it may send in an hour, above 0; by reputation when never set' }),
 };
 
+const removeQuota = optional(z.boolean())
+  .meta({ description: 'true: takes the custom quota back, so that reputation decides again (beyond the documented interface)' });
+
 async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
   return toSubaccountRecord(row, (await numbersOf(store, [row], now()))(row));
 }
@@ -108,11 +111,13 @@ const info = operation({
 const update = operation({
   path: '/subaccounts/update',
   summary: 'Changes the name, the notes or the quota of a subaccount; null fields remain unchanged.',
-  params: { id: knownId, ...details },
+  params: { id: knownId, ...details, remove_custom_quota: removeQuota },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],
   example: { params: { id: 'cust-123', name: 'ABC Widgets' }, answer: { ...SUBACCOUNT, name: 'ABC Widgets' } },
-  async handle({ id, name, notes, custom_quota: customQuota }, call) {
+  async handle({ id, name, notes, custom_quota: quota, remove_custom_quota: isRemoved = false }, call) {
+    if (isRemoved && quota !== undefined) throw call.invalid('remove_custom_quota', 'Please enter either a quota or its removal');
+    const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined) return toRecord(await found(id, call), call);
     return toRecord(await changed(id, { name, nameKey, notes, customQuota }, call), call);

@@ -4,14 +4,12 @@ import { reputationOf, REPUTATION_FORMULA, type Month } from '../../mail/reputat
 import { sinceHours, windowsOf } from '../../mail/stats.ts';
 import { counterId, NO_COUNTS, startOf, type CounterRow } from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { operation, type Call } from '../operation.ts';
+import { mapPages, pagesByTime, type Pages, type Place } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import {
-  hoursOf, LONGEST_WINDOW_DAYS, MAX_LIST, recentOf, recentOfPage, SERIES_DAYS, SOME_STATS, statsFields, tagHourlyEntry, totalFields, totalOf, totalsAfter, toStats,
+  hoursOf, LONGEST_WINDOW_DAYS, recentOf, recentOfPage, SERIES_DAYS, SOME_STATS, statsFields, tagHourlyEntry, totalFields, totalOf, totalsAfter, toStats,
   toTagHourlyEntry, toTotals, toWindows, windowsRecord,
 } from './stats-records.ts';
-
-/** Most entries of all-time-series in one answer. */
-const MAX_ENTRIES = 5000;
 
 const tag = text(1000).meta({ description: 'a tag that mail was sent with' });
 const tagRecord = z.object({
@@ -32,19 +30,18 @@ async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>)
   return row;
 }
 
-const list = operation({
+const list = listing({
   path: '/tags/list',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
-  notes: `By name, up to ${MAX_LIST} at a time; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
-  params: { after: optional(text(1000)).meta({ description: 'the last tag of the page before (beyond the documented interface)' }) },
+  notes: `By name, all of them; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
+  params: { after: optional(text(1000)).meta({ description: 'where to begin: behind this tag (beyond the documented interface)' }) },
   returns: z.array(tagRecord),
   errors: [],
   example: { params: {}, answer: [TAG] },
-  async handle({ after }, { store, now }) {
-    const page = await totalsAfter(store, 'tag', after);
+  pages: ({ after }, { store, now }) => mapPages(totalsAfter(store, 'tag', after), async (page) => {
     const recent = await recentOfPage(store, 'tag', page, now());
     return page.map((total) => toTagRecord(total, recent.get(total.key) ?? NO_COUNTS));
-  },
+  }),
 });
 
 const remove = operation({
@@ -98,34 +95,32 @@ const timeSeries = operation({
   },
 });
 
-const allTimeSeries = operation({
+const allTimeSeries = listing({
   path: '/tags/all-time-series',
   summary: 'Shows the numbers of all tags by hour, for the last 30 days.',
-  notes: `An entry for each tag in each hour with activity, by time and then tag, up to ${MAX_ENTRIES} at a time; with \`after_time\` and \`after_tag\`, those that follow.`,
+  notes: 'An entry for each tag in each hour with activity, by time and then tag; with `after_time` and `after_tag`, those that follow.',
   params: {
-    after_time: optionalTime.meta({ description: 'time of the last entry of the page before (beyond the documented interface)' }),
-    after_tag: optional(z.string().max(1000)).meta({ description: 'tag of the last entry of the page before (beyond the documented interface)' }),
+    after_time: optionalTime.meta({ description: 'where to begin: in this hour, behind `after_tag` (beyond the documented interface)' }),
+    after_tag: optional(z.string().max(1000)).meta({ description: 'the tag behind which to begin in that hour (beyond the documented interface)' }),
   },
   returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),
   errors: [],
   example: { params: {}, answer: [{ ...HOUR, tag: 'example-tag' }] },
-  async handle({ after_time: time, after_tag: name = '' }, { store, now }) {
+  pages({ after_time: time, after_tag: name = '' }, { store, now }) {
     const oldest = sinceHours(now(), SERIES_DAYS);
-    const rows = time === undefined || time <= oldest ? await hoursBehind(store, oldest) : await hoursAfter(store, startOf('hour', time), name);
-    return rows.map((row) => ({ ...toTagHourlyEntry(row), tag: row.key }));
+    const rows = hoursAfter(store, time === undefined || time <= oldest ? { time: oldest } : placeIn(store.account, startOf('hour', time), name));
+    return mapPages(rows, (page) => page.map((row) => ({ ...toTagHourlyEntry(row), tag: row.key })));
   },
 });
 
-/** Hours of all tags that begin later, by time and then tag. */
-function hoursBehind({ counters }: AccountStore, start: Date, limit = MAX_ENTRIES): Promise<CounterRow[]> {
-  return counters.many({ kind: 'tag', span: 'hour', start: { range: { gt: start } } }, { sort: 'start', limit });
+function placeIn(account: string, time: Date, tag: string): Place {
+  return { time, id: counterId(account, 'tag', 'hour', time, tag) };
 }
 
-/** As `hoursBehind`, after what `name` has in the hour. */
-async function hoursAfter(store: AccountStore, start: Date, name: string): Promise<CounterRow[]> {
-  const id = { range: { gt: counterId(store.account, 'tag', 'hour', start, name) } };
-  const same = await store.counters.many({ kind: 'tag', span: 'hour', start, id }, { sort: 'id', limit: MAX_ENTRIES });
-  return [...same, ...await hoursBehind(store, start, MAX_ENTRIES - same.length)];
+/** Hours of all tags behind a place, by time and then tag: ids of one hour are in the order of the tags. */
+function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: Date }): Pages<CounterRow> {
+  return pagesByTime(after, ({ start, id }: CounterRow) => ({ time: start, id }), ({ time, ...rest }, order, limit) =>
+    counters.many({ kind: 'tag', span: 'hour', start: time, ...rest }, { sort: order === 'id' ? 'id' : 'start', limit }));
 }
 
 /** Tags of messages and their numbers. */

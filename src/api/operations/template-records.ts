@@ -2,16 +2,13 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
-import { MAX_TEMPLATE_NAME } from '../../mail/template.ts';
+import { MAX_CODE_BYTES, MAX_TEMPLATE_NAME, MAX_TEXT_BYTES } from '../../mail/template.ts';
 import type { TemplateContent, TemplateRow } from '../../store/templates.ts';
 
 // Parameters and the record of the Templates group.
 
 const MAX_LABELS = 10;
 const MAX_LABEL = 100;
-// MongoDB takes documents of 16 MiB, and a template is in its row twice: as a draft and as published.
-const MAX_CODE_BYTES = 5_000_000;
-const MAX_TEXT_BYTES = 2_000_000;
 const MAX_SUBJECT = 10_000;
 const MAX_FROM_NAME = 1000;
 
@@ -33,7 +30,7 @@ export const contentParams = {
   from_email: optional(senderAddress).meta({ description: 'default sender address; an empty text removes it' }),
   from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
   subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
-  code: optional(bytes(MAX_CODE_BYTES)).meta({ description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes, within the limit of a request body` }),
+  code: optional(bytes(MAX_CODE_BYTES)).meta({ description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes` }),
   text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
 };
 

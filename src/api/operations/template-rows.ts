@@ -4,7 +4,6 @@ import type { Patch } from '../../store/collection.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { templateLabelId, type TemplateRow } from '../../store/templates.ts';
 import type { Call } from '../operation.ts';
-import { MAX_LIST } from './stats-records.ts';
 
 // How the rows of templates and of their labels are found and kept in step.
 
@@ -49,25 +48,21 @@ export async function settleLabels(template: string, store: AccountStore): Promi
   }
 }
 
-/** Characters of content after which a page ends: what is answered has to be held in memory, and written as JSON in one go. */
-const PAGE_LENGTH = 32_000_000;
-/** Rows that are read at a time: nobody knows how large they are before, and each may hold megabytes. */
-const ROWS = 32;
+/** Characters of content that a page should have: it is held in memory, and written as JSON in one go. */
+const PAGE_LENGTH = 4_000_000;
+/** Most rows of a page: nobody knows how large the next ones are, and each may hold megabytes. */
+const MOST_ROWS = 64;
 
-/** A page of templates by name, those after the name `after`, with the label if one is given. */
-export async function pageOfTemplates(label: string | undefined, after: string | undefined, store: AccountStore): Promise<TemplateRow[]> {
-  const page: TemplateRow[] = [];
-  let from = after;
-  let length = 0;
-  for (;;) {
-    const found = await nextRows(label, from, Math.min(ROWS, MAX_LIST - page.length), store);
-    for (const row of found.rows) {
-      length += lengthOf(row);
-      if (page.length > 0 && length > PAGE_LENGTH) return page;
-      page.push(row);
-    }
-    if (found.last === undefined || page.length >= MAX_LIST) return page;
-    from = found.last;
+/** The templates by name, those after the name `after`, with the label if one is given. Pages are as long as the ones before were light. */
+export async function* pagesOfTemplates(label: string | undefined, after: string | undefined, store: AccountStore): AsyncGenerator<readonly TemplateRow[]> {
+  let limit = 1;
+  for (let from = after; ; ) {
+    const { rows, last } = await nextRows(label, from, limit, store);
+    yield rows;
+    if (last === undefined) return;
+    from = last;
+    const length = rows.reduce((sum, row) => sum + lengthOf(row), 0);
+    limit = length > PAGE_LENGTH ? Math.max(1, limit >> 1) : Math.min(MOST_ROWS, limit * 2);
   }
 }
 

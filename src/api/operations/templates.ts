@@ -5,10 +5,11 @@ import { toVars } from '../../mail/merge/merge.ts';
 import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/template.ts';
 import { MAX_RENDERED } from '../../mail/too-long.ts';
 import type { Call } from '../operation.ts';
-import { operation } from '../operation.ts';
-import { hourlyEntry, hoursOf, MAX_LIST, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
+import { listing, operation } from '../operation.ts';
+import { mapPages } from '../whole-lists.ts';
+import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
 import { contentParams, givenName, labelFilter, labelParams, newName, NO_CONTENT, templateRecord, toContent, toTemplateRecord } from './template-records.ts';
-import { addLabels, changeTemplate, findTemplate, pageOfTemplates, settleLabels } from './template-rows.ts';
+import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
 // For the examples.
 const CODE = '<p mc:edit="editable">editable content</p>';
@@ -25,6 +26,7 @@ const publishParam = { publish: optional(z.boolean()).meta({ description: 'false
 
 const add = operation({
   path: '/templates/add',
+  large: true,
   summary: 'Adds a template, and publishes it unless told otherwise.',
   notes: 'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
@@ -73,6 +75,7 @@ const info = operation({
 
 const update = operation({
   path: '/templates/update',
+  large: true,
   summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
   notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
   params: { name: givenName, ...contentParams, ...publishParam, ...labelParams },
@@ -124,20 +127,19 @@ const remove = operation({
   },
 });
 
-const list = operation({
+const list = listing({
   path: '/templates/list',
   summary: 'Lists the templates of the account, by name.',
-  notes: `Up to ${MAX_LIST} at a time, fewer when they are large; with \`after\`, those that follow, until none are left.`,
+  notes: 'All of them; with `after`, those that follow a name.',
   params: {
     label: labelFilter,
-    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'the last name of the page before (beyond the documented interface of the public ancestor)' }),
+    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)' }),
   },
   returns: z.array(templateRecord),
   errors: [],
   example: { params: { label: 'example-label' }, answer: [EXAMPLE] },
-  async handle({ label, after }, { store }) {
-    return (await pageOfTemplates(label === '' ? undefined : label, after, store)).map(toTemplateRecord);
-  },
+  pages: ({ label, after }, { store }) =>
+    mapPages(pagesOfTemplates(label === '' ? undefined : label, after, store), (page) => page.map(toTemplateRecord)),
 });
 
 const timeSeries = operation({
@@ -164,6 +166,7 @@ const variable = z.object({
 
 const render = operation({
   path: '/templates/render',
+  large: true,
   summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
   notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {

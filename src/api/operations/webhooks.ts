@@ -1,10 +1,10 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
 import { HOOK_EVENTS } from '../../store/outbox.ts';
-import type { WebhookRow } from '../../store/webhooks.ts';
-import { operation, type Call } from '../operation.ts';
+import type { WebhookRow, WebhookTallyRow } from '../../store/webhooks.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { listing, operation, type Call } from '../operation.ts';
 import { endpointUrl, verifyUrl } from './rules.ts';
-import { MAX_LIST } from './stats-records.ts';
 import { toWebhookRecord, webhookRecord } from './webhook-records.ts';
 
 /** No length is documented; nobody reads more. */
@@ -33,33 +33,40 @@ export async function findWebhook(id: number, { store, refuse }: Call<'Unknown_W
 }
 
 async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
-  const [key, tallies] = await Promise.all([call.signingKey(row.url), call.store.webhookTallies.many({ webhook: row.id })]);
+  return withKey(row, await call.store.webhookTallies.many({ webhook: row.id }), call);
+}
+
+async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], call: Call<'ServiceUnavailable'>) {
+  const key = await call.signingKey(row.url);
   if (key === undefined) throw call.refuse('ServiceUnavailable');
   return toWebhookRecord(row, key, tallies);
 }
 
-const list = operation({
+const list = listing({
   path: '/webhooks/list',
   summary: 'Lists the webhooks of the account, the oldest first.',
-  notes: `Up to ${MAX_LIST}; \`after\` continues a list.`,
-  params: { after: optional(webhookId).meta({ description: 'beyond the public ancestor: id of the last webhook of the page before' }) },
+  notes: 'All of them; `after` begins behind one.',
+  params: { after: optional(webhookId).meta({ description: 'beyond the public ancestor: id of the webhook behind which to begin' }) },
   returns: z.array(webhookRecord),
   errors: ['ServiceUnavailable'],
   example: { params: {}, answer: [HOOK] },
-  async handle({ after = 0 }, call) {
-    const rows = await call.store.webhooks.many({ number: { range: { gt: after } } }, { sort: 'number', limit: MAX_LIST });
-    const tallies = Map.groupBy(await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } }), ({ webhook }) => webhook);
-    const records = [];
-    for (let at = 0; at < rows.length; at += AT_A_TIME) {
-      records.push(...await Promise.all(rows.slice(at, at + AT_A_TIME).map(async (row) => {
-        const key = await call.signingKey(row.url);
-        if (key === undefined) throw call.refuse('ServiceUnavailable');
-        return toWebhookRecord(row, key, tallies.get(row.id) ?? []);
-      })));
-    }
-    return records;
+  pages({ after = 0 }, call) {
+    const rows = pagesByKey(after, ({ number }: WebhookRow) => number, (behind, limit) =>
+      call.store.webhooks.many({ number: { range: { gt: behind } } }, { sort: 'number', limit }));
+    return mapPages(rows, (page) => toRecords(page, call));
   },
 });
+
+/** The records of a page: one query for the numbers of all, and the keys a few at a time. */
+async function toRecords(rows: readonly WebhookRow[], call: Call<'ServiceUnavailable'>) {
+  const found = await call.store.webhookTallies.many({ webhook: { in: rows.map(({ id }) => id) } });
+  const tallies = Map.groupBy(found, ({ webhook }) => webhook);
+  const records = [];
+  for (let at = 0; at < rows.length; at += AT_A_TIME) {
+    records.push(...await Promise.all(rows.slice(at, at + AT_A_TIME).map((row) => withKey(row, tallies.get(row.id) ?? [], call))));
+  }
+  return records;
+}
 
 const add = operation({
   path: '/webhooks/add',

@@ -28,7 +28,8 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       ...known,
       path: path('add'),
       summary: 'Adds an address to the whitelist, and takes it off the rejection list.',
-      notes: extension ? known.notes : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment.',
+      notes: extension ? known.notes : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment. '
+        + 'To add an address costs no reputation; to delete it again costs that of the entries which events had made and this took off.',
       params: { email: listAddress, comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }) },
       returns: z.object({ email, added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }) }),
       errors: [],
@@ -60,7 +61,12 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
       errors: [],
       example: { params: { email: 'friend@example.com' }, answer: { email: 'friend@example.com', deleted: true } },
-      handle: async ({ email }, { lists }) => ({ email, deleted: await lists.unwhitelist(email) !== undefined }),
+      async handle({ email }, { lists, countReset }) {
+        const removed = await lists.unwhitelist(email);
+        // Else this would be the way to delete entries of the rejection list at no cost.
+        for (const subaccount of removed?.overruled ?? []) await countReset(subaccount);
+        return { email, deleted: removed !== undefined };
+      },
     }),
   ];
 }

@@ -1,6 +1,9 @@
 import { checkMx } from '../../dns/checks.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks-sender.ts';
+import { ownNames } from '../../composition/slices.ts';
+import { createReservedNames, RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { keyPlace, selectorOf } from '../../outbound/key-rotation.ts';
+import { isClaim } from '../../store/inbound-domains.ts';
 import type { Store } from '../../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
@@ -17,7 +20,7 @@ export const inboundDomains: Check = {
     const rows = await store.inboundDomains.many({}, { limit: MOST + 1 });
     if (rows.length === 0) return [skipped('inbound domains', 'there are none yet (/inbound/add-domain)')];
     const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
-    const findings = await each(rows, async ({ id }): Promise<Finding> => {
+    const findings = await each(rows.filter((row) => !isClaim(row)), async ({ id }): Promise<Finding> => {
       const check = `MX ${id}`;
       const found = await checkMx(resolver, id, hosts);
       if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
@@ -25,6 +28,25 @@ export const inboundDomains: Check = {
       return fault(check, found.error ?? 'does not name us', `Publish an MX record for ${id} that names ${settings.hostname}, or name the hosts that share the work in inbound.mx_hosts.`);
     });
     return cut(findings, 'inbound domains');
+  },
+};
+
+/** Domains that were added before they were reserved: with several accounts, one may read what is meant for the operator. */
+export const reservedDomains: Check = {
+  name: 'reserved domains',
+  async run({ settings, store, noStore }) {
+    if (!store) return [skipped('reserved domains', noStore)];
+    const names = createReservedNames(ownNames(settings));
+    const isAlone = (await store.accounts.many({}, { limit: 2 })).length < 2;
+    const rows = (await store.inboundDomains.many({})).filter((row) => !isClaim(row));
+    const findings = rows.flatMap(({ id, account }): Finding[] => {
+      const reserved = names.whyReserved(id);
+      if (reserved === undefined) return [];
+      const seen = `account ${account} has it: ${RESERVED_WORDS[reserved]}`;
+      const advice = `Its mail goes to that account. If it must not, delete ${id} with the key of the account (/inbound/delete-domain); nobody can add it again.`;
+      return [(isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice)];
+    });
+    return findings.length > 0 ? findings.slice(0, MOST) : [ok('reserved domains', 'no account has a domain that is reserved')];
   },
 };
 

@@ -51,16 +51,17 @@ function isOnList(row: RejectRow, now: Date): boolean {
 
 function toRejectLine(row: RejectRow): Line {
   const expires = row.expiresAt === null ? '' : toTimestamp(row.expiresAt);
-  return [row.email, row.reason, row.detail ?? '', toTimestamp(row.createdAt), expires, toTimestamp(row.lastEventAt), expires];
+  return [{ address: row.email }, row.reason, row.detail ?? '', toTimestamp(row.createdAt), expires, toTimestamp(row.lastEventAt), expires];
 }
 
 function toWhitelistLine(row: WhitelistRow): Line {
-  return [row.email, row.detail ?? '', toTimestamp(row.createdAt)];
+  return [{ address: row.email }, row.detail ?? '', toTimestamp(row.createdAt)];
 }
 
 function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]): Line {
   // Metadata has the names that callers chose; one like `constructor` must not find what every object has.
   const metadata = metadataFields.map((name) => Object.hasOwn(row.metadata, name) ? String(row.metadata[name] ?? '') : '');
   const bounce = row.diag ?? row.bounceDescription ?? '';
-  return [toTimestamp(row.createdAt), row.email, row.sender, row.subject, row.state, row.tags.join(','), row.opens, row.clicks, bounce, ...metadata];
+  const [recipient, sender] = [{ address: row.email }, { address: row.sender }];
+  return [toTimestamp(row.createdAt), recipient, sender, row.subject, row.state, row.tags.join(','), row.opens, row.clicks, bounce, ...metadata];
 }

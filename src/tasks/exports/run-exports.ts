@@ -9,7 +9,7 @@ import type { Task } from '../task.ts';
 import { writeArchive } from './archive.ts';
 import { createClaims, type Claims, type ClaimSettings } from './claims.ts';
 import { contentsOf, type Contents } from './contents.ts';
-import { toCsv } from './csv.ts';
+import { toCsv, type Formulas } from './csv.ts';
 import { createArchiveFolder } from './folder.ts';
 import { createNotifier } from './notify.ts';
 
@@ -19,6 +19,8 @@ export interface ExportSettings extends ClaimSettings {
   /** What a result URL begins with. */
   readonly publicUrl: string;
   readonly keepDays: number;
+  /** What becomes of cells that look like formulas. */
+  readonly formulas: Formulas;
   /** Names of metadata that become columns of every activity export. */
   readonly metadataFields: readonly string[];
 }
@@ -89,7 +91,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
     try {
       const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
-      const text = textOf(contents, tally, { job, claims, log, ending, hasRoom: deps.hasRoom });
+      const text = textOf(contents, tally, { job, claims, log, ending, hasRoom: deps.hasRoom, formulas: settings.formulas });
       await folder.put(job.file ?? '', (path) => writeArchive(path, { name: contents.file, time: job.createdAt }, text));
       const token = ids.key();
       const done = await claims.complete(job, { resultUrl: `${settings.publicUrl}/exports/${token}`, tokenHash: tokenHash(token) });
@@ -120,18 +122,20 @@ interface Guards {
   readonly log: Log;
   readonly ending: AbortSignal | undefined;
   readonly hasRoom: () => boolean;
+  readonly formulas: Formulas;
 }
 
 /** The lines as CSV, a page at a time. Between pages it looks whether to go on. */
-async function* textOf({ header, pages }: Contents, tally: { rows: number }, { job, claims, log, ending, hasRoom }: Guards): AsyncGenerator<string> {
-  yield toCsv([header]);
+async function* textOf({ header, pages }: Contents, tally: { rows: number }, guards: Guards): AsyncGenerator<string> {
+  const { job, claims, log, ending, hasRoom, formulas } = guards;
+  yield toCsv([header], formulas);
   let told = 0;
   for await (const page of pages) {
     if (ending?.aborted) throw new Interrupted('ending');
     if (!hasRoom()) throw new Interrupted('no-room');
     if (!await claims.renew(job)) throw new Interrupted('lost');
     tally.rows += page.length;
-    if (page.length > 0) yield toCsv(page);
+    if (page.length > 0) yield toCsv(page, formulas);
     if (tally.rows - told < PROGRESS_ROWS) continue;
     told = tally.rows - tally.rows % PROGRESS_ROWS;
     log.info('export.progress', { export: exportName(job), account: job.account, rows: told });

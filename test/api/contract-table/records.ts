@@ -86,6 +86,9 @@ export const webhook: Struct = {
   },
 };
 
-export const inboundDomain: Struct = { struct: { domain: 'string', created_at: 'time', valid_mx: 'boolean' } };
+export const inboundDomain: Struct = {
+  struct: { domain: 'string', created_at: 'time', valid_mx: 'boolean' },
+  beyond: { routed: 'whether its proof is awaited', verified_at: 'when the proof was seen', txt_name: 'where the proof belongs', txt_value: 'what the proof is' },
+};
 
 export const inboundRoute: Struct = { struct: { id: 'string', pattern: 'string', url: 'string' } };

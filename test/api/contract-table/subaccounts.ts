@@ -32,7 +32,7 @@ export const subaccounts: Group = {
     },
     { path: '/subaccounts/add', params: [required(string('id', { maxlength: 255 })), ...rest], returns: subaccount, given: (stage) => ({ id: `cust-${stage.fresh()}` }), errors: {}, names: ['id'], makes: true },
     { path: '/subaccounts/info', params: [id], returns: subaccountDetail, reads: true, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
-    { path: '/subaccounts/update', params: [id, ...rest], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
+    { path: '/subaccounts/update', params: [id, ...rest], beyondParams: { remove_custom_quota: 'the interface has no way back to a quota by reputation' }, returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
     { path: '/subaccounts/delete', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
     { path: '/subaccounts/pause', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
     { path: '/subaccounts/resume', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },

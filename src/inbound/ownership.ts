@@ -1,0 +1,154 @@
+import { createHash } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Resolver } from '../dns/types.ts';
+import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
+import { StoreAway } from '../store/collection.ts';
+import { claimId, isClaim, nameOf, type InboundDomainRow } from '../store/inbound-domains.ts';
+import type { Store } from '../store/store.ts';
+import type { Routing } from './types.ts';
+
+export interface OwnershipSettings {
+  /**
+   * What makes a domain an account's: `first`, that it came first; `txt`, a TXT record. `auto` is `first` while there is one
+   * account, and `txt` for what is added once there are two.
+   */
+  readonly ownership: 'auto' | 'first' | 'txt';
+}
+
+export interface OwnershipDeps {
+  readonly store: Pick<Store, 'inboundDomains' | 'accounts'>;
+  readonly routing: Pick<Routing, 'changed'>;
+  readonly resolver: Resolver;
+  readonly names: ReservedNames;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** A TXT record that proves a domain. */
+export interface Proof {
+  readonly name: string;
+  readonly value: string;
+}
+
+/** A domain that was to be added: the account's row, new or as it was, or why it cannot have one. */
+export type Adding =
+  | { readonly row: InboundDomainRow; readonly isNew: boolean }
+  | { readonly refused: Reserved | 'taken' };
+
+/** Which account an inbound domain belongs to. Names are lower-case A-labels. */
+export interface Ownership {
+  /** Adds a domain to an account, or a claim to it where a proof is asked for. `domain` is the name as it was written. */
+  add(account: string, name: string, domain: string): Promise<Adding>;
+  /** The row that the account has of a domain, be it a claim or not. */
+  find(account: string, name: string): Promise<InboundDomainRow | undefined>;
+  /** Looks for the proof of a row, acts on it, and answers the row as it is then; undefined when it was deleted meanwhile. */
+  settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined>;
+  /** Removes what the account has of a domain. */
+  remove(account: string, name: string): Promise<InboundDomainRow | undefined>;
+  /** Warns of domains that were added before they were reserved; they stay, because mail to them may be wanted. */
+  warn(): Promise<void>;
+}
+
+/**
+ * A name below the domain, so that it meets no other record and can be handed to somebody by itself
+ * (draft-ietf-dnsop-domain-verification-techniques). The value belongs to one account and one domain, and needs not be secret.
+ */
+export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): Proof {
+  const name = nameOf({ id });
+  const token = createHash('sha256').update(`${account} ${name}`).digest('hex').slice(0, 32);
+  return { name: `_postern-challenge.${name}`, value: `postern-domain=${token}` };
+}
+
+/**
+ * Decides who has an inbound domain. A proof takes it from an account whose own record is not there at that moment, whether it was
+ * ever seen or not: only who has the DNS can bring that about, and a domain that is sold goes to its new owner. The account that
+ * loses it keeps a claim with its routes, which come back into force with its record.
+ */
+export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps): Ownership {
+  const { store, routing, resolver, names, clock, log } = deps;
+  const { inboundDomains } = store;
+  const now = () => new Date(clock.now());
+
+  async function needsProof(): Promise<boolean> {
+    if (settings.ownership !== 'auto') return settings.ownership === 'txt';
+    return (await store.accounts.many({}, { limit: 2 })).length > 1;
+  }
+
+  async function find(account: string, name: string): Promise<InboundDomainRow | undefined> {
+    return await inboundDomains.one({ id: name, account })
+      ?? inboundDomains.one({ id: claimId(name, account), account });
+  }
+
+  async function add(account: string, name: string, domain: string): Promise<Adding> {
+    const mine = await find(account, name);
+    if (mine) return { row: mine, isNew: false };
+    const reserved = names.whyReserved(name);
+    if (reserved !== undefined) return { refused: reserved };
+    const id = await needsProof() ? claimId(name, account) : name;
+    const row = { id, account, domain, createdAt: now(), validMx: false, testedAt: null, verifiedAt: null };
+    if (await inboundDomains.insert(row) === 'inserted') {
+      if (!isClaim(row)) await routing.changed(name);
+      return { row, isNew: true };
+    }
+    const present = await find(account, name); // it was asked for twice at once
+    return present ? { row: present, isNew: false } : { refused: 'taken' };
+  }
+
+  async function settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined> {
+    const name = nameOf(row);
+    const answer = await resolver.resolve(proofOf(row).name, 'TXT');
+    const texts = answer.kind === 'records' ? answer.records : [];
+    const proven = texts.includes(proofOf(row).value);
+    if (!isClaim(row)) return proven && !row.verifiedAt ? verified(row) : find(row.account, name);
+    // What became one of ours by new settings must not come into force.
+    const mayHave = names.whyReserved(name) === undefined && (proven || !await needsProof());
+    return mayHave ? enforce(row, proven, texts) : find(row.account, name);
+  }
+
+  function verified({ id, account }: InboundDomainRow): Promise<InboundDomainRow | undefined> {
+    return inboundDomains.change({ id, account }, { verifiedAt: now() });
+  }
+
+  /** Makes a claim the domain's row. Comes to an end: it goes round only where another account was faster. */
+  async function enforce(claim: InboundDomainRow, proven: boolean, texts: readonly string[]): Promise<InboundDomainRow | undefined> {
+    const name = nameOf(claim);
+    const { account, domain, createdAt, validMx, testedAt } = claim;
+    const own = { account, domain, createdAt, validMx, testedAt, verifiedAt: proven ? now() : null };
+    while (await inboundDomains.one({ id: claim.id })) {
+      const row = { id: name, ...own };
+      const isFree = await inboundDomains.insert(row) === 'inserted';
+      const owner = isFree ? undefined : await inboundDomains.one({ id: name });
+      if (!isFree && !owner) continue; // it was deleted in between
+      if (owner && owner.account !== account) {
+        if (!proven || texts.includes(proofOf(owner).value)) break;
+        if (!await inboundDomains.change({ id: name, account: owner.account }, own)) continue;
+        // Cut off here, the domain is gone from the loser's list until he adds it again; his routes are kept.
+        await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
+        log.warn('domain.taken', { domain: name, account, from: owner.account });
+      }
+      await inboundDomains.remove({ id: claim.id });
+      await routing.changed(name);
+      break;
+    }
+    return find(account, name);
+  }
+
+  async function remove(account: string, name: string): Promise<InboundDomainRow | undefined> {
+    const claim = await inboundDomains.remove({ id: claimId(name, account), account });
+    return await inboundDomains.remove({ id: name, account }) ?? claim;
+  }
+
+  async function warn(): Promise<void> {
+    try {
+      for (const row of await inboundDomains.many({})) {
+        const reserved = isClaim(row) ? undefined : names.whyReserved(row.id);
+        if (reserved !== undefined) log.warn('domain.reserved', { domain: row.id, account: row.account, reserved });
+      }
+    } catch (error) {
+      if (!(error instanceof StoreAway)) throw error; // the store says itself that it is away
+    }
+  }
+
+  return Object.freeze({ add, find, settle, remove, warn });
+}

@@ -1,0 +1,96 @@
+import { getPublicSuffix } from 'tldts';
+import { toAsciiDomain } from './address.ts';
+
+// Domains that no account can have: those of the operator, public suffixes, and those where anybody can have a mailbox.
+
+/** What the operator calls his own, as the settings have it. */
+export interface OwnNames {
+  readonly hostname: string;
+  /** The other hosts that share the work. */
+  readonly mxHosts: readonly string[];
+  readonly returnDomain: string;
+  /** Empty: none. */
+  readonly publicUrl: string;
+  /** What the SPF records of sender domains include. */
+  readonly spfInclude: string;
+}
+
+/** Why a domain is nobody's to add. */
+export type Reserved = 'ours' | 'public-suffix' | 'free-mail';
+
+/** Says which domains are reserved; domains are lower-case A-labels. */
+export interface ReservedNames {
+  isOurs(domain: string): boolean;
+  whyReserved(domain: string): Reserved | undefined;
+}
+
+/** The reasons in words, for the answers of the API. */
+export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
+  'ours': 'This name belongs to the operator of this service',
+  'public-suffix': 'This is a public suffix: others register their domains under it',
+  'free-mail': 'This domain belongs to a provider of free mail',
+};
+
+/**
+ * Everything below a host name of ours is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there. The
+ * return domain, the host of `public_url` and the SPF include may stand anywhere, also at the top of a domain that has others
+ * below it, so they are reserved alone.
+ */
+export function createReservedNames(own: OwnNames): ReservedNames {
+  const { hostname, mxHosts, returnDomain, publicUrl, spfInclude } = own;
+  const ascii = (names: readonly string[]) => names.flatMap((name) => toAsciiDomain(name) ?? []);
+  const hosts = ascii([hostname, ...mxHosts]);
+  const alone = new Set(ascii([returnDomain, spfInclude, URL.canParse(publicUrl) ? new URL(publicUrl).hostname : '']));
+  const isOurs = (domain: string) => alone.has(domain) || hosts.some((host) => isAtOrBelow(domain, host));
+  return Object.freeze({
+    isOurs,
+    whyReserved(domain: string): Reserved | undefined {
+      if (isOurs(domain)) return 'ours';
+      if (isPublicSuffix(domain)) return 'public-suffix';
+      return isFreeMail(domain) ? 'free-mail' : undefined;
+    },
+  });
+}
+
+function isAtOrBelow(domain: string, other: string): boolean {
+  return domain === other || domain.endsWith(`.${other}`);
+}
+
+const SUFFIX_OPTIONS = { allowPrivateDomains: true, extractHostname: false, validateHostname: false };
+
+/**
+ * Whether names of different owners are registered right below a domain (publicsuffix.org, with its private section, as
+ * `github.io`). A top-level domain that the list does not know counts as one.
+ */
+export function isPublicSuffix(domain: string): boolean {
+  return getPublicSuffix(domain, SUFFIX_OPTIONS) === domain;
+}
+
+const FREE = new Set(`
+aol.com aim.com gmail.com googlemail.com google.com
+yahoo.com ymail.com rocketmail.com yahoo.co.uk yahoo.co.in yahoo.co.jp yahoo.fr yahoo.de yahoo.it yahoo.es yahoo.ca
+yahoo.in yahoo.com.au yahoo.com.br yahoo.com.mx yahoo.com.ar yahoo.com.ph yahoo.com.sg
+outlook.com outlook.de outlook.fr outlook.es outlook.it outlook.jp outlook.com.br hotmail.com hotmail.co.uk hotmail.de
+hotmail.fr hotmail.it hotmail.es hotmail.nl hotmail.com.br
+live.com live.co.uk live.de live.fr live.nl live.it live.com.au msn.com passport.com
+icloud.com me.com mac.com
+gmx.de gmx.net gmx.com gmx.at gmx.ch gmx.fr gmx.us web.de freenet.de t-online.de mail.de posteo.de 1und1.de arcor.de
+mail.com email.com usa.com myself.com consultant.com inbox.com hushmail.com lycos.com excite.com zoho.com zohomail.com
+fastmail.com fastmail.fm
+proton.me protonmail.com protonmail.ch pm.me tutanota.com tutanota.de tuta.io tuta.com
+mail.ru bk.ru inbox.ru list.ru internet.ru yandex.ru yandex.com ya.ru rambler.ru ukr.net
+qq.com foxmail.com 163.com 126.com yeah.net sina.com sina.cn sohu.com aliyun.com 139.com 189.cn
+naver.com daum.net hanmail.net nate.com docomo.ne.jp ezweb.ne.jp softbank.ne.jp
+orange.fr wanadoo.fr free.fr laposte.net sfr.fr neuf.fr libero.it virgilio.it tiscali.it alice.it tin.it terra.com.br
+uol.com.br bol.com.br ig.com.br
+comcast.net verizon.net att.net sbcglobal.net bellsouth.net cox.net charter.net earthlink.net juno.com netzero.net
+btinternet.com sky.com talktalk.net virginmedia.com
+rediffmail.com seznam.cz centrum.cz wp.pl o2.pl onet.pl interia.pl bigpond.com optusnet.com.au shaw.ca rogers.com
+sympatico.ca telus.net bluewin.ch
+mailinator.com guerrillamail.com yopmail.com 10minutemail.com trashmail.com
+`.trim().split(/\s+/));
+
+/** Whether a domain (A-labels) belongs to a provider of free mail. */
+export function isFreeMail(domain: string): boolean {
+  return domain.split('.').some((_, at, labels) => FREE.has(labels.slice(at).join('.')));
+}
