@@ -63,15 +63,15 @@ export interface Gate {
 /** settled: attempted · gone: no longer on the spool · put off: nothing was attempted, for a reason of ours · turned back: nor here, the endpoint is away. */
 export type Carried =
   | { readonly kind: 'settled'; readonly settled: Settled; readonly result: Told }
-  /** Until this wall time, or for `PUT_OFF` when none is said. */
-  | { readonly kind: 'put off'; readonly at?: number }
+  /** Until this wall time, or for `PUT_OFF` when none is said. `moved`: its time begins then, because that is when it is wanted. */
+  | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
   | { readonly kind: 'gone' | 'turned back' };
 
 export interface Carrier {
   /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
   carry(waiting: Waiting, gate: Gate): Promise<Carried>;
-  /** Ends a delivery whose time was over while its endpoint was away. Never throws. */
-  giveUp(waiting: Waiting): Promise<void>;
+  /** Ends a delivery whose time was over while its endpoint was away, unless somebody chose another time for it. Never throws. */
+  giveUp(waiting: Waiting): Promise<Carried>;
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
@@ -157,10 +157,15 @@ export function createCarrier(deps: CarryDeps): Carrier {
     }
   }
 
-  async function giveUp(waiting: Waiting): Promise<void> {
+  async function giveUp(waiting: Waiting): Promise<Carried> {
     const { delivery, delivery: { id, url }, parked } = waiting;
-    if (!isMailUrl(url) || !road) return await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
-    await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
+    try {
+      if (isMailUrl(url) && road) return await road.expire(waiting);
+      await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
+    } catch (error) {
+      log.error('delivery.fault', { delivery: id, error });
+    }
+    return { kind: 'gone' };
   }
 
   return Object.freeze({ carry, giveUp });

@@ -4,6 +4,7 @@ import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import { sentId } from '../../mail/send-tokens.ts';
+import type { Claim, Scheduling } from '../../outbound/scheduling.ts';
 import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from '../../outbound/types.ts';
 import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
@@ -21,6 +22,7 @@ export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJ
 /** The parts that only mail going out needs. */
 export interface MailParts {
   readonly leaving: Leaving;
+  readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
@@ -51,7 +53,7 @@ export interface RoadDeps extends MailParts {
 export interface Road {
   attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
   /** Its time is over while its destination is away. */
-  expire(waiting: Waiting): Promise<void>;
+  expire(waiting: Waiting): Promise<Carried>;
 }
 
 interface Loaded {
@@ -64,17 +66,20 @@ const INVALID: Happening = { kind: 'reject', detail: { reason: 'invalid' } };
 const LOST: Happening = { kind: 'reject', detail: { reason: 'the message was lost on our disk' } };
 
 export function createRoad(deps: RoadDeps): Road {
-  const { spool, leaving, clock, log, time, limit } = deps;
+  const { spool, leaving, scheduling, clock, log, time, limit } = deps;
 
   async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
       const found = await load(waiting);
       if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
+      if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at);
+      // As late as can be, so that what is held back can be cancelled; before anything is told of it.
+      const claim = await claimOf(waiting);
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
       if (leave.kind === 'never') return await end(waiting, found.message, 'dead', { kind: 'reject', detail: { reason: leave.reason } }, leave.reason);
       if (leave.kind === 'now') return await send(waiting, found, gate);
-      if (isOver(waiting)) return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
-      return await putOff(waiting, leave.at);
+      return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
     } catch (error) {
       // That the store is away is logged once, and not for every mail.
       if (error instanceof StoreAway) return { kind: 'put off' };
@@ -86,6 +91,18 @@ export function createRoad(deps: RoadDeps): Road {
     const found = await spool.message(delivery.messageId, delivery.id);
     const outgoing = found?.message.envelope.outgoing;
     return found && outgoing && { ...found, outgoing };
+  }
+
+  /** Whoever may still be cancelled or moved asks the store; once it was attempted it is too late for both. */
+  async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
+    return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : { kind: 'ours' };
+  }
+
+  /** Does what somebody wished meanwhile. Nothing is told of a message that was cancelled. */
+  async function giveWay({ delivery, parked }: Waiting, claim: Claim): Promise<Carried> {
+    if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
+    await deps.note(settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
+    return { kind: 'gone' };
   }
 
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
@@ -105,7 +122,11 @@ export function createRoad(deps: RoadDeps): Road {
       deps.renderer.compose(job), deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
-    if (!(await gate.enter())) return { kind: 'turned back' };
+    if (!(await gate.enter())) {
+      // Until its destination is back it can be cancelled again. Where that cannot be said, it cannot.
+      if (waiting.scheduled && waiting.attempts === 0) await scheduling.release(delivery.id).catch(() => undefined);
+      return { kind: 'turned back' };
+    }
     return await settle(waiting, found, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
   }
 
@@ -182,7 +203,13 @@ export function createRoad(deps: RoadDeps): Road {
     attempt,
     async expire(waiting: Waiting) {
       const found = await load(waiting);
-      await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
+      // Its time is over whatever the store would say; a store that is away need not be waited for.
+      const claim = await claimOf(waiting).catch((error: unknown): Claim => {
+        if (error instanceof StoreAway) return { kind: 'ours' };
+        throw error;
+      });
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
+      return await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
 }
