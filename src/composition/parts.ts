@@ -1,6 +1,7 @@
 import type { RunningTime } from '../base/running-time.ts';
 import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
+import { createDestinations } from '../delivery/destinations.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
 import { createPoster } from '../delivery/post/attempt.ts';
 import { createGuard } from '../delivery/post/guard.ts';
@@ -22,7 +23,7 @@ import { createAcceptance } from '../inbound/accept.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
-import type { SigningKeys } from '../inbound/types.ts';
+import type { Routing, SigningKeys } from '../inbound/types.ts';
 import { createMailCarriers } from '../outbound/carriers.ts';
 import { createCustomDomains } from '../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../outbound/domain-keys.ts';
@@ -80,6 +81,8 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
 
 interface DeliveryParts {
   readonly spool: Spool;
+  readonly store: Store;
+  readonly routing: Routing;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
@@ -89,12 +92,13 @@ interface DeliveryParts {
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, loopbackOnly, time }: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: CountedDeps, { spool, store, routing, resolver, signingKeys, returns, mail, loopbackOnly, time }: DeliveryParts) {
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
-  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, signingKeys, returns, mail, clock, time, ids, log, metrics });
+  const destinations = createDestinations({ store, routing, clock });
+  const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, destinations, signingKeys, returns, mail, clock, time, ids, log, metrics });
   return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -8,7 +8,8 @@ import type { SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
-import type { Settlement, Spool } from '../spool/types.ts';
+import type { Delivery, Settlement, Spool } from '../spool/types.ts';
+import type { Destination, Destinations } from './destinations.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
@@ -18,14 +19,15 @@ import { createRoad, type MailParts } from './sending/road.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
-/** How long one is put off whose key the store could not be asked for: a store that is back should not be waited for much longer. */
-const WITHOUT_KEY = 10_000;
+/** How long one is put off for which the store could not be asked: a store that is back should not be waited for much longer. */
+const WITHOUT_STORE = 10_000;
 
 /** The parts that a delivery goes through. */
 export interface DeliveryDeps {
   readonly spool: Spool;
   readonly renderer: Renderer;
   readonly poster: Poster;
+  readonly destinations: Destinations;
   readonly signingKeys: SigningKeys;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -75,7 +77,7 @@ export interface Carrier {
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
-  const { spool, renderer, poster, signingKeys, clock, ids, log, time, meters } = deps;
+  const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time, meters } = deps;
   const road = deps.mail && createRoad({ ...deps, ...deps.mail, note: (settlement) => note('mail', settlement) });
   const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
 
@@ -93,13 +95,15 @@ export function createCarrier(deps: CarryDeps): Carrier {
     if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
+    const destination = await destinations.of(delivery);
+    if (destination.kind !== 'here') return await follow(delivery, destination);
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
       await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_KEY };
+    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_STORE };
     const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
     if (rendered.parseError !== null) meters.unparsed();
     try {
@@ -113,6 +117,13 @@ export function createCarrier(deps: CarryDeps): Carrier {
       // A file that cannot be removed is no reason to say anything else of the attempt.
       await renderer.discard(rendered.body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
     }
+  }
+
+  /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
+  async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<Carried> {
+    if (destination.kind === 'nowhere' && batch) await spool.events.forget(batch.webhook, clock.now());
+    if (destination.kind === 'there') await (batch ? spool.events.redirect(batch.webhook, destination.url) : spool.redirect(routeId, destination.url));
+    return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
   /** Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know. */

@@ -15,6 +15,8 @@ interface Domain {
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
   readonly globs: Globs<Match>;
+  /** Where each leads to, by id. */
+  readonly urls: ReadonlyMap<string, string>;
 }
 
 export interface RoutingSettings {
@@ -74,6 +76,7 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
+    urlOf: (routeId: string, domain: string) => table?.get(toAsciiDomain(domain) ?? '')?.urls.get(routeId),
     refresh: (domain: string) => inTurn(() => reread(toAsciiDomain(domain))),
     ready: () => table !== undefined,
     start: () => watch(),
@@ -92,7 +95,7 @@ function toDomain(rows: readonly InboundRouteRow[]): Domain {
     if (!exact.has(name)) exact.set(name, toMatch(row));
   }
   const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
-  return { exact, globs: createGlobs(globs) };
+  return { exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
 }
 
 /** Ids are `<account>.<sequence>`: the smaller sequence was made first. */

@@ -16,6 +16,8 @@ export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { rea
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
+  /** Where a route of the domain leads to; undefined when there is none of that id, or the table was never read. */
+  urlOf(routeId: string, domain: string): string | undefined;
   /** Reads a changed domain from the store at once: what the API changed holds from now on. */
   refresh(domain: string): Promise<void>;
   /** Whether the table was ever read. */

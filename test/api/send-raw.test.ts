@@ -114,7 +114,7 @@ describe('/inbound/send-raw', () => {
 
   it('answers ServiceUnavailable, not an empty array, while the routes were never read', async () => {
     await world.stop();
-    world = await startApi({ deps: { routing: { lookup: () => ({ kind: 'unknown' }), refresh: async () => {}, ready: () => false } } });
+    world = await startApi({ deps: { routing: { lookup: () => ({ kind: 'unknown' }), urlOf: () => undefined, refresh: async () => {}, ready: () => false } } });
     expect((await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(503);
   });
 
