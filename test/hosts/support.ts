@@ -1,13 +1,14 @@
 import { mongoServer, newDatabaseName } from '../support/database.ts';
+import { postern, type Ran } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { startMailServer, type MailServer } from '../support/mail-server.ts';
 import { startMongoProxy, type MongoProxy } from '../support/mongo-proxy.ts';
 import { startReceiver, type Receiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
-import { startZone } from '../support/zone.ts';
+import { startZone, type Zone, type ZoneRecords } from '../support/zone.ts';
 
 /** One of the hosts that share a store: its spool stays when it stops. */
-export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'smtp' | 'submission'> {
+export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'smtp' | 'submission'> {
   /** Cuts it off the store, until `mend`. */
   readonly store: Pick<MongoProxy, 'cut' | 'mend'>;
   down(): Promise<void>;
@@ -19,20 +20,28 @@ export interface Hosts {
   readonly b: Host;
   readonly server: MailServer;
   readonly hook: Receiver;
+  readonly zone: Zone;
+  /** Runs `postern …argv` on the store of both. */
+  cli(...argv: string[]): Promise<Ran>;
   /** Subjects that the server of to.test has got so far. */
   arrived(): string[];
   stop(): Promise<void>;
 }
 
+/** What the DNS has at first. */
+export const RECORDS: ZoneRecords = { 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } };
+
 /** Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they send. */
 export async function startHosts(env: Readonly<Record<string, string>> = {}): Promise<Hosts> {
   const server = await startMailServer();
   const hook = await startReceiver();
-  const zone = await startZone({ 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } });
+  const zone = await startZone(RECORDS);
   const mongo = await mongoServer();
   const database = newDatabaseName();
+  const cliDir = await tempDir();
   const settings = {
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false',
+    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_MAIL__MX_PORT: String(server.port), POSTERN_PUBLIC_URL: 'https://postern.test',
+    POSTERN_OUTBOUND__MTA_STS: 'false',
     POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50', ...env,
   };
   const [a, b] = [await startHost('a'), await startHost('b')];
@@ -52,6 +61,7 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
     };
     return {
       store, down,
+      get base() { return daemon().base; },
       get smtp() { return daemon().smtp; },
       get submission() { return daemon().submission; },
       api: (path, params) => daemon().api(path, params),
@@ -66,7 +76,8 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
   }
 
   return {
-    a, b, server, hook,
+    a, b, server, hook, zone,
+    cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
     arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
     async stop() {
       await Promise.all([a.stop(), b.stop()]);
