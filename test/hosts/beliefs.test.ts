@@ -139,6 +139,17 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     expect(body.name, 'at once').to.equal('Unknown_Subaccount');
   });
 
+  it('what other hosts have sent of an hourly quota: 5 seconds', async () => {
+    await hosts.a.api('/subaccounts/add', { id: 'few', custom_quota: 1 });
+    await send(hosts.a, 'first of the hour', { message: { subaccount: 'few' } });
+    await until('it to be counted', async () => (await hosts.a.api('/subaccounts/info', { id: 'few' })).sent_hourly === 1);
+    await new Promise((resolve) => setTimeout(resolve, 5000));
+    await send(hosts.b, 'second of the hour', { message: { subaccount: 'few' } });
+    await send(hosts.b, 'without a quota');
+    await until('the other mail to leave', () => hosts.arrived().includes('without a quota'));
+    expect(hosts.arrived()).to.include('first of the hour').and.to.not.include('second of the hour');
+  });
+
   it('an API key that was revoked: a second for calls, 2 for mail that is handed over', async () => {
     const { out } = await hosts.cli('key', 'create', 'other', '--json');
     const { key } = JSON.parse(out);

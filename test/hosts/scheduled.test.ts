@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mongoDriver } from '../support/database.ts';
+import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { inSeconds, send, startHosts, type Hosts } from './support.ts';
 
@@ -53,6 +54,19 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
     const late = await a.ask('/messages/reschedule', { id, send_at: inSeconds(60) });
     expect([late.status, late.body.name, late.body.message]).to.deep.equal([404, 'Unknown_Message', `It is too late: the message ${id} is being sent, or was sent`]);
     expect(hosts.arrived().filter((subject) => subject === 'moved')).to.have.length(1);
+  });
+
+  it('is taken up again by its own host when that one was killed in the middle, and is too late to cancel meanwhile', async () => {
+    const dir = await tempDir();
+    const killed = await hosts.spawn(dir);
+    const id = await send(killed, 'killed', { send_at: inSeconds(1), message: { to: [{ email: 'hang@to.test' }] } });
+    await until('the server to be asked', () => hosts.server.asked.includes('hang@to.test'));
+    await killed.end('SIGKILL');
+    expect((await hosts.a.ask('/messages/cancel-scheduled', { id })).body.message).to.match(/^It is too late/);
+    const again = await hosts.spawn(dir);
+    await until('it to arrive', () => hosts.arrived().includes('killed'));
+    await again.end();
+    expect(hosts.arrived().filter((subject) => subject === 'killed')).to.have.length(1);
   });
 
   it('waits while its host cannot ask whether it was cancelled, and is not lost', async () => {

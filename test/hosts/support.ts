@@ -1,6 +1,7 @@
 import { mongoServer, newDatabaseName } from '../support/database.ts';
+import { spawnDaemon, type ChildDaemon } from '../support/child.ts';
 import { postern, type Ran } from '../support/command.ts';
-import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { startMailServer, type MailServer } from '../support/mail-server.ts';
 import { startMongoProxy, type MongoProxy } from '../support/mongo-proxy.ts';
 import { startReceiver, type Receiver } from '../support/receiver.ts';
@@ -23,6 +24,8 @@ export interface Hosts {
   readonly zone: Zone;
   /** Runs `postern …argv` on the store of both. */
   cli(...argv: string[]): Promise<Ran>;
+  /** A third host, as a process of its own that can be killed; with the same `dir` it is the same one. */
+  spawn(dir: string): Promise<ChildDaemon & Pick<Host, 'api'>>;
   /** Subjects that the server of to.test has got so far. */
   arrived(): string[];
   stop(): Promise<void>;
@@ -78,6 +81,10 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
   return {
     a, b, server, hook, zone,
     cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
+    async spawn(dir) {
+      const child = await spawnDaemon(dir, { ...settings, POSTERN_HOSTNAME: 'c.postern.test', POSTERN_STORE__URL: mongo.url(database) });
+      return { ...child, api: createCaller(child.base, KEY).api };
+    },
     arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
     async stop() {
       await Promise.all([a.stop(), b.stop()]);
@@ -92,7 +99,7 @@ export function inSeconds(seconds: number): string {
 }
 
 /** Has a host send a message to to.test, and answers its id. */
-export async function send({ api }: Host, subject: string, more: { readonly send_at?: string; readonly message?: object } = {}): Promise<string> {
+export async function send({ api }: Pick<Host, 'api'>, subject: string, more: { readonly send_at?: string; readonly message?: object } = {}): Promise<string> {
   const { message, ...rest } = more;
   const [sent] = await api('/messages/send', { message: { from_email: 'news@sender.test', subject, text: 'x', to: [{ email: 'jo@to.test' }], ...message }, ...rest });
   return sent._id;
