@@ -16,8 +16,14 @@ export interface SchedulingDeps {
 /** Whether a wish came in time. `late`: the host that has the message has claimed it, and may have sent it. */
 export type WishOutcome = 'done' | 'late';
 
-/** What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before that time. */
-export type Claim = { readonly kind: 'ours' | 'cancelled' } | { readonly kind: 'moved'; readonly at: number };
+/**
+ * What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before that time.
+ * `first`: nobody has claimed it before, so that nobody can have sent it.
+ */
+export type Claim =
+  | { readonly kind: 'ours'; readonly first: boolean }
+  | { readonly kind: 'cancelled' }
+  | { readonly kind: 'moved'; readonly at: number };
 
 /** Messages that are to be sent later, while they wait. What is waited for here is the store's to say, whichever host is asked. */
 export interface Scheduling {
@@ -30,7 +36,7 @@ export interface Scheduling {
    * gets it again, so that a process that ended in between goes on. Throws StoreAway: nobody knows, and it has to wait.
    */
   claim(delivery: string): Promise<Claim>;
-  /** Gives a claim back, of which nothing was sent. */
+  /** Gives a first claim back, of which nothing was sent. */
   release(delivery: string): Promise<void>;
   /** Does what other hosts were asked to do about messages that wait here, and forgets rows that are of no more use. Answers how many of both. */
   tend(): Promise<number>;
@@ -89,17 +95,19 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
   async function claim(delivery: string): Promise<Claim> {
     const id = sentId(delivery);
     const latest = new Date(clock.now() + SLACK_MS);
-    const claimed = await scheduled.change({ id, state: { in: [null, 'moved', 'leaving'] }, sendAt: { range: { lte: latest } } }, { state: 'leaving' });
-    if (claimed) return { kind: 'ours' };
+    const claimed = await scheduled.change({ id, state: UNCLAIMED, sendAt: { range: { lte: latest } } }, { state: 'leaving' });
+    if (claimed) return { kind: 'ours', first: true };
     const row = await scheduled.one({ id });
     if (row?.state === 'cancelled') return { kind: 'cancelled' };
-    if (row && row.state !== 'leaving' && row.sendAt > latest) {
+    if (row?.state === 'leaving') return { kind: 'ours', first: false };
+    if (row && row.sendAt > latest) {
       await align(row);
       return { kind: 'moved', at: row.sendAt.getTime() };
     }
+    if (row) return await claim(delivery); // it was moved once more in this moment, to now
     // Without a row (the store was set back, or forgot it after a year) we still owe the mail that we took, unless it was cancelled
     // on this host in this moment: then its delivery was dropped before its row went.
-    return (await spool.delivery(delivery))?.state === 'waiting' ? { kind: 'ours' } : { kind: 'cancelled' };
+    return (await spool.delivery(delivery))?.state === 'waiting' ? { kind: 'ours', first: false } : { kind: 'cancelled' };
   }
 
   /** Does `work` for every row of a state, whichever host has it. Answers for how many it did something. */

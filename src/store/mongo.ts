@@ -113,7 +113,7 @@ function databaseName({ url }: MongoSettings): string | undefined {
 
 /**
  * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command takes
- * several: FerretDB 1.24 panics when some of several are there already, as they are at every start but the first.
+ * several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
  */
 function createIndexer<R extends Row>(documents: MongoCollection<Doc>, spec: CollectionSpec<R>): () => Promise<unknown> {
   const indexes = toMongoIndexes(spec.indexes, spec.unique ?? []);

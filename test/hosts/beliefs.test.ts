@@ -12,7 +12,7 @@ import { RECORDS, send, startHosts, type Hosts } from './support.ts';
 // What docs/operations.md says that one host may believe of what another was told, and for how long: a case for each line.
 
 if (mongoDriver) describe('what was changed on one of two hosts holds on the other', function () {
-  this.timeout(120_000);
+  this.timeout(120_000 * PATIENCE);
   let hosts: Hosts;
   before(async () => {
     hosts = await startHosts({ POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_SUBMISSION__REQUIRE_TLS: 'false' });
@@ -45,7 +45,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await until('the first attempt', () => posts('/old').length > 0);
     await hosts.a.api('/inbound/update-route', { id, url: url('/new') });
     // Every attempt asks; the next one is made when the breaker and the backoff let it.
-    await until('it to arrive at the new one', () => subjects('/new').includes('moves'), 40_000);
+    await until('it to arrive at the new one', () => subjects('/new').includes('moves'), 40_000 * PATIENCE);
   });
 
   it('the URL of a route, for a host that was down when it was changed', async () => {
@@ -57,7 +57,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     const seen = posts('/before').length;
     await hosts.a.api('/inbound/update-route', { id, url: url('/after') });
     await hosts.b.up();
-    await until('it to arrive at the new one', () => subjects('/after').includes('down'), 40_000);
+    await until('it to arrive at the new one', () => subjects('/after').includes('down'), 40_000 * PATIENCE);
     expect(posts('/before'), 'not one post more').to.have.length(seen);
   });
 
@@ -113,7 +113,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await send(hosts.b, 'follows');
     await until('the first attempt', () => posts('/hook-old').length > 0);
     await hosts.a.api('/webhooks/update', { id, url: url('/hook-new') });
-    await until('it to arrive at the new one', () => subjects('/hook-new').includes('follows'), 40_000);
+    await until('it to arrive at the new one', () => subjects('/hook-new').includes('follows'), 40_000 * PATIENCE);
     await hosts.a.api('/webhooks/delete', { id });
   });
 

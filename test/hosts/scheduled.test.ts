@@ -2,11 +2,11 @@ import { expect } from 'chai';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { mongoDriver } from '../support/database.ts';
 import { tempDir } from '../support/temp.ts';
-import { until } from '../support/until.ts';
+import { PATIENCE, until } from '../support/until.ts';
 import { inSeconds, send, startHosts, type Hosts } from './support.ts';
 
 if (mongoDriver) describe('a scheduled message on one of two hosts', function () {
-  this.timeout(60_000);
+  this.timeout(60_000 * PATIENCE);
   let hosts: Hosts;
   before(async () => { hosts = await startHosts(); });
   after(() => hosts?.stop());
@@ -50,7 +50,7 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
     await settled('after its first time');
     expect(hosts.arrived()).to.not.include('moved');
     expect((await b.api('/messages/list-scheduled')).map(({ _id }: { _id: string }) => _id)).to.deep.equal([id]);
-    await until('it to arrive', () => hosts.arrived().includes('moved'), 20_000);
+    await until('it to arrive', () => hosts.arrived().includes('moved'), 20_000 * PATIENCE);
     const late = await a.ask('/messages/reschedule', { id, send_at: inSeconds(60) });
     expect([late.status, late.body.name, late.body.message]).to.deep.equal([404, 'Unknown_Message', `It is too late: the message ${id} is being sent, or was sent`]);
     expect(hosts.arrived().filter((subject) => subject === 'moved')).to.have.length(1);
@@ -77,7 +77,7 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
     await sleep(2500);
     expect(hosts.arrived().filter((subject) => subject.startsWith('away'))).to.deep.equal([]);
     b.store.mend();
-    await until('the other one to arrive', () => hosts.arrived().includes('away, not cancelled'), 50_000);
+    await until('the other one to arrive', () => hosts.arrived().includes('away, not cancelled'), 50_000 * PATIENCE);
     expect(hosts.arrived()).to.not.include('away');
   });
 });

@@ -85,7 +85,7 @@ describe('scheduling', () => {
   it('gives a message whose time has come to whoever has it, again and again, and then it is too late to cancel or move it', async () => {
     const row = await scheduled(true);
     await opened.clock.advance(HOUR);
-    for (let n = 0; n < 2; n++) expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'ours' });
+    for (const first of [true, false, false]) expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'ours', first });
     expect([await part().cancel(row), await part().move(row, new Date(opened.clock.now() + HOUR))]).to.deep.equal(['late', 'late']);
     expect(await stateOf(row)).to.equal('waiting');
     expect(await store.messages.many({})).to.have.length(1);
@@ -125,7 +125,7 @@ describe('scheduling', () => {
     for (const { id } of [owed, over]) await store.scheduled.remove({ id });
     await opened.spool.drop({ ids: [over.delivery] }, opened.clock.now());
     await opened.clock.advance(HOUR);
-    expect(await part().claim(owed.delivery)).to.deep.equal({ kind: 'ours' });
+    expect(await part().claim(owed.delivery)).to.deep.equal({ kind: 'ours', first: false });
     expect(await part().claim(over.delivery)).to.deep.equal({ kind: 'cancelled' });
   });
 

@@ -13,7 +13,7 @@ import { PATIENCE, until } from './until.ts';
  * mongo-java-server, whose jars Maven brings: what two servers that share no code agree on is the protocol's.
  *
  * FerretDB 1.24 with SQLite takes `writeConcern: { w: 'majority', j: true }` without a word, and says hello as a standalone
- * server, so the driver does not use retryable writes with it. createIndexes of several indexes, of which one is there, panics in
+ * server, so the driver does not use retryable writes with it. createIndexes of several indexes that are there panics in
  * it and ends the connection; the store sends one a command. What else the two do differently, `lacks` says.
  */
 export type MongoKind = 'url' | 'mongod' | 'ferretdb' | 'java';

@@ -63,6 +63,8 @@ interface Loaded {
 }
 
 const INVALID: Happening = { kind: 'reject', detail: { reason: 'invalid' } };
+/** No claim to be given back. */
+const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 const LOST: Happening = { kind: 'reject', detail: { reason: 'the message was lost on our disk' } };
 
 export function createRoad(deps: RoadDeps): Road {
@@ -78,7 +80,7 @@ export function createRoad(deps: RoadDeps): Road {
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return await giveWay(waiting, claim);
       if (leave.kind === 'never') return await end(waiting, found.message, 'dead', { kind: 'reject', detail: { reason: leave.reason } }, leave.reason);
-      if (leave.kind === 'now') return await send(waiting, found, gate);
+      if (leave.kind === 'now') return await send(waiting, found, gate, claim.first);
       return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
     } catch (error) {
       // That the store is away is logged once, and not for every mail.
@@ -95,11 +97,11 @@ export function createRoad(deps: RoadDeps): Road {
 
   /** Whoever may still be cancelled or moved asks the store; once it was attempted it is too late for both. */
   async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
-    return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : { kind: 'ours' };
+    return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
   }
 
   /** Does what somebody wished meanwhile. Nothing is told of a message that was cancelled. */
-  async function giveWay({ delivery, parked }: Waiting, claim: Claim): Promise<Carried> {
+  async function giveWay({ delivery, parked }: Waiting, claim: Exclude<Claim, { readonly kind: 'ours' }>): Promise<Carried> {
     if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
     await deps.note(settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
     return { kind: 'gone' };
@@ -113,7 +115,7 @@ export function createRoad(deps: RoadDeps): Road {
     return { kind: 'put off', at };
   }
 
-  async function send(waiting: Waiting, found: Loaded, gate: Gate): Promise<Carried> {
+  async function send(waiting: Waiting, found: Loaded, gate: Gate, first: boolean): Promise<Carried> {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
@@ -123,8 +125,8 @@ export function createRoad(deps: RoadDeps): Road {
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
     if (!(await gate.enter())) {
-      // Until its destination is back it can be cancelled again. Where that cannot be said, it cannot.
-      if (waiting.scheduled && waiting.attempts === 0) await scheduling.release(delivery.id).catch(() => undefined);
+      // Until its destination is back it can be cancelled again. Where the store cannot be told, it cannot.
+      if (first) await scheduling.release(delivery.id).catch(() => undefined);
       return { kind: 'turned back' };
     }
     return await settle(waiting, found, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
@@ -205,7 +207,7 @@ export function createRoad(deps: RoadDeps): Road {
       const found = await load(waiting);
       // Its time is over whatever the store would say; a store that is away need not be waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
-        if (error instanceof StoreAway) return { kind: 'ours' };
+        if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
       });
       if (claim.kind !== 'ours') return await giveWay(waiting, claim);
