@@ -64,6 +64,10 @@ mkdir -p "$doc" "$stage/usr/share/man" "$stage/usr/share/lintian/overrides" "$st
 
 "$node" "$tree/scripts/man.ts" "$stage/usr/share/man"
 find "$stage/usr/share/man" -type f -exec gzip -n -9 {} +
+for shell in bash-completion/completions/postern zsh/vendor-completions/_postern fish/vendor_completions.d/postern.fish; do
+  mkdir -p "$stage/usr/share/${shell%/*}"
+  "$node" "$tree/src/main.ts" completion "$(expr "$shell" : '\([a-z]*\)')" >"$stage/usr/share/$shell"
+done
 cp -R "$tree/config/fail2ban/filter.d" "$tree/config/fail2ban/jail.d" "$stage/etc/fail2ban/"
 cp "$tree/scripts/debian/lintian-overrides" "$stage/usr/share/lintian/overrides/postern"
 
@@ -90,6 +94,8 @@ chmod -R u=rwX,go=rX "$stage/usr" "$stage/etc/fail2ban"
 packed=$stage/usr/lib/postern/node_modules
 find "$packed" \( -name '.eslint*' -o -name '.npmignore' -o -name '.gitignore' -o -name '.gitattributes' \) -delete
 find "$packed/.bin" -type l ! -name node -delete
+# The command is /usr/bin/postern, which brings its Node; by the #! line of this file it could not run, for want of a node.
+chmod a-x "$stage/usr/lib/postern/src/main.ts"
 find "$packed" -type f -perm /111 ! -path "$packed/$runtime/bin/node" -exec chmod a-x {} +
 (cd "$stage" && find . -path ./DEBIAN -prune -o -type f -print | LC_ALL=C sort | sed 's|^\./||' | tr '\n' '\0' | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
 # Not by du: what a folder takes differs from file system to file system.

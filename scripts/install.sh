@@ -147,7 +147,8 @@ here=\$(dirname -- "\$(readlink -f -- "\$0")")
 lib=\$here/../lib/postern
 node=\$lib/node_modules/.bin/node
 [ -x "\$node" ] || node=node
-if [ -z "\${POSTERN_CONFIG:-}" ] && [ -e /etc/postern/postern.yaml ]; then
+# A folder that may not be looked into holds settings too: the command must not go by the defaults instead, and says so.
+if [ -z "\${POSTERN_CONFIG:-}" ] && { [ -e /etc/postern/postern.yaml ] || { [ -d /etc/postern ] && [ ! -x /etc/postern ]; }; }; then
   POSTERN_CONFIG=/etc/postern/postern.yaml
   export POSTERN_CONFIG
 fi

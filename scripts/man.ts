@@ -1,7 +1,7 @@
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { VERSION } from '../src/base/version.ts';
-import { COMMON, type Command } from '../src/cli/command.ts';
+import { COMMON, EXIT, EXIT_MEANINGS, type Command } from '../src/cli/command.ts';
 import { commands } from '../src/cli/commands.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
 import { readSettings } from './configuration.ts';
@@ -29,6 +29,10 @@ function optionName(name: string, { short, value }: { readonly short?: string; r
 
 const SEE_ALSO = (others: readonly string[]) => ['.SH SEE ALSO', `${others.map((other) => `\\fB${other.split('(')[0]}\\fR(${other.split('(')[1]}`).join(', ')}`];
 
+const KINDS_OF_EXIT = [
+  'ok', 'failed', 'usage', 'unavailable', 'fault', 'tryLater', 'denied', 'config',
+] as const satisfies readonly (keyof typeof EXIT)[];
+
 /** postern(1): every command, with its options. */
 export function commandPage(): string {
   return page('postern', 1, 'takes mail by SMTP and posts it to webhooks', [
@@ -36,8 +40,7 @@ export function commandPage(): string {
     '.SH DESCRIPTION', 'Run by root, the installed command becomes the user \\fIpostern\\fR first. Commands about the queue work beside the daemon, which notices what they changed.',
     '.SH COMMANDS', ...commands.flatMap(commandLines),
     '.SH OPTIONS', 'Every command has these:', ...Object.entries(COMMON).flatMap(([name, option]) => ['.TP', optionName(name, option), text(option.help)]),
-    '.SH EXIT STATUS', '.TP', '0', 'done', '.TP', '1', 'what was asked for is not so (doctor, route test, import)', '.TP', '64', 'wrong usage',
-    '.TP', '69', 'something that is needed is not available', '.TP', '70', 'a fault of the program', '.TP', '75', 'try later: the store is away', '.TP', '78', 'the settings cannot be used',
+    '.SH EXIT STATUS', ...KINDS_OF_EXIT.flatMap((kind) => ['.TP', String(EXIT[kind]), text(EXIT_MEANINGS[kind])]),
     '.SH FILES', '.TP', '/etc/postern/postern.yaml', 'settings, see \\fBpostern.yaml\\fR(5)', '.TP', '/var/lib/postern', 'the queue and the embedded store',
     ...SEE_ALSO(['postern.yaml(5)', 'postern(8)']),
   ]);
@@ -64,8 +67,8 @@ export function daemonPage(): string {
     '.SH UNITS', '.TP', '\\fBpostern.service\\fR', 'the daemon. \\fBsystemctl reload\\fR reads settings and certificates again; \\fBsystemctl stop\\fR finishes what is in DATA first.',
     '.TP', '\\fBpostern\\-smtp.socket\\fR', 'port 25. It stays open while the service restarts, so that no client is refused.',
     '.TP', '\\fBpostern\\-submission.socket\\fR, \\fBpostern\\-submissions.socket\\fR', 'ports 587 and 465, when they are enabled.',
-    '.SH SIGNALS', '.TP', 'SIGTERM', 'stops taking mail, finishes what is in DATA and in flight, and ends; a second one ends at once.', '.TP', 'SIGHUP', 'reads settings and certificates again; wrong ones are refused, and the old ones stay.',
-    '.SH LOG', 'JSON lines in the journal: \\fBjournalctl \\-u postern \\-o cat\\fR. The first field is the name of the event. Never a body, a subject or a key.',
+    '.SH SIGNALS', '.TP', 'SIGTERM', 'stops taking mail, finishes what is in DATA and in flight, and ends; a second one ends at once.', '.TP', 'SIGHUP', 'under a service manager reads settings and certificates again; wrong ones are refused, and the old ones stay. Elsewhere it ends the daemon as SIGTERM does: the terminal was closed.',
+    '.SH LOG', 'Lines for people on a terminal, everywhere else JSON lines, as in the journal: \\fBjournalctl \\-u postern \\-o cat\\fR. The first field is the name of the event. Never a body, a subject or a key.',
     '.SH FIRST STEPS', '.nf', 'editor /etc/postern/postern.yaml', 'postern config check', 'systemctl enable \\-\\-now postern\\-smtp.socket postern.service', 'postern key create', 'postern doctor', '.fi',
     '.SH FILES', '.TP', '/usr/lib/postern/docs/operations.md', 'how to run it, task by task', '.TP', '/etc/postern/credentials', 'secrets that systemd hands to the service alone',
     ...SEE_ALSO(['postern(1)', 'postern.yaml(5)', 'journalctl(1)']),

@@ -103,8 +103,16 @@ function readYaml(file: string): unknown {
   try {
     return parse(readFileSync(file, 'utf8')) ?? {};
   } catch (error) {
-    throw new ConfigError([{ path: file, text: error instanceof Error ? error.message.split('\n')[0] ?? '' : 'cannot be read' }]);
+    throw new ConfigError([{ path: file, text: whyUnread(error) }]);
   }
+}
+
+function whyUnread(error: unknown): string {
+  if (!(error instanceof Error)) return 'cannot be read';
+  if ('code' in error && error.code === 'EACCES') {
+    return 'permission denied; run it as root (sudo postern …), or name a file of yours with --config';
+  }
+  return error.message.split('\n')[0] ?? '';
 }
 
 /** Flattens a tree to dotted paths. Lists are leaves. A section that is empty (null) has none. */

@@ -1,4 +1,4 @@
-import { createApi } from './api/server.ts';
+import { createApi, type Api } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import type { Ids } from './base/ids.ts';
 import type { Settings } from './settings.ts';
@@ -30,6 +30,8 @@ export interface Daemon {
   start(): Promise<{ readonly smtp: readonly Place[]; readonly submission: readonly Place[]; readonly http: Place; readonly firstKey: FirstKey | undefined }>;
   /** Takes over what can change while running: certificates. Throws when they are unusable; the old ones stay. */
   reload(settings: Settings): Promise<void>;
+  /** Runs an operation of the API for an account without a key, started or not; see `Api.run`. */
+  run: Api['run'];
   /** Proof of life: the loop turns, the spool syncs, the listener listens. Throws what is wrong. */
   check(): Promise<void>;
   /** Stops taking mail, finishes what is in DATA and in flight, closes everything. */
@@ -90,6 +92,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await listener.reload(tls);
       await submission.reload(tls);
     },
+    run: api.run,
     check: health.check,
     async stop() {
       await Promise.all([listener.stop(), submission.stop()]);

@@ -1,10 +1,12 @@
 #!/usr/bin/env node
+import { isatty } from 'node:tty';
 import { runCommandLine, type Io } from './cli/command.ts';
 import { commands } from './cli/commands.ts';
 
 const io: Io = {
   env: process.env,
   pid: process.pid,
+  terminals: { in: isatty(0), out: isatty(1), err: isatty(2) },
   out: (text) => void process.stdout.write(text),
   err: (text) => void process.stderr.write(text),
   onSignal(listener) {
@@ -17,12 +19,14 @@ const io: Io = {
     };
     process.on('SIGTERM', stop);
     process.on('SIGINT', stop);
-    process.on('SIGHUP', () => listener('reload'));
+    process.on('SIGHUP', () => listener('hangup'));
   },
 };
 
 // `postern queue list | head` ends our output early; that is no fault.
 process.stdout.on('error', () => process.exit(0));
+// A terminal that was closed cannot show what is said at the end; the end goes on without.
+process.stderr.on('error', () => {});
 
 process.exitCode = await runCommandLine(commands, process.argv.slice(2), io);
 // The last lines of the log are written at the end of a turn.

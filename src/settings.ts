@@ -132,7 +132,7 @@ export const schema = z.strictObject({
   events: z.strictObject({ keep_days: count(1, 36_500) }),
   exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
   bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
-  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent') }),
+  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent'), format: oneOf('auto', 'json', 'pretty') }),
 });
 
 export type Settings = z.output<typeof schema>;

@@ -34,7 +34,7 @@ async function handOver(sink: MailSink, more: Readonly<Record<string, string>> =
     },
   });
   await until('an empty queue', async () => {
-    const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--json'], { POSTERN_DATA_DIR: dir });
+    const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], { POSTERN_DATA_DIR: dir });
     return code === 0 && out === '';
   }, 120_000);
   const arrived = Map.groupBy(sink.mails, subjectOf);

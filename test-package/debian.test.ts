@@ -7,19 +7,31 @@ import { until } from '../test/support/until.ts';
 import { bringPackages, build, checkOut, movePackages, release } from './support/checkout.ts';
 import { boot, inRoot, makeRoot, type Machine } from './support/machine.ts';
 import { has, must, run } from './support/run.ts';
+import { stepAt, stepsOf } from './support/steps.ts';
 
 const NEXT = '99.0.0';
 const DOMAIN = 'in.example.org';
 const SETTINGS = `# Mine.
 data_dir: /var/lib/postern
-hostname: mx.example.org
-public_url: https://postern.example.org
+hostname: mx.postern.test
+public_url: https://api.postern.test
 smtp: {listen: ["[::]:25"], tls: {cert: /etc/postern/tls/cert.pem, key: /etc/postern/tls/key.pem}}
 http: {listen: 127.0.0.1:8080}
 webhooks: {allow_private: [127.0.0.1], timeout_ms: 5000}
 dns: {servers: ["127.0.0.1:9"], timeout_ms: 100, budget_ms: 500}
 spool: {min_free_percent: 0, min_free_bytes: 0}
 `;
+
+const STEPS = stepsOf('operations.md');
+/** Blocks for a shell that are not run here, by how they begin, with the reason. */
+const NOT_RUN: Readonly<Record<string, string>> = {
+  'npm ci --omit=dev': 'the cases around these build and install the package',
+  'curl -sS https://postern.example.com': 'a web server with a certificate stands in front there; the cases call the API behind it',
+  'sudo apt-get install prometheus': 'test-interop/prometheus.test.ts has a Prometheus read these files',
+  '# on the old host': 'needs two hosts; the cases of its life do it with one',
+};
+/** What the blocks need beside the package. */
+const TOOLS = ['sudo', 'jq', 'sqlite3', 'nftables', 'swaks', 'libnet-ssleay-perl', 'openssl'];
 
 /** Why a Debian root cannot be made here; undefined when it can. */
 async function missing(): Promise<string | undefined> {
@@ -143,16 +155,25 @@ describe('the Debian package', function () {
     for (const name of ['postern', 'postern-harvest']) expect(out).to.contain(`['add', '${name}', 'systemd']`);
   });
 
-  it('brings units and settings that hold', async () => {
+  it('brings completions for three shells, as the command prints them', async () => {
+    for (const [shell, file] of [['bash', 'bash-completion/completions/postern'], ['zsh', 'zsh/vendor-completions/_postern'], ['fish', 'fish/vendor_completions.d/postern.fish']] as const) {
+      expect(readFileSync(at(`usr/share/${file}`), 'utf8')).to.equal((await inRoot(root, 'postern', 'completion', shell)).out);
+    }
+  });
+
+  it('brings units that hold, and settings whose names the operator has to set', async () => {
     const units = ['postern.service', 'postern-smtp.socket', 'postern-submission.socket', 'postern-submissions.socket'].map((unit) => `/usr/lib/systemd/system/${unit}`);
     const verified = await inRoot(root, 'systemd-analyze', 'verify', '--man=no', ...units);
     expect((verified.out + verified.err).split('\n').filter((line) => line.includes('postern'))).to.deep.equal([]);
     const checked = await inRoot(root, 'postern', 'config', 'check');
-    expect(checked.code, checked.err).to.equal(0);
+    expect(checked.code, checked.err).to.equal(78);
+    expect(checked.err.match(/^ {2}.*$/gm)).to.deep.equal(['  hostname: mx.example.com is a placeholder: set the real name of this host', '  public_url: postern.example.com is a placeholder: set the real name of this host']);
   });
 
   describe('on a host that runs', () => {
     before('boots it', async function () {
+      const brought = await inRoot(root, ...apt('install', ...TOOLS));
+      if (brought.code !== 0) throw new Error(brought.err);
       machine = await boot(root);
       if (machine === undefined) {
         console.log('    left out: systemd does not boot in a container here');
@@ -173,7 +194,7 @@ describe('the Debian package', function () {
     const received = async (subject: string) => z.array(z.object({ id: z.string().optional(), text: z.string() })).parse(await here().ask({ do: 'received' })).filter(({ text }) => text.includes(`"${subject}"`));
     const answer = (status: number, subject: string) => here().ask({ do: 'answer', status, to: `"${subject}"` });
     const arrives = (subject: string) => until(`the post of ${subject}`, async () => (await received(subject)).length > 0, 20_000);
-    const waiting = () => here().must('postern', 'queue', 'list', '--state', 'waiting', '--json');
+    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json');
     async function queued(subject: string) {
       await answer(503, subject);
       expect(await mail(subject)).to.match(/^250 /);
@@ -181,12 +202,33 @@ describe('the Debian package', function () {
       await until('the delivery to wait', async () => (await waiting()).includes('"id"'));
     }
 
-    it('starts as its unit says once it was configured', async () => {
+    /**
+     * Runs a block of docs/operations.md as it stands there, as root in a shell that stops at the first command that
+     * fails.
+     */
+    const follow = (heading: string, start: string, env: Readonly<Record<string, string>> = {}) =>
+      here().run('env', ...Object.entries(env).map(([name, value]) => `${name}=${value}`), 'bash', '--norc', '-euo', 'pipefail', '-c', stepAt(STEPS, heading, start));
+    /** The same for a block that must go well. */
+    async function followed(...step: Parameters<typeof follow>): Promise<string> {
+      const { code, out, err } = await follow(...step);
+      expect(code, `${step[1]}\n${out}\n${err}`).to.equal(0);
+      return out;
+    }
+
+    it('does not start with the names of the example, and says which they are', async () => {
+      const { code } = await follow('Install', 'sudo postern config check');
+      expect(code).to.equal(78);
+      expect((await here().run('systemctl', 'is-active', 'postern')).out.trim()).to.equal('inactive');
+    });
+
+    it('starts by the steps of the manual once it was configured', async () => {
       writeFileSync(at('etc/postern/postern.yaml'), SETTINGS);
       for (const part of ['cert', 'key']) copyFileSync(join(import.meta.dirname, `../test/smtp/fixtures/first.${part}.pem`), at(`etc/postern/tls/${part}.pem`));
       await here().must('sh', '-c', 'cd /etc/postern/tls && chown root:postern *.pem && chmod 640 *.pem');
-      await here().must('postern', 'config', 'check');
-      await here().must('systemctl', 'enable', '--now', 'postern-smtp.socket', 'postern-submission.socket', 'postern.service');
+      const { out, err } = await follow('Install', 'sudo postern config check');
+      // The last step is the doctor, who finds no name servers here, and no DNS records of ours.
+      expect(out, err).to.match(/^The settings are in order\.\n[\w-]{22}\n/).and.to.match(/\n\d+ faults?, \d+ warnings?\.\n$/);
+      key = /^[\w-]{22}$/m.exec(out)?.[0] ?? '';
       expect((await here().must('systemctl', 'is-active', 'postern')).trim()).to.equal('active');
       await here().must('systemctl', 'reload', 'postern');
       await until('the settings to be read again', async () => (await journal()).includes('daemon.reloaded'));
@@ -202,11 +244,84 @@ describe('the Debian package', function () {
     });
 
     it('takes a mail on port 25 and posts it', async () => {
-      ({ key } = z.object({ key: z.string() }).parse(JSON.parse(await here().must('postern', 'key', 'create', 'first', '--json'))));
       expect(await api('/inbound/add-domain', { key, domain: DOMAIN })).to.have.property('status', 200);
       expect(await api('/inbound/add-route', { key, domain: DOMAIN, pattern: '*', url: here().hook })).to.have.property('status', 200);
       expect(await mail('The first')).to.match(/^250 2\.0\.0 OK: queued as /);
       await arrives('The first');
+    });
+
+    it('does not go by the defaults when an ordinary user runs the command: it says that the settings may not be read, and ends', async () => {
+      const ran = await here().run('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'postern', 'queue', 'list');
+      expect(ran).to.include({ code: 78, out: '' });
+      expect(ran.err).to.contain('/etc/postern/postern.yaml: permission denied; run it as root (sudo postern …)');
+      expect((await here().run('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'postern', '--version')).out).to.match(/^postern \d/);
+    });
+
+    describe('does what the blocks of docs/operations.md say, as they stand there', () => {
+      it('each block for a shell is run by a case of these, or named with the reason why not', () => {
+        const run = ['sudo postern config check', 'sudo systemctl enable postern-submission', 'swaks', '#!/bin/sh', 'postern ip add', 'nft add table', 'postern queue list', 'journalctl', 'sudo apt install sqlite3', 'systemctl stop postern-smtp'];
+        const unknown = STEPS.filter(({ language, text }) => language === 'sh' && ![...run, ...Object.keys(NOT_RUN)].some((start) => text.startsWith(start)));
+        expect(unknown).to.deep.equal([]);
+      });
+
+      it('turns submission on while the service runs, by both ports, and mail is handed over', async () => {
+        await here().must('sh', '-c', 'echo "127.0.0.1 mx.example.com" >>/etc/hosts');
+        await followed('Handing mail over by SMTP', 'sudo systemctl enable postern-submission');
+        for (const socket of ['postern-submission.socket', 'postern-submissions.socket']) expect((await here().must('systemctl', 'is-active', socket)).trim(), socket).to.equal('active');
+        expect(await followed('Handing mail over by SMTP', 'swaks', { KEY: key })).to.match(/<~ +250 .*queued/);
+        expect(await here().must('sh', '-c', 'printf "QUIT\\r\\n" | openssl s_client -quiet -connect 127.0.0.1:465 2>/dev/null')).to.match(/^220 mx\.postern\.test/);
+        expect(await mail('With submission on')).to.match(/^250 /);
+      });
+
+      it('brings a renewed certificate to the service by the deploy hook', async () => {
+        const [hook, live] = ['/etc/letsencrypt/renewal-hooks/deploy/postern', '/etc/letsencrypt/live/mx.example.com'];
+        await here().must('mkdir', '-p', '/etc/letsencrypt/renewal-hooks/deploy', live);
+        writeFileSync(at(hook), stepAt(STEPS, 'TLS', '#!/bin/sh'), { mode: 0o755 });
+        for (const [part, name] of [['cert', 'fullchain'], ['key', 'privkey']] as const) copyFileSync(join(import.meta.dirname, `../test/smtp/fixtures/second.${part}.pem`), at(`${live}/${name}.pem`));
+        writeFileSync(at('etc/postern/postern.yaml'), SETTINGS.replace('cert.pem', 'fullchain.pem').replace('key.pem', 'privkey.pem'));
+        await here().must('env', `RENEWED_LINEAGE=${live}`, hook);
+        await here().must('systemctl', 'restart', 'postern');
+        const shown = await here().must('sh', '-c', 'echo QUIT | openssl s_client -starttls smtp -connect 127.0.0.1:25 2>/dev/null | openssl x509 -noout -fingerprint -sha256');
+        expect(shown).to.equal(await here().must('openssl', 'x509', '-noout', '-fingerprint', '-sha256', '-in', `${live}/fullchain.pem`));
+        writeFileSync(at('etc/postern/postern.yaml'), SETTINGS);
+        await here().must('rm', '-r', '/etc/letsencrypt');
+        await here().must('systemctl', 'restart', 'postern');
+      });
+
+      it('keeps an inventory of addresses', async () => {
+        expect(await followed('Dedicated addresses', 'postern ip add')).to.match(/Added 192\.0\.2\.21[\s\S]*free[\s\S]*Removed 192\.0\.2\.21/);
+      });
+
+      it('turns new sessions away while a host is drained, and takes them again', async () => {
+        await followed('Signals, stopping and draining', 'nft add table');
+        expect((await talk(['QUIT']))[0]).to.equal('closed');
+        await here().must('nft', 'delete', 'table', 'inet', 'drain');
+        expect((await talk(['QUIT']))[0]).to.match(/^220 /);
+      });
+
+      it('shows the queue, a delivery and its attempts, tries again and replays', async () => {
+        await queued('Looked at');
+        const [{ id }] = z.tuple([z.looseObject({ id: z.string() })], z.unknown()).parse(JSON.parse(await here().must('postern', 'queue', 'list', '--url', here().hook, '--json')));
+        const block = stepAt(STEPS, 'Looking at it', 'postern queue list').replace('show ID', `show ${id}`).replace('--url URL', `--url ${here().hook}`);
+        const { code, out, err } = await here().run('bash', '--norc', '-euc', block);
+        expect(code, err).to.equal(0);
+        expect(out).to.contain(id).and.to.contain('503').and.to.contain('Made due: ').and.to.contain('Waiting again: ');
+        await answer(200, 'Looked at');
+        await here().must('postern', 'queue', 'retry', '--all');
+        await until('it is delivered', async () => !(await here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json')).includes('"id"'), 30_000);
+      });
+
+      it('reads its log out of the journal', async () => {
+        expect(await followed('Reading the log', 'journalctl')).to.match(/^ +\d+ smtp\.session$/m);
+      });
+
+      it('backs the store up while it runs, and restores it', async () => {
+        await followed('Backup and restore', 'sudo apt install sqlite3');
+        await api('/inbound/delete-domain', { key, domain: DOMAIN });
+        await followed('Backup and restore', 'systemctl stop postern-smtp');
+        expect(await mail('After a restore')).to.match(/^250 /);
+        await here().must('systemctl', 'restart', 'postern');
+      });
     });
 
     it('is looked at by its doctor on the port that the socket unit opened, as a host on the internet', async () => {

@@ -8,6 +8,8 @@ import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
 import type { Lists, Numbers } from '../events/types.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
+import type { TrackingDomains } from '../outbound/tracking-domains.ts';
+import type { TrackingDomainRow } from '../store/tracking-domains.ts';
 import type { ClickTracking } from '../mail/sending.ts';
 import type { Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
@@ -34,13 +36,14 @@ export interface OperationDeps {
   readonly acceptance: Acceptance;
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
-  /** webhookexists: whether something answers at the URL. */
-  readonly urlExists: (url: string) => Promise<boolean>;
+  /** webhookexists: why nothing answers at the URL, in words for the caller; undefined when something does. */
+  readonly urlFault: (url: string) => Promise<string | undefined>;
   /** The payload of a sample message, as JSON would hold it: an array with one event. */
   readonly sample: (args: SampleArgs) => Promise<unknown>;
   readonly lists: Lists;
   readonly outbox: WebhookDeps['outbox'];
   readonly senderDomains: SenderDomains;
+  readonly trackingDomains: TrackingDomains;
   readonly numbers: Numbers;
   readonly submitting: MessageDeps['submitting'];
   readonly scheduling: MessageDeps['scheduling'];
@@ -80,6 +83,13 @@ export interface AccountSenderDomains {
   verify(domain: string, mailbox: string): ReturnType<SenderDomains['verify']>;
 }
 
+/** `TrackingDomains` of one account. */
+export interface AccountTrackingDomains {
+  add(domain: string): Promise<TrackingDomainRow>;
+  test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
+  owned(rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
+}
+
 /** Everything an operation can reach, bound to one account: no handler can name another. */
 export interface AccountParts extends AccountQueue {
   readonly account: AccountRow;
@@ -94,7 +104,8 @@ export interface AccountParts extends AccountQueue {
   routingChanged(domain: string): Promise<void>;
   /** As `Routing.lookup`; what belongs to another account is not ours. */
   lookup(mailbox: string, domain: string): Lookup;
-  urlExists(url: string): Promise<boolean>;
+  /** Why nothing answers at a webhook URL, in words for the caller; undefined when something does. */
+  urlFault(url: string): Promise<string | undefined>;
   sample(address: string, match: Match): Promise<unknown>;
   /** Whether an MX of the domain names us; `unknown` when DNS did not say. */
   mxIsOurs(domain: string): Promise<boolean | 'unknown'>;
@@ -109,6 +120,8 @@ export interface AccountParts extends AccountQueue {
   readonly lists: AccountLists;
   /** Sender domains of the account, by their A-labels. */
   readonly senderDomains: AccountSenderDomains;
+  /** Tracking domains of the account, by their A-labels. */
+  readonly trackingDomains: AccountTrackingDomains;
   readonly startExport: StartExport;
   readonly webhooks: AccountWebhooks;
   /** `id` of the key that the call was made with. */
@@ -148,7 +161,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
       const found = routing.lookup(mailbox, domain);
       return found.kind === 'matched' && found.match.account !== account.id ? { kind: 'not-ours' } : found;
     },
-    urlExists: deps.urlExists,
+    urlFault: deps.urlFault,
     sample: (address, match) => deps.sample({ account: account.id, address, match }),
     async mxIsOurs(domain) {
       const found = await checkMx(deps.resolver, domain, [settings.hostname, ...settings.mxHosts]);
@@ -160,6 +173,7 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
     lists: bindLists(deps.lists, account.id),
     senderDomains: bindSenderDomains(deps.senderDomains, account.id),
+    trackingDomains: bindTrackingDomains(deps.trackingDomains, account.id),
     startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
     webhooks: bindWebhooks(deps, account),
     apiKey: apiKey ?? null,
@@ -177,6 +191,14 @@ function bindSenderDomains(senderDomains: SenderDomains, account: string): Accou
     check: (domain) => senderDomains.check(account, domain),
     records: (domain) => senderDomains.records(account, domain),
     verify: (domain, mailbox) => senderDomains.verify(account, domain, mailbox),
+  };
+}
+
+function bindTrackingDomains(trackingDomains: TrackingDomains, account: string): AccountTrackingDomains {
+  return {
+    add: (domain) => trackingDomains.add(account, domain),
+    test: (row) => trackingDomains.test(row),
+    owned: (rows) => trackingDomains.owned(account, rows),
   };
 }
 

@@ -19,11 +19,11 @@ const CALL = /^(?:\/api)?\/1\.[0-4](\/[a-z0-9-]+\/[a-z0-9-]+)(?:\.json)?$/;
 const API = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
 const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
 
-// Open to every page, as the public ancestor is: the key in the body is the credential, never a cookie.
+// Open to every page, as the public ancestor is: the key is the credential, never a cookie.
 const CORS = {
   'Access-Control-Allow-Origin': '*',
   'Access-Control-Allow-Methods': 'POST, GET, OPTIONS',
-  'Access-Control-Allow-Headers': 'Content-Type',
+  'Access-Control-Allow-Headers': 'Content-Type, Authorization',
   'Access-Control-Allow-Credentials': 'false',
   'Access-Control-Max-Age': '86400',
 };
@@ -113,8 +113,9 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   try {
     const contentType = ctx.get('content-type');
     const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
-    account = await deps.keys.accountOf(params.get('key'), address);
-    json(ctx, await operation.run(params, deps.partsOf(account, keyHash(String(params.get('key'))))));
+    const key = params.get('key') ?? bearerToken(ctx.get('authorization'));
+    account = await deps.keys.accountOf(key, address);
+    json(ctx, await operation.run(params, deps.partsOf(account, keyHash(String(key)))));
   } catch (error) {
     failure = toRefusal(error, operation.path, deps.log);
     throw failure;
@@ -123,6 +124,11 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
     deps.meters.call(operation.path, failure?.status ?? 200, ms);
     deps.log.info('api.call', { operation: operation.path, account: account?.id, status: failure?.status ?? 200, error: failure?.name, ms, address });
   }
+}
+
+/** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), which is where generated clients put a credential. */
+function bearerToken(header: string): string | undefined {
+  return /^Bearer +([\w~+/.-]+=*)$/i.exec(header)?.[1];
 }
 
 /** A sentence that helps whoever got here by a mistake. */

@@ -19,6 +19,8 @@ export const ERRORS = {
   Invalid_Reject: { code: 4, status: 404, when: 'the address is not in the rejection list', message: () => 'Email address is not in the rejection list and is not invalid' },
   Unknown_Template: { code: 5, status: 404, when: 'the template does not exist', message: (name: string) => `No such template "${name}"` },
   Invalid_Template: { code: 6, status: 422, when: 'the template name already exists or has invalid characters', message: (why: string) => why },
+  Unknown_Url: { code: 7, status: 404, when: 'the URL was not seen in a tracked link', message: () => 'The requested URL has not been seen in a tracked link' },
+  Unknown_Domain: { code: 8, status: 404, when: 'the sender domain does not exist', message: (domain: string) => `No such domain "${domain}"` },
   Unknown_InboundDomain: { code: 8, status: 404, when: 'the inbound domain does not exist', message: (domain: string) => `Unknown Inbound Domain: ${domain}` },
   Unknown_Export: { code: 9, status: 404, when: 'the export job does not exist', message: (id: string) => `Unknown Export: ${id}` },
   PaymentRequired: { code: 10, status: 402, when: 'the feature requires payment', message: (why: string) => why },
@@ -32,9 +34,14 @@ export const ERRORS = {
   Invalid_DeleteNonEmptyPool: { code: 18, status: 400, when: 'non-empty pools cannot be deleted', message: () => 'Non-empty pools cannot be deleted' },
   Invalid_CustomDNS: { code: 19, status: 400, when: 'the domain is not configured for use as the custom reverse DNS', message: () => "The domain name is not configured for use as the dedicated IP's custom reverse DNS." },
   Invalid_CustomDNSPending: { code: 20, status: 400, when: 'a custom DNS change for the IP is pending', message: () => 'A custom DNS change for this dedicated IP is currently pending.' },
+  Unknown_TrackingDomain: { code: 21, status: 404, when: 'the tracking domain does not exist', message: (domain: string) => `No tracking domain exists with the name '${domain}'` },
   Unknown_InboundRoute: { code: 22, status: 404, when: 'the inbound route does not exist', message: (id: string) => `No route exists with the id ${id}` },
+  Metadata_FieldLimit: { code: 23, status: 400, when: 'the account has as many metadata fields as it may have', message: () => 'Custom metadata field limit reached.' },
+  Unknown_MetadataField: { code: 24, status: 404, when: 'the metadata field does not exist', message: (name: string) => `Invalid metadata field name: ${name}` },
   PoorReputation: { code: 25, status: 400, when: 'the reputation is too low to continue', message: () => 'This feature is not available for accounts with a poor reputation.' },
   NoSendingHistory: { code: 26, status: 400, when: 'the account has not started sending', message: () => 'This feature is not available for accounts without a sending history.' },
+  Invalid_Verified_Domain: { code: 28, status: 403, when: 'the sender domain is verified, and `confirm` was not given', message: (domain: string) => `Cannot delete verified domain "${domain}" via API without confirm` },
+  Invalid_Verified_TrackingDomain: { code: 29, status: 403, when: 'the tracking domain is in use, and `confirm` was not given', message: (domain: string) => `Cannot delete verified tracking domain "${domain}" via API without confirm` },
 } as const;
 
 export type ErrorName = keyof typeof ERRORS;

@@ -13,6 +13,11 @@ export interface Params {
   readonly textOnly: boolean;
 }
 
+/** Parameters that no request carried: those of a caller in this process. */
+export function paramsOf(values: Readonly<Record<string, unknown>>): Params {
+  return toParams(new Map(Object.entries(values)), false);
+}
+
 /** What a text of a form stands for where a text will not do. */
 export function untext(value: unknown): unknown {
   if (value === 'true') return true;

@@ -4,7 +4,7 @@ import type { ExportFiles } from './export-files.ts';
 import { toOpenApi } from './openapi.ts';
 import type { MetricsPage } from './metrics-page.ts';
 import type { Operation } from './operation.ts';
-import { home, reference, STYLE_HASH } from './page.ts';
+import { home, reference, PAGE_HASHES } from './page.ts';
 import type { TrackPages } from './track-pages.ts';
 import type { VerifyPage } from './verify-page.ts';
 
@@ -69,9 +69,9 @@ function once<T>(make: () => T): () => T {
 interface Response { set(headers: Record<string, string>): void; type: string; body: unknown }
 
 function page(ctx: Response, html: string): void {
-  // Nothing but the one style sheet that is part of the page: no script, no picture, no frame.
+  // Nothing but the style sheet and the script that are part of the page: no picture, no frame, nothing from elsewhere.
   ctx.set({
-    'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
+    'Content-Security-Policy': `default-src 'none'; style-src '${PAGE_HASHES.style}'; script-src '${PAGE_HASHES.script}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'`,
     'Referrer-Policy': 'no-referrer',
   });
   ctx.type = 'text/html; charset=utf-8';

@@ -49,8 +49,8 @@ function errorRows(names: readonly ErrorName[]) {
 
 const INTRODUCTION = `Every operation is a POST to \`{base}/<group>/<operation>.json\`, where \`{base}\` is the address of the service
 followed by \`/api/1.0\`. (\`/1.0\` without \`/api\`, versions up to 1.4 and paths without \`.json\` are the same thing.) The body
-is a JSON object with the \`key\` and the parameters, whatever the content type says; a form will do too. \`null\` means absent,
-unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
+is a JSON object with the \`key\` and the parameters, whatever the content type says; a form is accepted too. The key may come as
+a bearer token (\`Authorization: Bearer KEY\`) instead. \`null\` means absent, unknown parameters are ignored. Every answer is JSON; times are UTC, \`YYYY-MM-DD HH:MM:SS\`.
 
 An error is \`{"status": "error", "code": …, "name": …, "message": …}\`. A required parameter that is missing has code -1 and
 \`You must specify a <name> value\`; a rule that failed has code -2 and \`Validation error: {"<field>":"<text>"}\`, with every

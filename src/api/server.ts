@@ -2,7 +2,9 @@ import { createServer, type IncomingMessage, type RequestListener, type Server }
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
+import { refusal } from './errors.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
+import { paramsOf } from './formats.ts';
 import { createClientAddress } from './client-address.ts';
 import { createKeyReader, type KeySettings } from './keys.ts';
 import type { Operation } from './operation.ts';
@@ -15,6 +17,7 @@ import { createVerifyPage } from './verify-page.ts';
 import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
+import type { AccountRow } from '../store/accounts.ts';
 
 export interface ApiSettings extends OperationSettings, BodySettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
@@ -40,6 +43,11 @@ export interface Api extends Service {
   /** Where it listens. Throws before `start`. */
   address(): { readonly host: string; readonly port: number };
   readonly handler: RequestListener;
+  /**
+   * Runs an operation for an account without a key and without HTTP, as an operator does on the command line, by the
+   * same rules. Answers the record; throws `Refusal`.
+   */
+  run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
 }
 
 // Slow clients: none of these limits is met by a client that works.
@@ -58,12 +66,14 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const body = createBodyReader(settings, deps);
   const clientAddress = createClientAddress(settings.trustedProxies);
+  const partsOf = createAccountParts(settings, deps);
+  const operations = new Map<string, Operation>(OPERATIONS.map((operation) => [operation.path, operation]));
   const app = createApp({
     operations: OPERATIONS,
     body,
     keys: createKeyReader(settings, deps),
     clientAddress,
-    partsOf: createAccountParts(settings, deps),
+    partsOf,
     pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress), metricsPage: createMetricsPage(settings, deps.metrics) }),
     meters: createCallMeters(OPERATIONS.map(({ path }) => path), deps.metrics ?? NO_METRICS),
     clock: deps.clock,
@@ -75,10 +85,15 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     void koa(req, res);
   };
   const server = createBoundedServer(handler);
-  refuseBeforeContinue(server, handler, body.tooLarge);
+  refuseBeforeContinue(server, handler, operations, body.tooLarge);
 
   return Object.freeze({
     handler,
+    async run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>) {
+      const operation = operations.get(path);
+      if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
+      return operation.run(paramsOf(params), partsOf(account));
+    },
     address: () => addressOf(server),
     async start() {
       await listen(server, settings.listen);
@@ -104,8 +119,12 @@ function originForm(target: string): string {
 }
 
 /** A client that asks before it sends (RFC 9110 section 10.1.1) is told at once when its body is too large. */
-function refuseBeforeContinue(server: Server, handler: RequestListener, tooLarge: (length: string | undefined, large: boolean) => boolean): void {
-  const operations = new Map<string, Operation>(OPERATIONS.map((operation) => [operation.path, operation]));
+function refuseBeforeContinue(
+  server: Server,
+  handler: RequestListener,
+  operations: ReadonlyMap<string, Operation>,
+  tooLarge: (length: string | undefined, large: boolean) => boolean,
+): void {
   const isLarge = (req: IncomingMessage) => operationAt(req.url ?? '', operations)?.large ?? false;
   server.on('checkContinue', (req, res) => {
     if (tooLarge(req.headers['content-length'], isLarge(req))) res.setHeader('Connection', 'close');

@@ -46,7 +46,12 @@ export function createIds(clock: Clock): Ids {
       const chance = random(10);
       return crockford(clock.now(), 10) + crockford(chance.readUIntBE(0, 5), 8) + crockford(chance.readUIntBE(5, 5), 8);
     },
-    key: () => randomBytes(16).toString('base64url'),
+    key() {
+      // On a command line a leading dash would make it an option; one key in 64 is drawn again.
+      let key = '-';
+      while (key.startsWith('-')) key = randomBytes(16).toString('base64url');
+      return key;
+    },
     signingKey: () => randomBytes(24).toString('base64url'),
     jitter: () => random(4).readUInt32BE() / 2 ** 32,
   });

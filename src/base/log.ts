@@ -57,7 +57,8 @@ export function printable(text: string): string {
   return cut.replace(UNPRINTABLE, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
 }
 
-function toLine(event: EventName, fields: Fields): Record<string, unknown> {
+/** A line before it is written: without keys, with texts made printable and errors taken apart. */
+export function toLine(event: EventName, fields: Fields): Record<string, unknown> {
   const line: Record<string, unknown> = { event };
   for (const name of Object.keys(fields)) {
     const value = fields[name];

@@ -18,7 +18,10 @@ type Write = (bytes: Uint8Array) => number;
  * load, one for every turn of the loop about 3%. Mail goes before its log: lines that cannot be written, because nobody reads
  * them any more or because their disk is full, are given up, and the next ones are tried anew.
  */
-export function createOutput(write: Write = (bytes) => writeSync(1, bytes)): (line: string) => void {
+export function createOutput(
+  write: Write = (bytes) => writeSync(1, bytes),
+  isUrgent: (line: string) => boolean = (line) => URGENT.test(line),
+): (line: string) => void {
   let text = '';
   let waiting = false;
   let torn = false;
@@ -34,7 +37,7 @@ export function createOutput(write: Write = (bytes) => writeSync(1, bytes)): (li
   };
   return (line) => {
     text += line;
-    if (URGENT.test(line) || text.length >= OUTPUT_BYTES) return flush();
+    if (isUrgent(line) || text.length >= OUTPUT_BYTES) return flush();
     if (!waiting) setTimeout(flush, OUTPUT_MS);
     waiting = true;
   };

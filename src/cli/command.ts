@@ -1,34 +1,59 @@
 import { parseArgs } from 'node:util';
+import { Refusal } from '../api/errors.ts';
+import { VERSION } from '../base/version.ts';
 import { ConfigError, loadSettings, type Loaded } from '../config.ts';
 
 /** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
-export const EXIT = { ok: 0, failed: 1, usage: 64, unavailable: 69, fault: 70, tryLater: 75, config: 78 } as const;
+export const EXIT = { ok: 0, failed: 1, usage: 64, unavailable: 69, fault: 70, tryLater: 75, denied: 77, config: 78 } as const;
+
+/** What each exit code means, for the help text and the manual. */
+export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
+  ok: 'success',
+  failed: 'the answer is no, or nothing matched: a check found faults, mail would be refused, a request was rejected',
+  usage: 'wrong usage',
+  unavailable: 'something that is needed is not available',
+  fault: 'internal error',
+  tryLater: 'the store is unavailable; try again later',
+  denied: 'permission denied: run it as root or as the user postern',
+  config: 'the settings cannot be used',
+};
 
 /** What a command sees of the process. */
 export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
+  /** Which of the standard streams are terminals. */
+  readonly terminals: { readonly in: boolean; readonly out: boolean; readonly err: boolean };
   out(text: string | Uint8Array): void;
   err(text: string): void;
-  /** Calls back on SIGTERM and SIGINT (`stop`) and on SIGHUP (`reload`). */
-  onSignal(listener: (signal: 'stop' | 'reload') => void): void;
+  /** Calls back on SIGTERM and SIGINT (`stop`) and on SIGHUP (`hangup`). */
+  onSignal(listener: (signal: 'stop' | 'hangup') => void): void;
 }
 
-interface Option {
+/** An option of a command, as help, manual and completions show it. */
+export interface Option {
   readonly type: 'string' | 'boolean';
   readonly short?: string;
   readonly multiple?: boolean;
   /** Stands for the value in help texts: `--state STATE`. */
   readonly value?: string;
+  /** Every value that it takes, when there are few. */
+  readonly values?: readonly string[];
   readonly help: string;
 }
 
+/** How results are printed: for a person, as one JSON array, or as one JSON object a line. */
+export type Format = 'text' | 'json' | 'jsonl';
+
+/** A command line that was read: the words behind the command and its options. */
 export interface Invocation {
   readonly words: readonly string[];
   flag(name: string): boolean;
   text(name: string): string | undefined;
   texts(name: string): readonly string[];
-  readonly json: boolean;
+  readonly format: Format;
+  /** Prints what was found or done: `records` for scripts, or the text for a person. */
+  print(records: readonly object[], text: () => string): void;
   /** Reads the settings that `--config`, POSTERN_CONFIG and the environment name. */
   settings(): Loaded;
 }
@@ -50,15 +75,25 @@ export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
+/** The files that a command needs belong to another user: exit 77. */
+export class Denied extends Error {
+  override readonly name = 'Denied';
+}
+
 /** Options that every command has. */
 export const COMMON: Readonly<Record<string, Option>> = {
   config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (also POSTERN_CONFIG)' },
-  json: { type: 'boolean', help: 'answer in JSON, for scripts' },
-  help: { type: 'boolean', short: 'h', help: 'this text' },
+  json: { type: 'boolean', help: 'print the results as one JSON array' },
+  jsonl: { type: 'boolean', help: 'print the results as JSON, one object a line' },
+  help: { type: 'boolean', short: 'h', help: 'print this text' },
 };
 
 /** Runs what `argv` (without node and script) asks for and answers the exit code. Never throws. */
 export async function runCommandLine(commands: readonly Command[], argv: readonly string[], io: Io): Promise<number> {
+  if (argv[0] === '--version' || argv[0] === '-V') {
+    io.out(`postern ${VERSION}\n`);
+    return EXIT.ok;
+  }
   const command = find(commands, argv);
   if (!command) return overview(commands, argv, io);
   try {
@@ -85,7 +120,7 @@ function overview(commands: readonly Command[], argv: readonly string[], io: Io)
   const width = Math.max(...shown.map(({ name }) => name.length));
   const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
   const text = `Postern takes mail in by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n`
-    + 'postern COMMAND --help says more. Settings: config/default.yaml.\n';
+    + 'postern COMMAND --help says more; postern --version prints the version. Settings: config/default.yaml.\n';
   if (asked) io.out(text);
   else io.err(group.length > 0 ? text : `postern: there is no command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
   return asked ? EXIT.ok : EXIT.usage;
@@ -97,26 +132,36 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   const values: Readonly<Record<string, unknown>> = parsed.values;
   if (values.help === true) return 'help';
   const stray = parsed.positionals[mostWords(command)];
-  if (stray !== undefined) throw new UsageError(`it takes no "${stray}"`);
+  if (stray !== undefined) throw new UsageError(`unexpected argument "${stray}"`);
+  if (values.json === true && values.jsonl === true) throw new UsageError('--json and --jsonl exclude each other');
   const text = (name: string) => typeof values[name] === 'string' ? values[name] : undefined;
   const texts = (name: string): readonly string[] => {
     const value = values[name];
     return Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : typeof value === 'string' ? [value] : [];
   };
+  const format = values.json === true ? 'json' : values.jsonl === true ? 'jsonl' : 'text';
   return {
     words: parsed.positionals,
     flag: (name) => values[name] === true,
     text,
     texts,
-    json: values.json === true,
+    format,
+    print(records, shown) {
+      if (format === 'text') io.out(shown());
+      else if (format === 'json') io.out(JSON.stringify(records) + '\n');
+      else for (const record of records) io.out(JSON.stringify(record) + '\n');
+    },
     settings: () => loadSettings(text('config') ?? (io.env.POSTERN_CONFIG || undefined), io.env),
   };
 }
 
-/** How many words may follow, as the help text shows them: `ADDRESS` is one, `[ID…]` any number. */
+/**
+ * How many words may follow, as the help text shows them: `DOMAIN PATTERN` are two, `KEY | ID` is one, `[ID…]` any
+ * number.
+ */
 function mostWords({ args }: Command): number {
   if (!args) return 0;
-  return args.includes('…') ? Infinity : 1;
+  return args.includes('…') ? Infinity : Math.max(...args.split('|').map((form) => form.trim().split(' ').length));
 }
 
 function parse(options: Readonly<Record<string, Option>>, argv: readonly string[]) {
@@ -136,9 +181,10 @@ function explain(error: unknown, command: Command, io: Io): number {
     io.err(`postern: the settings cannot be used:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
     return EXIT.config;
   }
-  const away = error instanceof Error && error.name === 'StoreAway';
   io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
-  return away ? EXIT.tryLater : EXIT.fault;
+  if (error instanceof Denied) return EXIT.denied;
+  if (error instanceof Refusal) return error.status === 503 ? EXIT.tryLater : EXIT.failed;
+  return error instanceof Error && error.name === 'StoreAway' ? EXIT.tryLater : EXIT.fault;
 }
 
 function helpText(command: Command): string {

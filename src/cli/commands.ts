@@ -1,24 +1,29 @@
 import { accountCreate, accountList } from './account.ts';
 import type { Command } from './command.ts';
+import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
 import { doctor } from './doctor.ts';
+import { domainAdd, domainCheck, domainList, domainRemove } from './domain.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { keyCreate, keyList, keyRevoke } from './key.ts';
 import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
 import { queueList, queueShow } from './queue.ts';
-import { routeList, routeTest } from './route.ts';
+import { routeAdd, routeList, routeRemove, routeTest } from './route.ts';
 import { serve } from './serve.ts';
 
-/** Every command, in the order the overview lists them. */
-export const commands: readonly Command[] = [
+const all: readonly Command[] = [
   serve, demo,
   configCheck, configShow, doctor,
   accountCreate, accountList,
   keyCreate, keyList, keyRevoke,
   ipAdd, ipList, ipRemove,
-  routeList, routeTest,
+  domainAdd, domainList, domainCheck, domainRemove,
+  routeAdd, routeList, routeTest, routeRemove,
   importMandrill,
   queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,
 ];
+
+/** Every command, in the order the overview lists them. */
+export const commands: readonly Command[] = [...all, createCompletion(all)];

@@ -1,13 +1,16 @@
-import { checkFiles } from '../composition/files.ts';
+import { checkFiles, checkNames } from '../composition/files.ts';
 import { EXIT, type Command } from './command.ts';
 import { toTable } from './table.ts';
 
 export const configCheck: Command = {
   name: 'config check',
-  summary: 'Reads all settings and the files that they name, and names every fault with its path; exit 78 when there is one.',
-  async run(call, io) {
-    checkFiles(call.settings().settings);
-    io.out(call.json ? '{"ok":true}\n' : 'The settings are in order.\n');
+  summary:
+    'Checks all settings and the files that they name, and prints every fault with its path; exit 78 when there is one. The names of the example file are faults.',
+  async run(call) {
+    const { settings } = call.settings();
+    checkNames(settings);
+    checkFiles(settings);
+    call.print([{ ok: true }], () => 'The settings are in order.\n');
     return EXIT.ok;
   },
 };
@@ -15,10 +18,14 @@ export const configCheck: Command = {
 export const configShow: Command = {
   name: 'config show',
   summary: 'Prints every setting that is in force, and where it came from. Secrets are shown as (set).',
-  async run(call, io) {
+  async run(call) {
     const { shown } = call.settings();
-    if (call.json) io.out(JSON.stringify(shown) + '\n');
-    else io.out(toTable(['setting', 'value', 'from'], shown.map(({ path, value, origin }) => [path, JSON.stringify(value), origin])));
+    call.print(shown, () =>
+      toTable(
+        ['setting', 'value', 'from'],
+        shown.map(({ path, value, origin }) => [path, JSON.stringify(value), origin]),
+      ),
+    );
     return EXIT.ok;
   },
 };

@@ -11,13 +11,20 @@ import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../mail/signature.ts';
 import { startCatcher, type Caught } from './catcher.ts';
 import { EXIT, type Command, type Io } from './command.ts';
+import { SELECTOR, SENDER_DOMAIN, startDemoZone } from './demo-zone.ts';
 
 const ONCE_MS = 12_000;
 
 export const demo: Command = {
   name: 'demo',
-  summary: 'Shows the main job: a real message goes in by SMTP and comes out as a signed webhook post. Needs nothing and leaves nothing.',
-  options: { once: { type: 'boolean', help: 'end after the first post: exit 0 when it arrived and its signatures hold, 1 otherwise' } },
+  summary:
+    'Shows the main job: a real message goes in by SMTP and comes out as a signed webhook post. Needs nothing and leaves nothing.',
+  options: {
+    once: {
+      type: 'boolean',
+      help: 'end after the first post: exit 0 when it arrived, SPF, DKIM and DMARC pass and its signatures hold, 1 otherwise',
+    },
+  },
   async run(call, io) {
     const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
     try {
@@ -30,15 +37,25 @@ export const demo: Command = {
 
 async function show(folder: string, once: boolean, io: Io): Promise<number> {
   const posts = queue<Caught>();
-  const catcher = await startCatcher(posts.push);
-  const daemon = await openDaemon(demoSettings(folder), { log: createLog('silent'), clock: systemClock, ids: createIds(systemClock) });
+  const [catcher, zone] = await Promise.all([startCatcher(posts.push), startDemoZone()]);
+  const daemon = await openDaemon(demoSettings(folder, zone.server), {
+    log: createLog('silent'),
+    clock: systemClock,
+    ids: createIds(systemClock),
+  });
   try {
-    const { smtp: [place], http, firstKey } = await daemon.start();
+    const {
+      smtp: [place],
+      http,
+      firstKey,
+    } = await daemon.start();
     if (!place || !firstKey) throw new Error('the daemon did not start as it should');
-    io.out(`1. Postern runs in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`);
+    io.out(
+      `1. Postern runs in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`,
+    );
     const key = await addRoute(caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key), catcher.url, io);
-    const { response } = await send(place);
-    io.out(`3. A message went in by SMTP; the answer was: ${response}\n`);
+    const { response } = await send(place, zone.privateKey);
+    io.out(`3. A message of ${SENDER_DOMAIN}, signed with DKIM, went in by SMTP; the answer was: ${response}\n`);
 
     const tell = (caught: Caught) => report(caught, key, catcher.url, io);
     const caught = await posts.next(ONCE_MS);
@@ -51,17 +68,20 @@ async function show(folder: string, once: boolean, io: Io): Promise<number> {
     return await goOn(io, `${place.host}:${place.port}`, posts.next, tell);
   } finally {
     await daemon.stop();
-    await catcher.stop();
+    await Promise.all([catcher.stop(), zone.stop()]);
   }
 }
 
-/** The defaults alone, on free ports: the operator's file and environment are not for a demo. */
-function demoSettings(folder: string) {
+/** The defaults alone, on free ports: the operator's file, environment and name servers are not for a demo. */
+function demoSettings(folder: string, nameServer: string) {
   return loadSettings(undefined, {
-    POSTERN_DATA_DIR: folder, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-    POSTERN_HOSTNAME: 'localhost', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-    // A machine without name servers shows the same, with a verdict of temperror.
-    POSTERN_DNS__TIMEOUT_MS: '1500', POSTERN_DNS__BUDGET_MS: '3000',
+    POSTERN_DATA_DIR: folder,
+    POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HOSTNAME: 'localhost',
+    POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+    POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+    POSTERN_DNS__SERVERS: nameServer,
   }).settings;
 }
 
@@ -88,10 +108,14 @@ function caller(base: string, key: string): Call {
   };
 }
 
-function send({ host, port }: { readonly host: string; readonly port: number }): Promise<{ response: string }> {
-  const transport = createTransport({ host, port, ignoreTLS: true });
+function send(
+  { host, port }: { readonly host: string; readonly port: number },
+  privateKey: string,
+): Promise<{ response: string }> {
+  const dkim = { domainName: SENDER_DOMAIN, keySelector: SELECTOR, privateKey };
+  const transport = createTransport({ host, port, ignoreTLS: true, name: `mail.${SENDER_DOMAIN}`, dkim });
   return transport.sendMail({
-    from: 'Ada Lovelace <ada@example.org>',
+    from: `Ada Lovelace <ada@${SENDER_DOMAIN}>`,
     to: 'hello@demo.example',
     subject: 'Notes on the engine ✓',
     text: 'It can follow analysis; but it has no power of anticipating.\n',
@@ -100,36 +124,64 @@ function send({ host, port }: { readonly host: string; readonly port: number }):
   });
 }
 
-const EVENTS = z.array(z.object({
-  event: z.string(),
-  msg: z.object({
-    email: z.string(), from_email: z.string().optional(), subject: z.string().optional(), text: z.string().optional(),
-    attachments: z.record(z.string(), z.object({ type: z.string() })).optional(),
-    spf: z.object({ result: z.string() }), dkim: z.object({ signed: z.boolean() }),
-  }),
-})).min(1);
+const EVENTS = z
+  .array(
+    z.object({
+      event: z.string(),
+      msg: z.object({
+        email: z.string(),
+        from_email: z.string().optional(),
+        subject: z.string().optional(),
+        text: z.string().optional(),
+        attachments: z.record(z.string(), z.object({ type: z.string() })).optional(),
+        spf: z.object({ result: z.string(), detail: z.string() }),
+        dkim: z.object({ signed: z.boolean(), valid: z.boolean() }),
+        dmarc: z.object({ result: z.string(), policy: z.string().nullable(), aligned: z.boolean() }),
+      }),
+    }),
+  )
+  .min(1);
 
-/** Prints what the webhook got and whether its two signatures hold. */
+/** Prints what the webhook got; answers whether its verdicts pass and its two signatures hold. */
 function report({ headers, body }: Caught, key: string, url: string, io: Io): boolean {
   const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
   const mandrill = headers['x-mandrill-signature'] === mandrillSignature(key, url, { mandrill_events: events });
-  const standard = headers['webhook-signature'] === standardSignature([key], String(headers['webhook-id']), Number(headers['webhook-timestamp']), body);
+  const standard =
+    headers['webhook-signature'] ===
+    standardSignature([key], String(headers['webhook-id']), Number(headers['webhook-timestamp']), body);
   const [event] = EVENTS.parse(JSON.parse(events));
   const msg = event?.msg;
   io.out(`4. The webhook got a POST of ${body.length} bytes, webhook-id ${headers['webhook-id']}\n`);
   const facts = {
-    event: event?.event, email: msg?.email, from_email: msg?.from_email, subject: msg?.subject, text: msg?.text?.trim(),
-    attachments: Object.keys(msg?.attachments ?? {}).join(', '), spf: msg?.spf.result, 'dkim signed': msg?.dkim.signed,
+    event: event?.event,
+    email: msg?.email,
+    from_email: msg?.from_email,
+    subject: msg?.subject,
+    text: msg?.text?.trim(),
+    attachments: Object.keys(msg?.attachments ?? {}).join(', '),
+    spf: `${msg?.spf.result} (${msg?.spf.detail})`,
+    dkim: msg?.dkim.valid ? 'valid' : msg?.dkim.signed ? 'signed, not valid' : 'not signed',
+    dmarc: `${msg?.dmarc.result} (policy ${msg?.dmarc.policy ?? 'none'})`,
   };
   for (const [name, value] of Object.entries(facts)) io.out(`     ${name.padEnd(12)} ${String(value)}\n`);
-  io.out(`5. X-Mandrill-Signature ${mandrill ? 'holds' : 'DOES NOT HOLD'}; webhook-signature (Standard Webhooks) ${standard ? 'holds' : 'DOES NOT HOLD'}\n`);
-  return mandrill && standard;
+  io.out(
+    `5. X-Mandrill-Signature ${mandrill ? 'holds' : 'DOES NOT HOLD'}; webhook-signature (Standard Webhooks) ${standard ? 'holds' : 'DOES NOT HOLD'}\n`,
+  );
+  const passed = msg?.spf.result === 'pass' && msg.dkim.valid && msg.dmarc.result === 'pass';
+  return passed && mandrill && standard;
 }
 
 /** Shows every further post until the process is told to stop. */
-async function goOn(io: Io, smtp: string, next: (ms: number) => Promise<Caught | undefined>, show: (caught: Caught) => boolean): Promise<number> {
+async function goOn(
+  io: Io,
+  smtp: string,
+  next: (ms: number) => Promise<Caught | undefined>,
+  show: (caught: Caught) => boolean,
+): Promise<number> {
   let stopped = false;
-  io.onSignal((signal) => { stopped ||= signal === 'stop'; });
+  io.onSignal(() => {
+    stopped = true;
+  });
   io.out(`\nSend more to anything@demo.example at ${smtp}; Ctrl-C ends the demo.\n`);
   while (!stopped) {
     const caught = await next(500);
@@ -151,7 +203,10 @@ function queue<T>() {
       if (items.length === 0) {
         await new Promise<void>((resolve) => {
           const timer = setTimeout(resolve, ms);
-          wake = () => { clearTimeout(timer); resolve(); };
+          wake = () => {
+            clearTimeout(timer);
+            resolve();
+          };
         });
       }
       return items.shift();

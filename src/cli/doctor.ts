@@ -32,13 +32,12 @@ export const doctor: Command = {
     const found: Finding[] = [];
     const told = (findings: readonly Finding[]) => {
       found.push(...findings);
-      if (!call.json) io.out(findings.map(toLines).join(''));
+      if (call.format === 'text') io.out(findings.map(toLines).join(''));
     };
     await examine(settings, { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') }, told);
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
     const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
-    if (call.json) io.out(JSON.stringify(found) + '\n');
-    else io.out(`\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`);
+    call.print(found, () => `\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`);
     return faults === 0 ? EXIT.ok : EXIT.failed;
   },
 };

@@ -39,8 +39,7 @@ export const importMandrill: Command = {
       io.err(`postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
       return EXIT.unavailable;
     }
-    if (call.json) io.out(JSON.stringify(results) + '\n');
-    else io.out(report(results, call.flag('dry-run')));
+    call.print(results, () => report(results, call.flag('dry-run')));
     return results.some(({ failed }) => failed.length > 0) ? EXIT.failed : EXIT.ok;
   },
 };
@@ -55,9 +54,9 @@ function chosen(call: Invocation): readonly Kind[] {
 function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly to: ApiClient } {
   const file = (option: string) => { const path = call.text(option); return path === undefined ? undefined : readKey(path); };
   const theirs = file('from-key-file') ?? io.env.MANDRILL_API_KEY;
-  if (!theirs) throw new UsageError('say where the key of the account is that is read: --from-key-file FILE, or MANDRILL_API_KEY');
+  if (!theirs) throw new UsageError('missing key of the account to read from: --from-key-file FILE, or MANDRILL_API_KEY');
   const ours = file('key-file');
-  if (!ours) throw new UsageError('say where a key of the account is that it goes to: --key-file FILE');
+  if (!ours) throw new UsageError('missing key of the account to import into: --key-file FILE');
   const { host, port } = call.settings().settings.http.listen;
   // Not the clock of the daemon, whose timers keep no process alive: while this waits there may be nothing else.
   const waiter = { wait: (ms: number) => setTimeout(ms) };

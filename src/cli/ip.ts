@@ -15,7 +15,7 @@ const NEVER_SENDS: readonly string[] = ['unspecified', 'broadcast', 'multicast']
 
 function theAddress(call: Invocation): string {
   const [word, ...more] = call.words;
-  if (word === undefined || more.length > 0) throw new UsageError('say one address');
+  if (word === undefined || more.length > 0) throw new UsageError('missing argument: ADDRESS');
   const id = toIpId(word);
   if (id === undefined) throw new UsageError(`"${word}" is no IP address`);
   if (NEVER_SENDS.includes(ipaddr.parse(id).range())) throw new UsageError(`no mail can be sent from ${id}`);
@@ -39,18 +39,36 @@ export const ipAdd: Command = {
   name: 'ip add',
   args: 'ADDRESS',
   summary: 'Puts an address into the inventory that accounts are provisioned from.',
-  options: { domain: { type: 'string', value: 'NAME', help: 'what its reverse DNS names (without: the address under our hostname)' } },
+  options: {
+    domain: {
+      type: 'string',
+      value: 'NAME',
+      help: 'what its reverse DNS names (without: the address under our hostname)',
+    },
+  },
   notes: 'For an address that is there already, this changes its domain, and ends its rest if an account gave it back.',
-  async run(call, io) {
+  async run(call) {
     const id = theAddress(call);
     const domain = theDomain(call);
     return withStore(call.settings().settings, async (store) => {
       const now = new Date(systemClock.now());
       const claim = ids.key();
-      const row: IpRow = { ...PLAIN_IP, id, account: INVENTORY, domain: '', homeDomain: domain ?? null, createdAt: now, freeAt: now, claim };
-      if (await store.ips.insert(row) === 'duplicate'
-        && !await store.ips.change({ id, account: INVENTORY }, { homeDomain: domain, freeAt: now, claim })) throw await inTheWay(store, id);
-      io.out(call.json ? JSON.stringify({ ip: id, domain: domain ?? null }) + '\n' : `Added ${id}\n`);
+      const row: IpRow = {
+        ...PLAIN_IP,
+        id,
+        account: INVENTORY,
+        domain: '',
+        homeDomain: domain ?? null,
+        createdAt: now,
+        freeAt: now,
+        claim,
+      };
+      if (
+        (await store.ips.insert(row)) === 'duplicate' &&
+        !(await store.ips.change({ id, account: INVENTORY }, { homeDomain: domain, freeAt: now, claim }))
+      )
+        throw await inTheWay(store, id);
+      call.print([{ ip: id, domain: domain ?? null }], () => `Added ${id}\n`);
       return EXIT.ok;
     });
   },
@@ -60,11 +78,11 @@ export const ipRemove: Command = {
   name: 'ip remove',
   args: 'ADDRESS',
   summary: 'Takes an address out of the inventory. One that an account has stays with it.',
-  async run(call, io) {
+  async run(call) {
     const id = theAddress(call);
     return withStore(call.settings().settings, async (store) => {
-      if (!await store.ips.remove({ id, account: INVENTORY })) throw await inTheWay(store, id);
-      io.out(call.json ? JSON.stringify({ ip: id, removed: true }) + '\n' : `Removed ${id}\n`);
+      if (!(await store.ips.remove({ id, account: INVENTORY }))) throw await inTheWay(store, id);
+      call.print([{ ip: id, removed: true }], () => `Removed ${id}\n`);
       return EXIT.ok;
     });
   },
@@ -76,7 +94,7 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
   return {
     ip: row.id,
     state: row.releasedAt ? 'returned' : !free ? 'in use' : rests ? 'resting' : 'free',
-    account: free ? null : names.get(row.account) ?? row.account,
+    account: free ? null : (names.get(row.account) ?? row.account),
     domain: row.domain || row.homeDomain,
     custom_domain: row.customDomain,
     custom_state: row.customState,
@@ -88,18 +106,22 @@ export const ipList: Command = {
   name: 'ip list',
   summary: 'Lists all addresses: those of the inventory and those that accounts have.',
   notes: 'A custom domain that is pending waits for you: set the PTR record of the address to it.',
-  async run(call, io) {
+  async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
       const now = new Date(systemClock.now());
       const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));
-      if (call.json) {
-        io.out(JSON.stringify(shown) + '\n');
-        return EXIT.ok;
-      }
-      io.out(toTable(['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'], shown.map((row) => Object.values(row))));
       const waiting = (await store.ipRequests.many({})).length;
-      if (waiting > 0) io.out(`\n${waiting} ${waiting === 1 ? 'account waits' : 'accounts wait'} for an address.\n`);
+      const note =
+        waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account waits' : 'accounts wait'} for an address.\n`;
+      call.print(
+        shown,
+        () =>
+          toTable(
+            ['address', 'state', 'account', 'domain', 'custom domain', 'custom state', 'free at'],
+            shown.map((row) => Object.values(row)),
+          ) + note,
+      );
       return EXIT.ok;
     });
   },

@@ -1,20 +1,25 @@
 import { accessSync, constants, mkdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import type { Settings } from '../settings.ts';
 import { openDatabase } from '../composition/storage.ts';
+import { openDaemon, type Daemon } from '../daemon.ts';
 import { openSpool } from '../spool/spool.ts';
 import type { Spool } from '../spool/types.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { Denied } from './command.ts';
 
 /** What goes wrong while a command works is said by the command itself; the log of the daemon is not its place. */
 const quiet: Log = createLog('silent');
 
+const queueDir = (settings: Settings) => join(settings.data_dir, 'spool');
+
 /** Lends the queue of this host to `use`, whether the daemon runs or not: it notices within a second what was changed. */
 export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Promise<T>): Promise<T> {
-  const dir = join(settings.data_dir, 'spool');
-  mustBeThere(dir);
+  const dir = queueDir(settings);
+  mustHaveQueue(dir);
   const spool = await openSpool(
     { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: settings.smtp.max_message_bytes },
     { clock: systemClock, log: quiet, role: 'visitor' },
@@ -26,24 +31,53 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   }
 }
 
-function mustBeThere(dir: string): void {
-  try {
-    accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK);
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : undefined;
-    if (code === 'ENOENT') throw new Error(`there is no queue in ${dirname(dir)} (data_dir); has the daemon run here?`);
-    if (code === 'EACCES') throw new Error(`the queue in ${dirname(dir)} (data_dir) is not yours: run it as the user of the daemon (sudo -u postern postern …)`);
-    throw error;
-  }
-}
-
 /** Lends the store to `use`. */
 export async function withStore<T>(settings: Settings, use: (store: Store) => Promise<T>): Promise<T> {
+  mustBeOurs(settings.data_dir);
   mkdirSync(settings.data_dir, { recursive: true, mode: 0o750 });
   const store = await openStore(await openDatabase(settings, quiet));
   try {
     return await use(store);
   } finally {
     await store.close();
+  }
+}
+
+/**
+ * Lends the operations of the API to `use`: what an operator adds and removes goes by the rules that hold for accounts.
+ * The daemon may run beside it, and notices within `inbound.refresh_ms` what was changed.
+ */
+export async function withOperations<T>(settings: Settings, use: (run: Daemon['run']) => Promise<T>): Promise<T> {
+  mustHaveQueue(queueDir(settings));
+  const daemon = await openDaemon(settings, {
+    log: quiet,
+    clock: systemClock,
+    ids: createIds(systemClock),
+    role: 'visitor',
+  });
+  try {
+    return await use(daemon.run);
+  } finally {
+    await daemon.stop();
+  }
+}
+
+function mustHaveQueue(dir: string): void {
+  if (!mustBeOurs(dir)) throw new Error(`there is no queue in ${dirname(dir)} (data_dir); has the daemon run here?`);
+}
+
+/** Whether the folder is there. Throws `Denied` when it is another user's. */
+function mustBeOurs(dir: string): boolean {
+  try {
+    accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK);
+    return true;
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? error.code : undefined;
+    if (code === 'ENOENT') return false;
+    if (code === 'EACCES')
+      throw new Denied(
+        `permission denied: ${dir} (data_dir) belongs to another user; run it as root, or as the user of the daemon (sudo -u postern postern …)`,
+      );
+    throw error;
   }
 }

@@ -4,7 +4,7 @@ import { printable } from '../base/log.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import { traceBefore } from '../mail/headless.ts';
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Spool } from '../spool/types.ts';
-import { EXIT, UsageError, type Command, type Io } from './command.ts';
+import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
 import { withSpool } from './open.ts';
 import { KINDS, selecting, toSelection } from './selection.ts';
 import { toSpan, toTable } from './table.ts';
@@ -14,12 +14,24 @@ const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies re
 function toShown(delivery: QueuedDelivery) {
   const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const kind = kindOf(delivery);
-  const at = (time: number | null) => time === null ? null : toTimestamp(new Date(time));
+  const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
   return {
-    id, kind, state, recipient: batch ? null : recipient, url, route: kind === 'mail' ? routeId : null,
-    webhook: batch?.webhook ?? null, events: batch?.events ?? null, account, attempts, parked: delivery.parked,
-    accepted_at: at(delivery.createdAt), due_at: state === 'waiting' ? at(delivery.dueAt) : null, ended_at: at(delivery.endedAt),
-    last_status: lastStatus, last_error: lastError,
+    id,
+    kind,
+    state,
+    recipient: batch ? null : recipient,
+    url,
+    route: kind === 'mail' ? routeId : null,
+    webhook: batch?.webhook ?? null,
+    events: batch?.events ?? null,
+    account,
+    attempts,
+    parked: delivery.parked,
+    accepted_at: at(delivery.createdAt),
+    due_at: state === 'waiting' ? at(delivery.dueAt) : null,
+    ended_at: at(delivery.endedAt),
+    last_status: lastStatus,
+    last_error: lastError,
   };
 }
 
@@ -29,15 +41,23 @@ function kindOf({ url, batch }: QueuedDelivery): (typeof KINDS)[number] {
   return batch ? 'batch' : 'mail';
 }
 
-/** Prints deliveries: one JSON object a line for a script, a table for a person. */
-function print(io: Io, json: boolean, rows: readonly QueuedDelivery[]): void {
-  if (json) return rows.forEach((row) => io.out(JSON.stringify(toShown(row)) + '\n'));
-  if (rows.length === 0) return io.out('Nothing there.\n');
+function deliveryTable(rows: readonly QueuedDelivery[]): string {
+  if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
-  io.out(toTable(['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'], rows.map((row) => [
-    row.id, row.parked ? 'parked' : row.state, toSpan(now - row.createdAt), row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
-    row.attempts, kindOf(row), whatFor(row), hostOf(row.url), row.lastStatus ?? row.lastError,
-  ])));
+  return toTable(
+    ['id', 'state', 'age', 'next', 'tries', 'kind', 'for', 'endpoint', 'last answer'],
+    rows.map((row) => [
+      row.id,
+      row.parked ? 'parked' : row.state,
+      toSpan(now - row.createdAt),
+      row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
+      row.attempts,
+      kindOf(row),
+      whatFor(row),
+      hostOf(row.url),
+      row.lastStatus ?? row.lastError,
+    ]),
+  );
 }
 
 /** The recipient of a message, or what is in a batch. */
@@ -56,18 +76,27 @@ export const queueList: Command = {
   summary: 'Lists the deliveries of this host, newest first: what waits and what was given up.',
   options: {
     ...selecting,
-    state: { type: 'string', multiple: true, value: 'STATE', help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)` },
+    state: {
+      type: 'string',
+      multiple: true,
+      value: 'STATE',
+      values: STATES,
+      help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)`,
+    },
     limit: { type: 'string', value: 'N', help: 'at most so many (default 50)' },
   },
-  async run(call, io) {
+  async run(call) {
     const selection = toSelection(call, toStates(call.texts('state')));
     const limit = Number(call.text('limit') ?? 50);
-    if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit takes a whole number');
+    if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a whole number from 1 on');
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
       const { waiting, dead, delivered, dropped } = await spool.count({});
-      print(io, call.json, rows);
-      if (!call.json) io.out(`\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`);
+      call.print(
+        rows.map(toShown),
+        () =>
+          `${deliveryTable(rows)}\n${waiting} waiting, ${dead} dead, ${delivered} delivered and kept, ${dropped} dropped\n`,
+      );
       return EXIT.ok;
     });
   },
@@ -77,7 +106,7 @@ function toStates(texts: readonly string[]): readonly DeliveryState[] {
   if (texts.length === 0) return ['waiting', 'dead'];
   return texts.map((text) => {
     const state = STATES.find((known) => known === text);
-    if (!state) throw new UsageError(`--state takes ${STATES.join(', ')}; not "${text}"`);
+    if (!state) throw new UsageError(`--state must be one of ${STATES.join(', ')}; not "${text}"`);
     return state;
   });
 }
@@ -89,12 +118,12 @@ export const queueShow: Command = {
   options: { raw: { type: 'boolean', help: 'the raw message, as it came; of a batch its events as JSON' } },
   async run(call, io) {
     const id = call.words[0];
-    if (id === undefined) throw new UsageError('say which delivery');
+    if (id === undefined) throw new UsageError('missing argument: ID');
     return withSpool(call.settings().settings, async (spool) => {
       const delivery = await spool.delivery(id);
       if (!delivery) return missing(io, id);
       if (call.flag('raw')) return printRaw(io, spool, delivery);
-      printStory(io, call.json, delivery, await spool.attempts(id));
+      printStory(call, delivery, await spool.attempts(id));
       return EXIT.ok;
     });
   },
@@ -113,12 +142,23 @@ async function printRaw(io: Io, spool: Spool, delivery: QueuedDelivery): Promise
   return EXIT.ok;
 }
 
-function printStory(io: Io, json: boolean, delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): void {
+function printStory(call: Invocation, delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): void {
   const story = attempts.map((attempt) => ({
-    at: toTimestamp(new Date(attempt.at)), duration_ms: Math.round(attempt.durationMs), status: attempt.status, error: attempt.error, answer: attempt.answer,
+    at: toTimestamp(new Date(attempt.at)),
+    duration_ms: Math.round(attempt.durationMs),
+    status: attempt.status,
+    error: attempt.error,
+    answer: attempt.answer,
   }));
-  if (json) return io.out(JSON.stringify({ ...toShown(delivery), attempts_made: story }) + '\n');
-  const facts = Object.entries(toShown(delivery)).map(([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`);
-  io.out(facts.join('\n') + '\n\n');
-  io.out(story.length === 0 ? 'No attempt yet.\n' : toTable(['time', 'ms', 'status', 'answer'], story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, a.answer])));
+  const facts = Object.entries(toShown(delivery)).map(
+    ([name, value]) => `${name.padEnd(12)} ${printable(String(value ?? '-'))}`,
+  );
+  const table =
+    story.length === 0
+      ? 'No attempt yet.\n'
+      : toTable(
+          ['time', 'ms', 'status', 'answer'],
+          story.map((a) => [a.at, a.duration_ms, a.status ?? a.error, a.answer]),
+        );
+  call.print([{ ...toShown(delivery), attempts_made: story }], () => `${facts.join('\n')}\n\n${table}`);
 }

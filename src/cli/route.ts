@@ -1,24 +1,87 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { createRouting } from '../inbound/routing.ts';
-import { parseAddress } from '../mail/address.ts';
+import { parseAddress, toAsciiDomain } from '../mail/address.ts';
+import type { Store } from '../store/store.ts';
 import { EXIT, UsageError, type Command } from './command.ts';
-import { withStore } from './open.ts';
+import { ownerOf, RECORD } from './domain.ts';
+import { withOperations, withStore } from './open.ts';
 import { toTable } from './table.ts';
 
 export const routeList: Command = {
   name: 'route list',
   args: '[DOMAIN]',
   summary: 'Lists the routes of all accounts, or of one domain.',
-  async run(call, io) {
+  async run(call) {
     return withStore(call.settings().settings, async (store) => {
-      const domain = call.words[0];
-      const rows = await store.inboundRoutes.many(domain === undefined ? {} : { domain });
-      const shown = rows.map((row) => ({ id: row.id, domain: row.domain, pattern: row.pattern, url: row.url, account: row.account, created_at: toTimestamp(row.createdAt) }));
-      if (call.json) io.out(JSON.stringify(shown) + '\n');
-      else io.out(toTable(['id', 'domain', 'pattern', 'url'], shown.map((row) => [row.id, row.domain, row.pattern, row.url])));
+      const [domain] = call.words;
+      const rows = await store.inboundRoutes.many(
+        domain === undefined ? {} : { domain: toAsciiDomain(domain.trim()) ?? '' },
+      );
+      const shown = rows.map((row) => ({
+        id: row.id,
+        domain: row.domain,
+        pattern: row.pattern,
+        url: row.url,
+        account: row.account,
+        created_at: toTimestamp(row.createdAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['id', 'domain', 'pattern', 'url'],
+          shown.map((row) => [row.id, row.domain, row.pattern, row.url]),
+        ),
+      );
       return EXIT.ok;
     });
+  },
+};
+
+/** The account of an inbound domain. */
+async function ownerOfDomain(store: Store, domain: string) {
+  const row = await store.inboundDomains.one({ id: toAsciiDomain(domain.trim()) ?? '' });
+  if (!row) throw new UsageError(`${domain} is not an inbound domain here (postern domain add DOMAIN)`);
+  return ownerOf(store, row.account);
+}
+
+export const routeAdd: Command = {
+  name: 'route add',
+  args: 'DOMAIN PATTERN URL',
+  summary:
+    'Adds a route to an inbound domain, by the rules of /inbound/add-route: mail to mailboxes that match the pattern is posted to the URL.',
+  notes:
+    'In the pattern * is any run of characters and ? one. The receiver must run: the URL has to answer HEAD with 200, or a POST with 2xx.\n\n' +
+    "  postern route add in.example.com 'support-*' https://app.example.com/mail",
+  async run(call) {
+    const [domain, pattern, url] = call.words;
+    if (domain === undefined || pattern === undefined || url === undefined)
+      throw new UsageError('missing argument: DOMAIN PATTERN URL');
+    const { settings } = call.settings();
+    const account = await withStore(settings, (store) => ownerOfDomain(store, domain));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/add-route', account, { domain, pattern, url })),
+    );
+    call.print([record], () => `Added route ${String(record.id)}: ${pattern}@${domain} is posted to ${url}\n`);
+    return EXIT.ok;
+  },
+};
+
+export const routeRemove: Command = {
+  name: 'route remove',
+  args: 'ID',
+  summary: 'Removes a route. What was accepted is still delivered.',
+  async run(call) {
+    const [id] = call.words;
+    if (id === undefined) throw new UsageError('missing argument: ID (postern route list shows the ids)');
+    const { settings } = call.settings();
+    const account = await withStore(settings, async (store) => {
+      const row = await store.inboundRoutes.one({ id });
+      if (!row) throw new UsageError(`there is no route ${id} (postern route list)`);
+      return ownerOf(store, row.account);
+    });
+    const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/delete-route', account, { id })));
+    call.print([record], () => `Removed route ${id}.\n`);
+    return EXIT.ok;
   },
 };
 
@@ -32,18 +95,20 @@ export const routeTest: Command = {
   name: 'route test',
   args: 'ADDRESS',
   summary: 'Says which route mail to an address would take; exit 1 when it would be refused.',
-  async run(call, io) {
+  async run(call) {
     const text = call.words[0];
     const address = text === undefined ? undefined : parseAddress(text);
-    if (!address) throw new UsageError(text === undefined ? 'say an address' : `not an address: ${text}`);
+    if (!address) throw new UsageError(text === undefined ? 'missing argument: ADDRESS' : `not an address: ${text}`);
     return withStore(call.settings().settings, async (store) => {
       const routing = createRouting({ refreshMs: 60_000 }, { store, clock: systemClock, log: createLog('silent') });
       await routing.start();
       await routing.stop();
       const found = routing.lookup(address.mailbox, address.domain);
-      if (call.json) io.out(JSON.stringify(found) + '\n');
-      else if (found.kind === 'matched') io.out(`Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`);
-      else io.out(`Refused: ${SENTENCES[found.kind]}\n`);
+      call.print([found], () =>
+        found.kind === 'matched'
+          ? `Route ${found.match.routeId} (${found.match.pattern}) posts it to ${found.match.url}\n`
+          : `Refused: ${SENTENCES[found.kind]}\n`,
+      );
       return found.kind === 'matched' ? EXIT.ok : EXIT.failed;
     });
   },

@@ -1,10 +1,18 @@
 import type { DeliveryState, Selection } from '../spool/types.ts';
 import { UsageError, type Invocation } from './command.ts';
 
+/** What there is in the queue. */
+export const KINDS = ['mail', 'batch', 'outgoing'] as const;
+
 /** Options that say which deliveries are meant; shared with `replay`. */
 export const selecting = {
   route: { type: 'string', value: 'ID', help: 'only of this route' },
-  kind: { type: 'string', value: 'KIND', help: 'only mail (that came in), batch (of events) or outgoing (mail of an account)' },
+  kind: {
+    type: 'string',
+    value: 'KIND',
+    values: KINDS,
+    help: 'only mail (that came in), batch (of events) or outgoing (mail of an account)',
+  },
   webhook: { type: 'string', value: 'ID', help: 'only batches of events of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
   recipient: { type: 'string', value: 'ADDRESS', help: 'only for this recipient' },
@@ -13,12 +21,9 @@ export const selecting = {
   to: { type: 'string', value: 'TIME', help: 'accepted before' },
 } as const;
 
-/** What there is in the queue. */
-export const KINDS = ['mail', 'batch', 'outgoing'] as const;
-
 function toKind(text: string | undefined): Selection['kind'] {
   const kind = KINDS.find((known) => known === text);
-  if (text !== undefined && !kind) throw new UsageError(`--kind takes ${KINDS.join(', ')}; not "${text}"`);
+  if (text !== undefined && !kind) throw new UsageError(`--kind must be one of ${KINDS.join(', ')}; not "${text}"`);
   return kind;
 }
 
@@ -38,8 +43,12 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
     ids: call.words.length > 0 ? call.words : undefined,
     routeIds: route === undefined ? undefined : [route],
     kind: toKind(call.text('kind')),
-    webhook: call.text('webhook'), url: call.text('url'), recipient: call.text('recipient'), account: call.text('account'),
-    from: toTime('from', call.text('from')), to: toTime('to', call.text('to')),
+    webhook: call.text('webhook'),
+    url: call.text('url'),
+    recipient: call.text('recipient'),
+    account: call.text('account'),
+    from: toTime('from', call.text('from')),
+    to: toTime('to', call.text('to')),
     states,
   };
 }
@@ -48,6 +57,8 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
 export function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
-    throw new UsageError('say which deliveries: ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all');
+    throw new UsageError(
+      'nothing is selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
+    );
   }
 }

@@ -2,6 +2,7 @@ import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
+import { createTerminalLog } from '../base/terminal-log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
@@ -21,24 +22,26 @@ const STOP_MS = 60_000;
 
 export const serve: Command = {
   name: 'serve',
-  summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM); SIGHUP reads settings and certificates again.',
+  summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM). Under a service manager SIGHUP reads settings and certificates again.',
   async run(call, io) {
     const { settings, shown } = call.settings();
     checkFiles(settings);
-    const log = createLog(settings.log.level);
+    const log = openLog(settings, io);
     const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
-    const daemon = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
-    if (typeof daemon === 'number') return daemon;
+    const opened = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
+    if (typeof opened === 'number') return opened;
+    const { daemon, announce } = opened;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
       : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
     // Before anybody hears that we are ready: a manager may reload at once, and a SIGHUP that nobody listens for ends the process.
-    const stopped = untilStopped(io, reload);
+    const stopped = untilStopped(io, isManaged(io, supervision.socket) ? reload : undefined);
+    announce();
     await notifier.ready('Taking mail');
     await stopped;
     endWatch();
@@ -47,14 +50,18 @@ export const serve: Command = {
   },
 };
 
-async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<Daemon | number> {
+async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets, metrics });
     const { smtp, submission, http, firstKey } = await daemon.start();
-    log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
-    io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
-    return daemon;
+    return {
+      daemon,
+      announce() {
+        log.info('daemon.ready', { smtp: smtp.map(place), submission: submission.map(place), http: place(http) });
+        io.err(greeting(settings, { smtp: smtp.map(place), submission: submission.map(place) }, firstKey?.key, supervised));
+      },
+    };
   } catch (error) {
     if (error instanceof ConfigError) throw error;
     log.error('daemon.fault', { error });
@@ -94,12 +101,30 @@ function greeting(settings: Settings, places: { readonly smtp: readonly string[]
     + (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
 }
 
-/** Resolves at the first SIGTERM or SIGINT. A SIGHUP in between reloads. */
-function untilStopped(io: Io, reload: () => void): Promise<void> {
+/** For people on a terminal, JSON lines for everything else, or what the settings say. */
+function openLog({ log }: Settings, io: Io): Log {
+  const pretty = log.format === 'pretty' || log.format === 'auto' && io.terminals.out;
+  if (!pretty) return createLog(log.level);
+  // https://no-color.org: set to anything but nothing.
+  return createTerminalLog(log.level, io.terminals.out && !io.env['NO_COLOR'] && io.env['TERM'] !== 'dumb');
+}
+
+/**
+ * Whether a service manager runs us, which sends SIGHUP to have the settings read again (systemd.exec(5)). To everybody
+ * else it means that the terminal is closed. INVOCATION_ID alone is not enough on a terminal: desktops hand theirs down
+ * to every shell.
+ */
+function isManaged({ env, terminals }: Io, notifySocket: string | undefined): boolean {
+  const onTerminal = terminals.in || terminals.out || terminals.err;
+  return notifySocket !== undefined || Boolean(env['INVOCATION_ID']) && !onTerminal;
+}
+
+/** Resolves at the first SIGTERM, SIGINT or SIGHUP; with `reload`, SIGHUP calls that instead. */
+function untilStopped(io: Io, reload: (() => void) | undefined): Promise<void> {
   return new Promise((resolve) => {
     io.onSignal((signal) => {
-      if (signal === 'stop') resolve();
-      else reload();
+      if (signal === 'hangup' && reload) reload();
+      else resolve();
     });
   });
 }

@@ -21,6 +21,17 @@ export function checkFiles({ smtp, store }: Settings): void {
   if (faults.length > 0) throw new ConfigError(faults);
 }
 
+/** Names that stand in for real ones (RFC 2606, RFC 6761): nobody else can ever reach a host by them. */
+const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
+
+/** Sees that the names by which the world knows this host are no longer those of the example. Throws `ConfigError`. */
+export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, 'hostname' | 'public_url'>): void {
+  const names = [{ path: 'hostname', name: hostname }, { path: 'public_url', name: new URL(publicUrl).hostname }];
+  const faults = names.filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
+    .map(({ path, name }) => ({ path, text: `${name} is a placeholder: set the real name of this host` }));
+  if (faults.length > 0) throw new ConfigError(faults);
+}
+
 /** Credentials of systemd are there while the service runs, and for its user alone. */
 function comesLater(file: string): boolean {
   return file.startsWith('/run/credentials/') && !existsSync(file);

@@ -31,6 +31,7 @@ import { createDomainTests } from '../outbound/domain-tests.ts';
 import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
+import { createTrackingDomains } from '../outbound/tracking-domains.ts';
 import { createSources } from '../outbound/sources.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
@@ -76,7 +77,8 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
   const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, clock });
-  return { notices, customDomains, mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
+  const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
+  return { notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, sources: createSources({ store, clock }), domainTests: tests(cached), senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, notices, clock, ids }) };
 }
 
 interface DeliveryParts {
@@ -100,5 +102,5 @@ export function createDelivery(settings: Settings, deps: CountedDeps, { spool, s
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
   const destinations = createDestinations({ store, routing, clock });
   const dispatcher = createDispatcher(dispatcherSettings(settings), { spool, renderer, poster, destinations, signingKeys, returns, mail, clock, time, ids, log, metrics });
-  return { poster, renderer, dispatcher, urlExists: createUrlCheck({ poster, log }), sample: createSample({ renderer, clock, hostname }) };
+  return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
 }

@@ -20,6 +20,8 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
+  /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
+  readonly role?: 'daemon' | 'visitor';
   /** Where numbers are kept; the daemon makes a place of its own when none is given, without the figures of the process. */
   readonly metrics?: Metrics & Exposition;
 }

@@ -27,7 +27,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
 }
 
 /** The queue and the store. */
-export async function openStorage(settings: Settings, { log, clock, ids, metrics }: CountedDeps) {
+export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: CountedDeps) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
@@ -35,7 +35,7 @@ export async function openStorage(settings: Settings, { log, clock, ids, metrics
     minFreePercent: settings.spool.min_free_percent,
     minFreeBytes: settings.spool.min_free_bytes,
     maxMessageBytes: settings.smtp.max_message_bytes,
-  }, { clock, log, metrics });
+  }, { clock, log, metrics, role });
   const time = await openTime(spool, { clock, log });
   const store = await openStore(measured(await openDatabase(settings, log), { clock, metrics }));
   return { spool, store, time, tokenSecret: createTokenSecret(store, ids) };

@@ -5,12 +5,13 @@ import type { SentMessageRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
 import { subaccountId } from '../store/subaccounts.ts';
 import { createCounting } from './counting.ts';
+import { createUrlCounting } from './url-counting.ts';
 import { createOnce } from './once.ts';
 import { outcomeOf, REASON_OF, textOf } from './outcome.ts';
 import type { Lists, Outbox } from './types.ts';
 
 export interface ApplyDeps {
-  readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts'>;
+  readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
   readonly lists: Pick<Lists, 'reject'>;
   readonly outbox: Outbox;
   readonly clock: Clock;
@@ -29,6 +30,7 @@ export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
   const messages = createOnce({ rows: store.messages, events: store.messageEvents });
   const counting = createCounting({ store });
+  const urlCounting = createUrlCounting({ store });
 
   async function spread(event: MessageEventRow, message: SentMessageRow): Promise<void> {
     const { account, subaccount } = message;
@@ -39,6 +41,7 @@ export function createApply(deps: ApplyDeps): Apply {
       await markFirstSend(deps, event, message);
     }
     await counting.count(event, deleted ? { ...message, subaccount: null } : message);
+    await urlCounting.count(event, message);
   }
 
   return async (event) => {

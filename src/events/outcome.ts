@@ -1,6 +1,7 @@
 import type { MessageEventKind, MessageEventRow } from '../store/message-events.ts';
 import type { SentMessageRow, SentState } from '../store/messages.ts';
 import type { Reason } from '../store/rejects.ts';
+import { MOST_COUNTED_URLS, urlKey } from '../store/urls.ts';
 
 /** Opens and clicks that are kept with a message one by one; the numbers count all. */
 export const MOST_DETAILS = 100;
@@ -26,13 +27,23 @@ export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Part
   switch (event.kind) {
     case 'open': return { opens: message.opens + 1, firstOpen: message.firstOpen ?? event.id, openDetail: latest([...message.openDetail, { ts }]) };
     case 'click': {
-      const click = { ts, url: textOf(event.detail['url']) ?? '' };
-      return { clicks: message.clicks + 1, firstClick: message.firstClick ?? event.id, clickDetail: latest([...message.clickDetail, click]) };
+      const url = textOf(event.detail['url']) ?? '';
+      return {
+        clicks: message.clicks + 1,
+        firstClick: message.firstClick ?? event.id,
+        firstClicks: withFirstClick(message.firstClicks ?? {}, urlKey(url), event.id),
+        clickDetail: latest([...message.clickDetail, { ts, url }]),
+      };
     }
     case 'hard_bounce':
     case 'soft_bounce': return { state, diag: textOf(event.detail['diag']), bounceDescription: textOf(event.detail['description']) };
     default: return { state };
   }
+}
+
+/** Which event was the first click of each link; of more links than are counted the others have none. */
+function withFirstClick(known: Readonly<Record<string, string>>, key: string, event: string): Readonly<Record<string, string>> {
+  return known[key] !== undefined || Object.keys(known).length >= MOST_COUNTED_URLS ? known : { ...known, [key]: event };
 }
 
 function laterState(present: SentState, next: SentState | undefined): SentState {

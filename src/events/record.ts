@@ -83,7 +83,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
 function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): MessageEventRow {
   const { id, account, kind } = event;
   const at = event.at < now ? event.at : now;
-  const bare = { id, account, message: event.message, kind, at, appliedAt: null, detail: toDetail(event), unsent: null, unsentSince: now };
+  const bare = { id, account, message: event.message, kind, at, appliedAt: null, detail: toDetail(event), ...event.links && { links: event.links }, unsent: null, unsentSince: now };
   const body = JSON.stringify(toPayload(bare, { ...message, ...outcomeOf(bare, message) }));
   return { ...bare, unsent: [{ id, event: kind, at: at.getTime(), body }] };
 }

@@ -19,6 +19,8 @@ export interface MessageEvent {
   readonly at: Date;
   /** Which names there are depends on the kind: diag, description, code (bounces, deferral) · url, ip, user_agent (open, click) · reason (reject). */
   readonly detail?: Readonly<Record<string, string | number | null>>;
+  /** The tracked links of the message, each once, where `kind` is send. */
+  readonly links?: readonly string[];
 }
 
 /** The one way of events into the numbers, the lists, and onto the webhooks that asked for them. */

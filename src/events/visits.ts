@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { withoutQuery } from '../mail/links.ts';
 import { readToken } from '../mail/send-tokens.ts';
 import { returnEventId } from './return-ids.ts';
 import type { VisitQueue } from './visit-queue.ts';
@@ -62,8 +63,4 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
     },
     leadsTo: async (token: string, url: string) => await link(token, url) !== undefined,
   });
-}
-
-function withoutQuery(url: string): string {
-  return url.replace(/^([^?#]*)\?[^#]*/, '$1');
 }

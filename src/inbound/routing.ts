@@ -11,6 +11,7 @@ import type { Lookup, Match, Routing } from './types.ts';
 
 /** The routes of one domain, in the order they are tried. */
 interface Domain {
+  readonly account: string;
   /** Patterns without wildcard by folded mailbox: the oldest wins. */
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
@@ -48,14 +49,14 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
     if (table && count === revision) return;
     const [domains, routes] = await Promise.all([store.inboundDomains.many({}), store.inboundRoutes.many({})]);
     const byDomain = Map.groupBy(routes, (route) => route.domain);
-    table = new Map(domains.map((row) => [row.id, toDomain(byDomain.get(row.id) ?? [])]));
+    table = new Map(domains.map((row) => [row.id, toDomain(row.account, byDomain.get(row.id) ?? [])]));
     revision = count;
   }
 
   async function reread(id: string | undefined): Promise<void> {
     if (!table || id === undefined) return load();
     const [row, routes] = await Promise.all([store.inboundDomains.one({ id }), store.inboundRoutes.many({ domain: id })]);
-    if (row) table.set(id, toDomain(routes));
+    if (row) table.set(id, toDomain(row.account, routes));
     else table.delete(id);
   }
 
@@ -67,11 +68,16 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
     if (!stopped) cancel = clock.after(settings.refreshMs, () => void watch());
   }
 
+  function entryOf(domain: string): Domain | undefined {
+    const name = toAsciiDomain(domain);
+    return name === undefined ? undefined : table?.get(name);
+  }
+
   return Object.freeze({
+    ownerOf: (domain: string) => entryOf(domain)?.account,
     lookup(mailbox: string, domain: string): Lookup {
       if (!table) return { kind: 'unknown' };
-      const name = toAsciiDomain(domain);
-      const entry = name === undefined ? undefined : table.get(name);
+      const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
@@ -87,7 +93,7 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
   });
 }
 
-function toDomain(rows: readonly InboundRouteRow[]): Domain {
+function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
   const oldestFirst = rows.toSorted((a, b) => a.createdAt.getTime() - b.createdAt.getTime() || compareIds(a.id, b.id));
   const exact = new Map<string, Match>();
   for (const row of oldestFirst.filter((row) => isExact(row.pattern))) {
@@ -95,7 +101,7 @@ function toDomain(rows: readonly InboundRouteRow[]): Domain {
     if (!exact.has(name)) exact.set(name, toMatch(row));
   }
   const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
-  return { exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
+  return { account, exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
 }
 
 /** Ids are `<account>.<sequence>`: the smaller sequence was made first. */

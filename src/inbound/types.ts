@@ -18,6 +18,8 @@ export interface Routing {
   lookup(mailbox: string, domain: string): Lookup;
   /** Where a route of the domain leads to; undefined when there is none of that id, or the table was never read. */
   urlOf(routeId: string, domain: string): string | undefined;
+  /** The account that an inbound domain belongs to, as far as the table knows. */
+  ownerOf(domain: string): string | undefined;
   /** Reads a changed domain from the store at once: what the API changed holds from now on. */
   refresh(domain: string): Promise<void>;
   /** Whether the table was ever read. */

@@ -10,6 +10,7 @@ export interface HeaderField {
 const FIELD_NAME = /^[!-9;-~]+$/;
 const HYPHEN = 0x2d;
 const NOT_ASCII = /[^\x00-\x7f]/;
+const RAW_WORD = /=\?[\w.:+*-]+\?[Qq]\?[^?]*\?=/g;
 const windows1252 = new TextDecoder('windows-1252');
 
 /**
@@ -29,7 +30,7 @@ export function parseHeaders(block: Buffer): HeaderField[] {
     const name = colon < end ? text.slice(start, Math.max(start, colon)).trimEnd() : '';
     if (FIELD_NAME.test(name)) {
       const value = unfold(text.slice(colon + 1, end));
-      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : guess(value) });
+      fields.push({ name, value: valid || !NOT_ASCII.test(value) ? value : decodeUnlabelled(value) });
     }
     start = end;
   }
@@ -87,7 +88,18 @@ function unfold(value: string): string {
   return line.includes('\r') ? line.replaceAll('\r', ' ') : line;
 }
 
-function guess(latin1: string): string {
+/**
+ * The text of bytes (each a character of `latin1`) that nothing says the charset of: UTF-8, else windows-1252. Bytes
+ * inside an encoded word are of the charset that the word names (though RFC 2047 forbids them): they are escaped as
+ * it escapes others.
+ */
+export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
-  return isUtf8(bytes) ? bytes.toString('utf8') : windows1252.decode(bytes);
+  if (isUtf8(bytes)) return bytes.toString('utf8');
+  const rest = Buffer.from(latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)), 'latin1');
+  return isUtf8(rest) ? rest.toString('utf8') : windows1252.decode(rest);
+}
+
+function escaped(char: string): string {
+  return `=${char.charCodeAt(0).toString(16).toUpperCase()}`;
 }

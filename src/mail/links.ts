@@ -11,6 +11,11 @@ export interface HtmlChanges {
   readonly atEnd?: string | undefined;
 }
 
+/** A URL without its query, as it is told of when a message asks for that (url_strip_qs). */
+export function withoutQuery(url: string): string {
+  return url.replace(/^([^?#]*)\?[^#]*/, '$1');
+}
+
 const LINKED = new Set(['a', 'area']);
 /** An attribute of the link by which its author keeps it as it is. */
 const DISABLED = 'mc:disable-tracking';

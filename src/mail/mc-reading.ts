@@ -66,7 +66,7 @@ function collect(fields: readonly HeaderField[]): Map<string, string[]> {
   for (const { name, value } of fields) {
     if (!MC_FIELD.test(name)) continue;
     const key = name.slice('x-mc-'.length).toLowerCase();
-    given.set(key, [...given.get(key) ?? [], (decodeWords(value) ?? value).trim()]);
+    given.set(key, [...given.get(key) ?? [], decodeWords(value).trim()]);
   }
   return given;
 }

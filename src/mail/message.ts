@@ -1,75 +1,53 @@
-import { MailParser, type AddressObject, type AttachmentStream, type EmailAddress, type Headers, type MessageText } from 'mailparser';
+import { MailParser, type AddressObject, type EmailAddress, type Headers } from 'mailparser';
 import type { HeaderField } from './headers.ts';
-import type { Addressing, FilePart, Mailbox, Parsed } from './parsed.ts';
+import { readWithLibrary } from './library.ts';
+import type { Addressing, Mailbox, Parsed } from './parsed.ts';
 import { scanStructure, type Part, type Scan } from './structure.ts';
-import { walkBody, walkHeader, type WalkedFile } from './walk.ts';
+import { walkAddresses, walkBody, walkSubject } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
 
-/** The first look at the raw bytes of a message: where its parts are, or which cap it breaks (then nothing may parse it). */
+/**
+ * The first look at the raw bytes of a message: where its parts are, or which cap it breaks (then nothing may parse
+ * it).
+ */
 export function scanMessage(bytes: Buffer): Scan {
   return scanStructure(bytes);
 }
 
 /**
- * Parses the raw bytes of a message that was scanned. Bodies are read by the walk, and so are headers in the common forms; what is
- * uncommon in a header mailparser reads. Bodies never go through mailparser: a hostile one of 25 MB would cost it gigabytes,
- * and a thread that is out of memory at the wrong moment takes the process with it. Throws when the parser fails.
+ * Parses the raw bytes of a message that was scanned. The walk reads the common forms; a message that it declines
+ * mailparser reads as a whole (docs/decisions/0018). Throws when the parser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
-  const walked = walkBody(bytes, root);
-  const addressing = walkHeader(root.fields) ?? await readAddressing(root.fields);
-  const files: FilePart[] = [];
-  for (const file of walked.files) files.push(await toFilePart(file));
-  return { ...addressing, ...walked, fields: root.fields, files };
-}
-
-async function toFilePart({ part, name, ...file }: WalkedFile): Promise<FilePart> {
-  return { ...file, name: name ?? await readFileName(part.fields) };
+  const body = walkBody(bytes, root) ?? await readWithLibrary(bytes);
+  const addresses = walkAddresses(root.fields) ?? await readAddresses(root.fields);
+  return { ...addresses, subject: walkSubject(root.fields), ...body, fields: root.fields };
 }
 
 // The defaults of these convert between HTML and text, which takes seconds for nested elements.
 const OPTIONS = { skipHtmlToText: true, skipTextToHtml: true, skipTextLinks: true, skipImageLinks: true };
-const ADDRESSING = /^(?:subject|from|to|cc)$/i;
+const ADDRESSES = /^(?:from|to|cc)$/i;
 
-async function readAddressing(fields: readonly HeaderField[]): Promise<Addressing> {
-  const wanted = fields.filter(({ name }) => ADDRESSING.test(name));
+async function readAddresses(fields: readonly HeaderField[]): Promise<Omit<Addressing, 'subject'>> {
+  const wanted = fields.filter(({ name }) => ADDRESSES.test(name));
   const { headers } = await readHeader(wanted);
-  const subject = headers.get('subject');
   return {
-    subject: typeof subject === 'string' ? subject : '',
     from: mailboxes(headers.get('from'))[0],
     to: mailboxes(headers.get('to')),
     cc: wanted.some(({ name }) => name.toLowerCase() === 'cc') ? mailboxes(headers.get('cc')) : undefined,
   };
 }
 
-/** The name alone is of interest, so whatever the part is, it is shown to the parser as an attachment. */
-async function readFileName(fields: readonly HeaderField[]): Promise<string> {
-  const type = fields.find(({ name }) => name.toLowerCase() === 'content-type')?.value ?? '';
-  const disposition = fields.find(({ name }) => name.toLowerCase() === 'content-disposition')?.value ?? '';
-  const { fileName } = await readHeader([
-    { name: 'Content-Type', value: type.replace(/^[^;]*/, 'application/octet-stream') },
-    { name: 'Content-Disposition', value: disposition.replace(/^[^;]*/, 'attachment') },
-  ]);
-  return fileName;
-}
-
 /** Has mailparser read a header without a body. */
-function readHeader(fields: readonly HeaderField[]): Promise<{ readonly headers: Headers; readonly fileName: string }> {
+function readHeader(fields: readonly HeaderField[]): Promise<{ readonly headers: Headers }> {
   return new Promise((resolve, reject) => {
     const parser = new MailParser(OPTIONS);
     let headers: Headers = new Map();
-    let fileName = '';
     parser.on('headers', (found: Headers) => { headers = found; });
-    parser.on('data', (data: AttachmentStream | MessageText) => {
-      if (data.type !== 'attachment') return;
-      fileName = data.filename ?? '';
-      data.content.on('data', () => undefined);
-      data.content.on('end', () => data.release());
-    });
+    parser.on('data', () => undefined);
     parser.on('error', reject);
-    parser.once('end', () => resolve({ headers, fileName }));
+    parser.once('end', () => resolve({ headers }));
     parser.end(`${fields.map(({ name, value }) => `${name}: ${value}\r\n`).join('')}\r\n`, 'utf8');
   });
 }

@@ -26,6 +26,29 @@ export function parseStructured(text: string): Structured {
   return { value: (value ?? '').toLowerCase(), params };
 }
 
+/** Whether a parameter is in one of the extended forms of RFC 2231: `name*=`, or in pieces, `name*0=`. */
+export function isExtended({ params }: Structured, name: string): boolean {
+  for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
+  return false;
+}
+
+/**
+ * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes
+ * before the plain one, as mailparser has it: we have to see the same parts.
+ */
+export function asciiParameter(type: Structured, name: string): string {
+  if (!isExtended(type, name)) return type.params.get(name) ?? '';
+  const pieces: { readonly number: number; readonly text: string }[] = [];
+  for (const [key, value] of type.params) {
+    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})\*?$/.exec(key.slice(name.length + 1)) : null;
+    if (match) pieces.push({ number: Number(match[1]), text: value });
+  }
+  const text = pieces.toSorted((a, b) => a.number - b.number).map((piece) => piece.text).join('');
+  const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
+  const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
+  return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
+}
+
 /** One piece between semicolons, which do not count inside quotes. */
 function readPiece(text: string, start: number): { name: string | undefined; value: string; next: number } {
   let name: string | undefined;

@@ -41,7 +41,7 @@ export interface Parsed extends Addressing {
   readonly text: Text | undefined;
   /** Whether the text is format=flowed (RFC 3676); it is left as it was written. */
   readonly textFlowed: boolean;
-  /** The first HTML part. */
+  /** The first HTML part; when there is no text, all of them. */
   readonly html: Text | undefined;
   readonly files: readonly FilePart[];
 }

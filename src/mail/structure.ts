@@ -1,6 +1,6 @@
 import { breachOfBlock, CAPS } from './caps.ts';
 import { firstValue, parseHeaders, type HeaderField } from './headers.ts';
-import { parseStructured, type Structured } from './parameters.ts';
+import { asciiParameter, parseStructured, type Structured } from './parameters.ts';
 
 /** A part of a message, as offsets into its bytes. */
 export interface Part {
@@ -11,12 +11,26 @@ export interface Part {
   readonly headerStart: number;
   readonly bodyStart: number;
   bodyEnd: number;
-  /** Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section 5.1.1). */
+  /**
+   * Whether a delimiter line ended it; the line break before that line belongs to the delimiter (RFC 2046 section
+   * 5.1.1).
+   */
   delimited: boolean;
 }
 
 /** The parts of a message, or the cap that it breaks, in words. */
-export type Scan = { readonly root: Part; readonly breach?: undefined } | { readonly breach: string };
+export type Scan =
+  | { readonly root: Part; readonly breach?: undefined }
+  | { readonly root?: undefined; readonly breach: string };
+
+/**
+ * The media type of a part, what it is when nothing is declared (RFC 2045 section 5.2, RFC 2046 section 5.1.5)
+ * included.
+ */
+export function mediaTypeOf({ type, parent }: Part): string {
+  if (type.value !== '') return type.value;
+  return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
+}
 
 interface Open { readonly part: Part; readonly boundary: string }
 
@@ -93,7 +107,7 @@ function addressBytes(fields: readonly HeaderField[]): number {
 }
 
 function enterMultipart(walk: Walk, part: Part): void {
-  const boundary = Buffer.from(part.type.params.get('boundary') ?? '').toString('latin1');
+  const boundary = Buffer.from(asciiParameter(part.type, 'boundary')).toString('latin1');
   if (boundary === '' || boundary.length > LONGEST_BOUNDARY) return;
   walk.leaf = undefined;
   walk.levels.set(boundary, walk.open.length);
@@ -131,7 +145,10 @@ function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
   }
 }
 
-/** The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section 5.1.1). */
+/**
+ * The delimiter on the line that starts at `lineStart`. White space behind it is transport padding (RFC 2046 section
+ * 5.1.1).
+ */
 function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   const { bytes, levels } = walk;
   if (bytes[lineStart + 1] !== DASH || levels.size === 0) return undefined;
@@ -145,7 +162,9 @@ function delimiterAt(walk: Walk, lineStart: number): Delimiter | undefined {
   return closed === undefined ? undefined : { level: closed, closes: true, lineStart, lineEnd };
 }
 
-/** Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on. */
+/**
+ * Ends what the delimiter ends, multiparts inside that lack their own closing line included. Answers where to go on.
+ */
 function passDelimiter(walk: Walk, delimiter: Delimiter): number {
   const { level, closes, lineStart, lineEnd } = delimiter;
   endPart(walk, walk.leaf, lineStart);

@@ -1,4 +1,4 @@
-import type { Decode } from './charset.ts';
+import { decoderOfText } from './charset.ts';
 import type { Text } from './parsed.ts';
 import { decodeTransfer, type TransferEncoding } from './transfer.ts';
 
@@ -6,13 +6,14 @@ import { decodeTransfer, type TransferEncoding } from './transfer.ts';
 export interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
-  /** A fresh decoder for each reading. */
-  readonly decoder: () => Decode;
+  /** The charset that was declared. */
+  readonly charset: string | undefined;
   /** What comes behind it. */
   readonly tail: string;
 }
 
-// A longer text is decoded piece by piece when it is written, so that a message of one huge text is in memory only once.
+// A longer text is decoded piece by piece when it is written, so that a message of one huge text is in memory only
+// once.
 const LONGEST_STRING = 256 * 1024;
 const PIECE = 64 * 1024;
 const LF = 0x0a;
@@ -21,12 +22,13 @@ const EQUALS = 0x3d;
 /** Decodes a text body, to LF line ends. */
 export function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
-  const decoded = toLf(text.decoder()(decodeTransfer(text.body, text.encoding), true));
+  const bytes = decodeTransfer(text.body, text.encoding);
+  const decoded = toLf(decoderOfText(text.charset, () => [bytes])(bytes, true));
   return decoded === '' ? decoded : decoded + text.tail;
 }
 
-function* lazyPieces({ body, encoding, decoder, tail }: EncodedText): Iterable<string> {
-  const decode = decoder();
+function* lazyPieces({ body, encoding, charset, tail }: EncodedText): Iterable<string> {
+  const decode = decoderOfText(charset, () => transferPieces(body, encoding));
   let held = '';
   for (const bytes of transferPieces(body, encoding)) {
     const text = held + decode(bytes, false);
@@ -37,19 +39,26 @@ function* lazyPieces({ body, encoding, decoder, tail }: EncodedText): Iterable<s
   yield held + decode(Buffer.alloc(0), true) + tail;
 }
 
-/** Base64 is decoded at once, because dirt in it may shift its groups; the others are cut at line ends, where no escape is. */
+/**
+ * Base64 is decoded at once, because dirt in it may shift its groups, and so is uuencode; the others are cut at line
+ * ends, where no escape is.
+ */
 function* transferPieces(body: Buffer, encoding: TransferEncoding): Iterable<Buffer> {
-  const whole = encoding === 'base64' ? decodeTransfer(body, encoding) : body;
+  const atOnce = encoding === 'base64' || encoding === 'uuencode';
+  const whole = atOnce ? decodeTransfer(body, encoding) : body;
   let from = 0;
   while (from < whole.length) {
     const to = cutAt(whole, from);
     const piece = whole.subarray(from, to);
-    yield encoding === 'base64' ? piece : decodeTransfer(piece, encoding);
+    yield atOnce ? piece : decodeTransfer(piece, encoding);
     from = to;
   }
 }
 
-/** The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last escape. */
+/**
+ * The end of the piece that starts at `from`: behind a line end, or in a line that is far too long, before the last
+ * escape.
+ */
 function cutAt(bytes: Buffer, from: number): number {
   const least = from + PIECE;
   if (least >= bytes.length) return bytes.length;

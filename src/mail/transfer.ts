@@ -22,20 +22,31 @@ const SPACE = 0x20;
 const TAB = 0x09;
 const EQUALS = 0x3d;
 
-export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable';
+export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uuencode';
+
+/** Encodings by their names; uuencode was never registered and goes by several. */
+const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
+  ['base64', 'base64'], ['quoted-printable', 'quoted-printable'],
+  ['x-uuencode', 'uuencode'], ['uuencode', 'uuencode'], ['x-uue', 'uuencode'], ['uue', 'uuencode'],
+]);
 
 /** What Content-Transfer-Encoding says (RFC 2045 section 6), comments left out; a word nobody knows is no encoding. */
 export function toTransferEncoding(value: string | undefined): TransferEncoding {
   const word = (value ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
-  return word === 'base64' || word === 'quoted-printable' ? word : 'identity';
+  return ENCODINGS.get(word) ?? 'identity';
 }
 
+/** The bytes that stand for themselves behind an encoding. */
 export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer {
   if (encoding === 'identity') return body;
+  if (encoding === 'uuencode') return decodeUuencode(body);
   return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
 }
 
-/** Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be passed on as they are. */
+/**
+ * Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be
+ * passed on as they are.
+ */
 export function isCleanBase64(body: Uint8Array): boolean {
   let breaks = 0;
   let padding = 0;
@@ -57,7 +68,10 @@ function endsBehind(body: Uint8Array, padding: number): boolean {
   return true;
 }
 
-/** The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin anew. */
+/**
+ * The bytes of a base64 body; foreign characters do not count (RFC 2045 section 6.8), and after padding it may begin
+ * anew.
+ */
 export function decodeBase64(body: Buffer): Buffer {
   const out = Buffer.allocUnsafe(Math.ceil(body.length * 0.75) + 3);
   const group = Buffer.allocUnsafe(4 * 1024);
@@ -80,8 +94,8 @@ export function decodeBase64(body: Buffer): Buffer {
 }
 
 /**
- * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way and goes,
- * a `=` that begins nothing stays.
+ * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way
+ * and goes, a `=` that begins nothing stays.
  */
 export function decodeQuotedPrintable(body: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(body.length);
@@ -129,4 +143,43 @@ function endOfSoftBreak(body: Uint8Array, at: number): number {
   if (at >= body.length) return at;
   if (body[at] === LF) return at + 1;
   return body[at] === CR && body[at + 1] === LF ? at + 2 : -1;
+}
+
+const UU_BEGIN = /^begin [0-7]{3,4} [^\r\n]*\r?\n/m;
+/** Looked at for the line that begins the data; text may stand in front of it. */
+const UU_LEAD = 64 * 1024;
+/**
+ * Zeros whose blanks were lost take more room than their lines; a body that grows by more than this is cut, as it was
+ * made to hurt.
+ */
+const UU_GROWTH = 4;
+
+/**
+ * Decodes uuencode (POSIX.1, the utility of that name): the first character of a line says how many bytes follow,
+ * four characters are three of them. Ends with the first line that says 0; a body without its `begin` line is as it
+ * is.
+ */
+function decodeUuencode(body: Buffer): Buffer {
+  const begin = UU_BEGIN.exec(body.toString('latin1', 0, UU_LEAD));
+  if (!begin) return body;
+  const out = Buffer.allocUnsafe(UU_GROWTH * body.length);
+  let length = 0;
+  // Blanks at the end of a line, which are zeros, may have been lost on the way.
+  const valueAt = (at: number, end: number): number => at < end ? ((body[at] ?? 0) - SPACE) & 0x3f : 0;
+  for (let at = begin.index + begin[0].length; at < body.length && length < out.length;) {
+    const newline = body.indexOf(LF, at);
+    const next = newline === -1 ? body.length : newline + 1;
+    const end = newline === -1 ? next : newline - (body[newline - 1] === CR ? 1 : 0);
+    const wanted = valueAt(at, end);
+    if (wanted === 0) break;
+    const until = length + wanted;
+    for (let from = at + 1; length < until; from += 4) {
+      const [a, b, c, d] = [valueAt(from, end), valueAt(from + 1, end), valueAt(from + 2, end), valueAt(from + 3, end)];
+      out[length++] = (a << 2) | (b >> 4);
+      if (length < until) out[length++] = (b << 4) | (c >> 2);
+      if (length < until) out[length++] = (c << 6) | d;
+    }
+    at = next;
+  }
+  return out.subarray(0, length);
 }

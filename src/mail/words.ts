@@ -1,58 +1,78 @@
-import { decoderOfWord } from './charset.ts';
+import { decodePayloads } from './charset.ts';
+import { decodeBase64 } from './transfer.ts';
 
-// RFC 2047 section 2. No white space inside: a word with some in it is for the library.
-const WORD = /=\?([\w-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?\s]*)\?=/g;
+// RFC 2047 section 2, the language of RFC 2231 section 5, and white space inside, which it forbids and software writes.
+const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?]*)\?=/g;
+const NOT_ASCII = /([^\x00-\x7f]+)/;
 
-interface Word { readonly kind: string; readonly charset: string; payloads: Buffer[] }
-
-/** Decodes encoded words (RFC 2047); undefined when there is something that the library knows better. */
-export function decodeWords(text: string): string | undefined {
-  if (!text.includes('=?')) return text;
-  let out = '';
-  for (const piece of pieces(text)) {
-    const decoded = typeof piece === 'string' ? plain(piece) : decode(piece);
-    if (decoded === undefined) return undefined;
-    out += decoded;
-  }
-  return out;
+/** Words that follow each other in one charset: what they carry. Text among it is decoded already. */
+interface Run {
+  readonly charset: string;
+  readonly payloads: (Buffer | string)[];
 }
 
-/** Plain text and words in turn. White space between words is none (section 6.2), and words of one kind that follow each other are one: a character may be cut in two. */
-function pieces(text: string): (string | Word)[] {
-  const found: (string | Word)[] = [];
+/** Decodes the encoded words in a text (RFC 2047). What is no word stays as it is, and so does text around them. */
+export function decodeWords(text: string): string {
+  if (!text.includes('=?')) return text;
+  let decoded = '';
+  let run: Run | undefined;
   let from = 0;
   for (const match of text.matchAll(WORD)) {
     const [whole, charset = '', kind = '', payload = ''] = match;
-    const word: Word = { kind: kind.toUpperCase(), charset: charset.toLowerCase(), payloads: [toBytes(kind, payload)] };
     const between = text.slice(from, match.index);
     from = match.index + whole.length;
-    const last = found.at(-1);
-    if (typeof last !== 'object' || between.trim() !== '') found.push(between, word);
-    else if (last.kind === word.kind && last.charset === word.charset) last.payloads.push(...word.payloads);
-    else found.push(word);
+    const label = charset.toLowerCase();
+    // White space between words is none (section 6.2).
+    const follows = run !== undefined && between.trim() === '';
+    if (run?.charset !== label || !follows) {
+      decoded += (run ? decodeRun(run) : '') + (follows ? '' : between);
+      run = { charset: label, payloads: [] };
+    }
+    run.payloads.push(...toPayloads(label, kind, payload));
   }
-  return [...found, text.slice(from)];
+  return decoded + (run ? decodeRun(run) : '') + text.slice(from);
 }
 
-function toBytes(kind: string, payload: string): Buffer {
-  if (kind === 'B' || kind === 'b') return Buffer.from(payload, 'base64');
+function decodeRun({ charset, payloads }: Run): string {
+  let decoded = '';
+  let bytes: Buffer[] = [];
+  const flush = (): void => {
+    if (bytes.length > 0) decoded += decodePayloads(charset, bytes);
+    bytes = [];
+  };
+  for (const payload of payloads) {
+    if (typeof payload !== 'string') {
+      bytes.push(payload);
+      continue;
+    }
+    flush();
+    decoded += payload;
+  }
+  flush();
+  return decoded;
+}
+
+/**
+ * The header was read before its words are: a character beyond ASCII in a word is what it is, whatever the word says
+ * its charset was.
+ */
+function toPayloads(charset: string, kind: string, payload: string): (Buffer | string)[] {
+  if (kind === 'B' || kind === 'b') return [decodeBase64(Buffer.from(payload, 'latin1'))];
+  if (!NOT_ASCII.test(payload)) return [decodeQ(payload)];
+  if (charset === 'utf-8' || charset === 'utf8') return [decodeQ(payload)];
+  return payload.split(NOT_ASCII).map((piece, i) => (i % 2 === 1 ? piece : decodeQ(piece)));
+}
+
+/** The Q encoding (RFC 2047 section 4.2). */
+function decodeQ(payload: string): Buffer {
   const bytes = Buffer.from(payload.replaceAll('_', ' '), 'utf8');
   if (!bytes.includes('=')) return bytes;
   let length = 0;
   for (let at = 0; at < bytes.length; at++) {
     const hex = bytes[at] === 0x3d ? bytes.toString('latin1', at + 1, at + 3) : '';
     const escaped = /^[0-9A-Fa-f]{2}$/.test(hex);
-    bytes[length++] = escaped ? Number.parseInt(hex, 16) : bytes[at] ?? 0;
+    bytes[length++] = escaped ? Number.parseInt(hex, 16) : (bytes[at] ?? 0);
     if (escaped) at += 2;
   }
   return bytes.subarray(0, length);
-}
-
-function plain(text: string): string | undefined {
-  return text.includes('=?') ? undefined : text;
-}
-
-function decode(word: Word): string | undefined {
-  const decoder = decoderOfWord(word.charset);
-  return decoder?.(Buffer.concat(word.payloads), true);
 }

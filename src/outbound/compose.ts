@@ -36,7 +36,7 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   return async (job) => {
     const { settings, accountNumber, id, dkim } = job;
     const body = await load(job);
-    const message = await written(body, job, job.outgoing.extras?.inlineCss === true ? await inliner() : undefined);
+    const { message, links } = await written(body, job, job.outgoing.extras?.inlineCss === true ? await inliner() : undefined);
     const signed = dkim ? await sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
@@ -44,14 +44,18 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
     const bytes = new Uint8Array(trace.length + signed.length);
     bytes.set(trace);
     bytes.set(signed, trace.length);
-    return { bytes, mailFrom: bounceAddress(settings.secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '') };
+    const { secret, returnDomain, ownReturns } = settings;
+    return { bytes, links, mailFrom: bounceAddress(secret, accountNumber, id, returnDomain, ownReturns ? returnDomain : '') };
   };
 }
 
-async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Buffer> {
+interface Written { readonly message: Buffer; readonly links: readonly string[] }
+
+async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Written> {
   try {
     const personal = createPersonal(job, inline);
-    return job.outgoing.form === 'draft' ? await composeDraft(parseDraft(body), job, personal) : composeDocument(body, job, personal);
+    const message = job.outgoing.form === 'draft' ? await composeDraft(parseDraft(body), job, personal) : composeDocument(body, job, personal);
+    return { message, links: personal.followed() };
   } catch (error) {
     throw error instanceof TooLong ? new TooLarge() : error;
   }

@@ -64,7 +64,7 @@ export function createCustomDomains(settings: CustomDomainSettings, { store, res
 }
 
 /** A domain and those above it, but for the top one. */
-function withParents(domain: string): string[] {
+export function withParents(domain: string): string[] {
   const labels = domain.split('.');
   return labels.slice(0, -1).map((_, at) => labels.slice(at).join('.'));
 }

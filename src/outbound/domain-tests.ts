@@ -68,10 +68,11 @@ export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   return row.verifiedAt !== null && counts(row.spfValid, row.spfValidAfter) && counts(row.dkimValid, row.dkimValidAfter);
 }
 
-interface Known { readonly valid: boolean | null; readonly validAfter: Date | null; readonly error: string | null }
+/** What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong. */
+export interface Known { readonly valid: boolean | null; readonly validAfter: Date | null; readonly error: string | null }
 
 /** What is known of a record after a test. */
-function after(before: Known, check: RecordCheck, now: Date): Known {
+export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
   if (check === 'unknown') return before.valid === null ? { ...before, error: NEVER_ANSWERED } : before;
   if (!check.valid) return { valid: false, validAfter: null, error: check.error };
   if (before.valid === true) return before;
@@ -81,8 +82,8 @@ function after(before: Known, check: RecordCheck, now: Date): Known {
 }
 
 function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordCheck, now: Date) {
-  const spf = after({ valid: row.spfValid, validAfter: row.spfValidAfter, error: row.spfError }, spfCheck, now);
-  const dkim = after({ valid: row.dkimValid, validAfter: row.dkimValidAfter, error: row.dkimError }, dkimCheck, now);
+  const spf = afterTest({ valid: row.spfValid, validAfter: row.spfValidAfter, error: row.spfError }, spfCheck, now);
+  const dkim = afterTest({ valid: row.dkimValid, validAfter: row.dkimValidAfter, error: row.dkimError }, dkimCheck, now);
   const changed = spf.valid !== row.spfValid || dkim.valid !== row.dkimValid;
   const answered = spfCheck !== 'unknown' || dkimCheck !== 'unknown';
   const changedAt = changed ? now : row.changedAt;

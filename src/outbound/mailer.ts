@@ -19,7 +19,7 @@ export function createMailer({ hostname, from }: MailerSettings, { carrier }: { 
 
   return Object.freeze({
     async send(mail: Mail) {
-      return toOutcome(await carrier.carry({ composed: { bytes: await compose(mail), mailFrom: from }, recipient: mail.to, sourceAddresses: [] }));
+      return toOutcome(await carrier.carry({ composed: { bytes: await compose(mail), mailFrom: from, links: [] }, recipient: mail.to, sourceAddresses: [] }));
     },
     stop() {
       void carrier.stop();

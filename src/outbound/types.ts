@@ -124,6 +124,8 @@ export interface Composed {
   readonly bytes: Uint8Array;
   /** VERP address, without brackets. */
   readonly mailFrom: string;
+  /** The tracked links in it, each once, as clicks on them are told. */
+  readonly links: readonly string[];
 }
 
 /** What a server said to one message, or that none was reached. */

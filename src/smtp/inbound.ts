@@ -11,6 +11,7 @@ export function createInbound(settings: ListenerSettings, deps: ListenerDeps): S
   return Object.freeze({
     name: 'smtp' as const,
     policy: createPolicy(settings, deps),
+    ownerOf: deps.routing.ownerOf,
     receive(said: Said, address: string) {
       const { transaction, helo, tls } = said;
       if (!transaction) throw new Error('DATA without a transaction');

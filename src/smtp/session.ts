@@ -1,10 +1,12 @@
+import { parsePath, splitCommand } from './command.ts';
 import { createPulse, type Pulse } from './limits.ts';
 import type { Meters } from './meters.ts';
+import type { Transaction } from './policy.ts';
 import type { Received, Reception } from './reception.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
 import type { Side } from './side.ts';
-import { createTally } from './tally.ts';
+import { createTally, type Parties } from './tally.ts';
 import { obey, saidNothing, type Answer } from './verbs.ts';
 
 /** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
@@ -42,15 +44,27 @@ export function createSession(
   let gone = false;
 
   /** RFC 5321 section 3.8: a 421 is the end of the session; after a 521 nothing of the input can be believed. */
-  function settle(answer: Answer, command: string): Answer {
+  function settle(answer: Answer, command: string, transaction = said.transaction): Answer {
     const { reply, then } = answer;
-    if (reply.code >= 400) tally.refused(reply, command);
+    if (reply.code >= 400) tally.refused(reply, command, partiesOf(command, transaction));
     if (reply.code === 421 || reply.code === 521) {
       reason ??= reply.line.trimEnd();
       return { ...answer, then: 'close' };
     }
     if (then === 'close') reason ??= 'quit';
     return answer;
+  }
+
+  function partiesOf(command: string, transaction: Transaction | undefined): Parties {
+    const { verb, rest } = splitCommand(command);
+    const taken = [...transaction?.recipients.values() ?? []];
+    const owners = new Set(taken.flatMap(({ match }) => match ? [match.account] : []));
+    const all = { mail_from: transaction?.mailFrom, account: said.who?.account ?? listed(owners) };
+    if (verb === 'MAIL') return { ...all, mail_from: pathIn('FROM', rest), recipient: undefined };
+    if (verb !== 'RCPT') return { ...all, recipient: verb === 'DATA' ? listed(taken.map(({ recipient }) => recipient)) : undefined };
+    const recipient = pathIn('TO', rest);
+    const owner = recipient === undefined ? undefined : side.ownerOf?.(recipient.slice(recipient.lastIndexOf('@') + 1));
+    return { ...all, recipient, account: said.who?.account ?? owner };
   }
 
   function openData(): void {
@@ -115,7 +129,10 @@ export function createSession(
       const progress = await present.take(chunk);
       pulse.busy = false;
       pulse.quietSince = clock.monotonic();
-      if (progress.ended) return { answer: settle({ reply: closeData(progress.ended) }, 'DATA'), rest: progress.rest };
+      const { transaction } = said;
+      if (progress.ended) {
+        return { answer: settle({ reply: closeData(progress.ended) }, 'DATA', transaction), rest: progress.rest };
+      }
       if (gone) await present.abort();
       return {};
     },
@@ -134,4 +151,15 @@ export function createSession(
       tally.end(reason ?? 'disconnect', clock.monotonic() - pulse.startedAt);
     },
   });
+}
+
+/** Several of a kind in one field of the log; undefined when there are none. */
+function listed(words: Iterable<string>): string | undefined {
+  return [...words].join(' ') || undefined;
+}
+
+/** The address in a MAIL or RCPT, when it is written as one. */
+function pathIn(keyword: 'FROM' | 'TO', rest: string): string | undefined {
+  const said = parsePath(keyword, rest);
+  return typeof said === 'string' ? undefined : said.path;
 }

@@ -44,7 +44,7 @@ export interface ListenerSettings {
 
 /** What SMTP needs of the parts below it. */
 export interface ListenerDeps {
-  readonly routing: Pick<Routing, 'lookup'>;
+  readonly routing: Pick<Routing, 'lookup' | 'ownerOf'>;
   /** The return domain; where there is none, it is a domain like any other. */
   readonly returnAddresses?: ReturnAddresses | undefined;
   readonly acceptance: Acceptance;

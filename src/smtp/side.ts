@@ -10,6 +10,8 @@ export interface Side {
   /** How its numbers are told apart. */
   readonly name: 'smtp' | 'submission';
   readonly policy: Policy;
+  /** The account that takes mail for a domain, where mail comes in; for the log. */
+  ownerOf?(domain: string): string | undefined;
   /** Opens the place that the bytes of the present transaction go to. */
   receive(said: Said, address: string): Reception;
   /** One for each session; undefined: nobody has to say who they are. */

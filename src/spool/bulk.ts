@@ -5,7 +5,7 @@ import { createScan } from './file/scan.ts';
 import type { Listeners } from './listeners.ts';
 import type { QueueFile } from './queue-file.ts';
 import type { Reading } from './reading.ts';
-import type { Selection, Spool } from './types.ts';
+import type { Progress, Selection, Spool } from './types.ts';
 
 export interface BulkParts {
   readonly log: Log;
@@ -23,18 +23,18 @@ const PURGE_STEP = 200;
 export function createBulk(parts: BulkParts): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
-  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>) => {
-    const count = await scan.change(selection, run);
+  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>, progress?: Progress) => {
+    const count = await scan.change(selection, run, progress);
     if (count > 0) listeners.tell([]);
     return count;
   };
   return {
     list: scan.list,
     count: scan.count,
-    retry: (selection: Selection, now: number) => change(selection, (keys) => file.write('retry', keys, now)),
+    retry: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('retry', keys, now), progress),
     reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection: Selection, now: number) => change(selection, (keys) => file.write('drop', keys, now)),
-    replay: (selection: Selection, now: number) => change(selection, (keys) => file.write('replay', keys, now)),
+    drop: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('drop', keys, now), progress),
+    replay: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('replay', keys, now), progress),
     redirect: (routeId: string, url: string) =>
       change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),

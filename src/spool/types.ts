@@ -144,6 +144,9 @@ export interface Selection {
   readonly to?: number | undefined;
 }
 
+/** Hears how many deliveries a change has come to so far. */
+export type Progress = (count: number) => void;
+
 /** accepted: synced to disk · full: no room (452 4.3.1) · fault: the disk or the file failed us (451 4.3.0). Nothing is kept unless accepted. */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
@@ -187,13 +190,13 @@ export interface Spool {
   /** Counts by state. */
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Makes waiting ones due now, but for those that are not to go before a time. Answers how many. */
-  retry(selection: Selection, now: number): Promise<number>;
+  retry(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /** Moves what waits and was never attempted to another time; its budget begins then. Answers how many. */
   reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting and dead ones without delivering. Answers how many. */
-  drop(selection: Selection, now: number): Promise<number>;
+  drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /** Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how many. */
-  replay(selection: Selection, now: number): Promise<number>;
+  replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /** Sends what waits or is dead for a route to another URL from now on. Answers how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */

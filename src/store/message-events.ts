@@ -14,6 +14,8 @@ export interface MessageEventRow extends Row, Carrier {
   /** Null until message, lists and counters have it; a sweep finishes what a crash left. */
   readonly appliedAt: Date | null;
   readonly detail: Readonly<Record<string, string | number | null>>;
+  /** The tracked links of the message, where `kind` is send. */
+  readonly links?: readonly string[];
 }
 
 export const messageEvents: CollectionSpec<MessageEventRow> = {

@@ -27,6 +27,8 @@ export interface SentMessageRow extends Row, Marked {
   /** The event that counts as the unique open, and as the unique click. */
   readonly firstOpen?: string | null;
   readonly firstClick?: string | null;
+  /** For each link that was clicked (`urlKey`), the event that counts as its unique click; at most 100 links. */
+  readonly firstClicks?: Readonly<Record<string, string>>;
   /** Latest opens and clicks, at most 100 of each; epoch seconds. */
   readonly openDetail: readonly { readonly ts: number }[];
   readonly clickDetail: readonly { readonly ts: number; readonly url: string }[];

@@ -22,6 +22,9 @@ import { templateLabels, type TemplateLabelRow, templates, type TemplateRow } fr
 import { tagRemovals, type TagRemovalRow } from './tag-removals.ts';
 import { webhooks, type WebhookRow, webhookTallies, type WebhookTallyRow } from './webhooks.ts';
 import { whitelists, type WhitelistRow } from './whitelists.ts';
+import { metadataFields, type MetadataFieldRow } from './metadata-fields.ts';
+import { trackingDomains, type TrackingDomainRow } from './tracking-domains.ts';
+import { urlHours, type UrlHourRow, urls, type UrlRow } from './urls.ts';
 import { leases, type LeaseRow } from './leases.ts';
 import { keys, type KeyRow } from './keys.ts';
 import { revisions, type RevisionRow } from './revisions.ts';
@@ -60,6 +63,10 @@ export interface Store {
   readonly webhooks: Collection<WebhookRow>;
   readonly webhookTallies: Collection<WebhookTallyRow>;
   readonly whitelists: Collection<WhitelistRow>;
+  readonly metadataFields: Collection<MetadataFieldRow>;
+  readonly trackingDomains: Collection<TrackingDomainRow>;
+  readonly urls: Collection<UrlRow>;
+  readonly urlHours: Collection<UrlHourRow>;
   /** The same store as one account sees it. */
   of(account: string): AccountStore;
   ping(): Promise<void>;
@@ -92,6 +99,10 @@ export interface AccountStore {
   readonly webhooks: BoundCollection<WebhookRow>;
   readonly webhookTallies: BoundCollection<WebhookTallyRow>;
   readonly whitelists: BoundCollection<WhitelistRow>;
+  readonly metadataFields: BoundCollection<MetadataFieldRow>;
+  readonly trackingDomains: BoundCollection<TrackingDomainRow>;
+  readonly urls: Pick<BoundCollection<UrlRow>, 'one' | 'many'>;
+  readonly urlHours: Pick<BoundCollection<UrlHourRow>, 'one' | 'many'>;
 }
 
 interface Owned extends Row {
@@ -142,6 +153,10 @@ export async function openStore(database: Database): Promise<Store> {
     webhooks: await database.collection(webhooks),
     webhookTallies: await database.collection(webhookTallies),
     whitelists: await database.collection(whitelists),
+    metadataFields: await database.collection(metadataFields),
+    trackingDomains: await database.collection(trackingDomains),
+    urls: await database.collection(urls),
+    urlHours: await database.collection(urlHours),
   };
   return Object.freeze({
     ...store,
@@ -169,6 +184,10 @@ export async function openStore(database: Database): Promise<Store> {
       webhooks: bind(store.webhooks, account),
       webhookTallies: bind(store.webhookTallies, account),
       whitelists: bind(store.whitelists, account),
+      metadataFields: bind(store.metadataFields, account),
+      trackingDomains: bind(store.trackingDomains, account),
+      urls: bind(store.urls, account),
+      urlHours: bind(store.urlHours, account),
     }),
     ping: () => database.ping(),
     close: () => database.close(),

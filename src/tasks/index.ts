@@ -21,6 +21,7 @@ import { purgeRowsTask, type PurgeRowsSettings } from './purge-rows.ts';
 import { purgeTask, type PurgeSettings } from './purge.ts';
 import { retestInboundDomainsTask, type RetestInboundSettings } from './retest-inbound-domains.ts';
 import { retestSenderDomainsTask } from './retest-sender-domains.ts';
+import { retestTrackingDomainsTask, type RetestTrackingDeps } from './retest-tracking-domains.ts';
 import { retestReverseDnsTask, type ReverseDnsDeps } from './retest-reverse-dns.ts';
 import { sendNoticesTask } from './send-notices.ts';
 import { sweepOutboxTask } from './sweep-outbox.ts';
@@ -29,9 +30,9 @@ import { tendBatchesTask } from './tend-batches.ts';
 import { tendScheduledTask } from './tend-scheduled.ts';
 
 /** Every task of the daemon. */
-export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; cached: Resolver; resolver: Resolver }): readonly Task[] {
+export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; trackingDomainTests: RetestTrackingDeps['trackingDomainTests']; cached: Resolver; resolver: Resolver }): readonly Task[] {
   const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
-  return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
+  return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestTrackingDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
 }
 
 function ipTasks(settings: ProvisioningSettings, deps: ProvisioningDeps & ReverseDnsDeps): readonly Task[] {

@@ -13,11 +13,13 @@ export interface PurgeRowsSettings {
 const DAY_MS = 86_400_000;
 /** The longest window is 90 days and begins with a whole hour. Totals stay for ever. The number is in days. */
 const KEEP_SPANS: readonly (readonly [Span, number])[] = [['hour', 91], ['week', 91], ['month', 400]];
+/** A link has numbers as long as it is sent or clicked: every recipient may have links of his own. */
+const KEEP_URL_DAYS = 91;
 /** Rows of one step, which share a sync of the disk. */
 const STEP = 500;
 
 /** Forgets rows that nothing shows any more, in small steps, so that nobody waits long for the store. */
-export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents'>; clock: Clock; time?: Belief }): Task {
+export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents' | 'urls' | 'urlHours'>; clock: Clock; time?: Belief }): Task {
   const { store, clock } = deps;
   const isSteady = createSteadiness(clock, deps.time);
   return {
@@ -29,10 +31,12 @@ export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<S
       const old = before(settings.keepDays);
       let counters = 0;
       for (const [span, days] of KEEP_SPANS) counters += await removeAll(store.counters, { span, start: before(days) }, ending);
+      const urls = await removeAll(store.urls, { lastHour: before(KEEP_URL_DAYS) }, ending);
+      counters += await removeAll(store.urlHours, { start: before(KEEP_URL_DAYS) }, ending);
       const events = await removeAll(store.messageEvents, { at: old }, ending);
       const tags = await removeAll(store.messageTags, { createdAt: old }, ending);
       const messages = await removeAll(store.messages, { createdAt: old }, ending);
-      return counters + events + tags + messages > 0 ? { counters, events, tags, messages } : undefined;
+      return counters + urls + events + tags + messages > 0 ? { counters, urls, events, tags, messages } : undefined;
     },
   };
 }

@@ -15,7 +15,7 @@ p = None
 for line in sys.stdin:
     word = line.strip()
     if word == 'start':
-        script = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=smtp exec "$0" "$@"'
+        script = 'INVOCATION_ID=a3f0e1d2c4b5968778695a4b3c2d1e0f LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=smtp exec "$0" "$@"'
         p = subprocess.Popen(['sh', '-c', script] + sys.argv[1:], stdin=subprocess.DEVNULL, pass_fds=(3,), preexec_fn=lambda: os.dup2(kept, 3))
     elif word == 'reload':
         p.send_signal(signal.SIGHUP)

@@ -71,7 +71,7 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
       if (!reply.startsWith('250')) throw new Error(reply);
     },
     async queue(state) {
-      const { code, out, err } = await command(['queue', 'list', '--state', state, '--limit', '1000000', '--json'], { POSTERN_DATA_DIR: dir });
+      const { code, out, err } = await command(['queue', 'list', '--state', state, '--limit', '1000000', '--jsonl'], { POSTERN_DATA_DIR: dir });
       if (code !== 0) throw new Error(err);
       return out.split('\n').filter((line) => line !== '').map((line): unknown => JSON.parse(line));
     },

@@ -96,7 +96,7 @@ function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void 
     const url = 'https://app.example.com/nothing-here';
     worldOf().missingUrls.add(url);
     const { status, body } = await answer({ url });
-    expect({ status, body }).to.deep.equal({ status: 422, body: { status: 'error', code: -2, name: 'ValidationError', message: `Validation error: {"url":"We can't verify that the URL exists."}` } });
+    expect({ status, body }).to.deep.equal({ status: 422, body: { status: 'error', code: -2, name: 'ValidationError', message: `Validation error: {"url":"We can't verify that the URL exists. Cause: nothing is there"}` } });
   });
 }
 

@@ -47,6 +47,23 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
     if (path.startsWith('/messages/')) return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
     return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
   },
+  Unknown_Url: () => ({ url: 'https://www.example.com/nowhere' }),
+  Unknown_Domain: () => ({ domain: 'nowhere.example.com' }),
+  Unknown_TrackingDomain: () => ({ domain: 'nowhere.example.com' }),
+  Unknown_MetadataField: () => ({ name: 'nowhere' }),
+  async Metadata_FieldLimit(_, world) {
+    for (let n = 1; n < 50; n++) await world.call('/metadata/add', { name: `field_${n}` });
+    return { name: 'one_more' };
+  },
+  async Invalid_Verified_Domain({ example }, world) {
+    await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
+    return example.params;
+  },
+  async Invalid_Verified_TrackingDomain({ example }, world) {
+    await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
+    await world.store.trackingDomains.change({ id: `${ACCOUNT} track.example.com` }, { valid: true });
+    return example.params;
+  },
   Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
   Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
   Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),

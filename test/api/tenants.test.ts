@@ -19,6 +19,14 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/senders/check-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
   '/senders/verify-domain': [{ domain: 'example.com', mailbox: 'postmaster' }, { domain: 'example.net', mailbox: 'postmaster' }],
   '/senders/domain-key': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/senders/delete-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/urls/time-series': [{ url: 'https://www.example.com/offers' }, { url: 'https://www.example.com/other' }],
+  '/urls/add-tracking-domain': [{ domain: 'track.example.com' }, { domain: 'track.example.net' }],
+  '/urls/check-tracking-domain': [{ domain: 'track.example.com' }, { domain: 'track.example.net' }],
+  '/urls/delete-tracking-domain': [{ domain: 'track.example.com', confirm: true }, { domain: 'track.example.net', confirm: true }],
+  '/metadata/add': [{ name: 'group_id' }, { name: 'no_such_field' }],
+  '/metadata/update': [{ name: 'group_id', view_template: 'taken' }, { name: 'no_such_field', view_template: 'taken' }],
+  '/metadata/delete': [{ name: 'group_id' }, { name: 'no_such_field' }],
   '/tags/info': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
   '/tags/time-series': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
   '/tags/delete': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
@@ -78,7 +86,7 @@ const CALLS: Readonly<Record<string, readonly [object, object]>> = {
 const SHOWS = ['/inbound/add-domain'];
 /** The recipients that they name are people, and their tags filter what belongs to the one who asks. */
 const PEOPLE = ['/messages/send-raw', '/exports/activity'];
-const names = (value: unknown) => JSON.stringify(value).replaceAll(NOBODYS, SENT).replaceAll(LATER, SENT).replaceAll('hook ID 999', 'hook ID 4').replaceAll('never-listed@example.com', 'friend@example.com').replaceAll('nobody-here', 'cust-123').replaceAll('09:20:28.99999', '09:20:28.13842').replaceAll('nowhere.example.com', 'inbound.example.com').replaceAll('9.9', '1.1').replaceAll('198.51.100.99', '192.0.2.3').replaceAll('192.0.2.1', '192.0.2.3').replaceAll(/No Such Pool|Old Pool/g, 'Transactional').replaceAll('no-such-tag', 'example-tag').replaceAll('example.net', 'example.com').replaceAll('news@inbound.example.com', 'news@example.com');
+const names = (value: unknown) => JSON.stringify(value).replaceAll(NOBODYS, SENT).replaceAll(LATER, SENT).replaceAll('hook ID 999', 'hook ID 4').replaceAll('never-listed@example.com', 'friend@example.com').replaceAll('nobody-here', 'cust-123').replaceAll('09:20:28.99999', '09:20:28.13842').replaceAll('nowhere.example.com', 'inbound.example.com').replaceAll('9.9', '1.1').replaceAll('198.51.100.99', '192.0.2.3').replaceAll('192.0.2.1', '192.0.2.3').replaceAll(/No Such Pool|Old Pool/g, 'Transactional').replaceAll('no-such-tag', 'example-tag').replaceAll('no_such_field', 'group_id').replaceAll('example.net', 'example.com').replaceAll('news@inbound.example.com', 'news@example.com');
 
 describe('another account', () => {
   let world: ApiWorld;
@@ -93,11 +101,12 @@ describe('another account', () => {
     domains: await world.store.inboundDomains.many({ account: ACCOUNT }), routes: await world.store.inboundRoutes.many({ account: ACCOUNT }),
     handed: await world.store.messages.many({ account: ACCOUNT }), scheduled: await world.store.scheduled.many({ account: ACCOUNT }), events: await world.store.messageEvents.many({ account: ACCOUNT }),
     keys: await world.store.signingKeys.many({ account: ACCOUNT }), deliveries: world.spool.deliveries.filter((one) => one.account === ACCOUNT),
+    links_counted: await world.store.urls.many({ account: ACCOUNT }), tracking: await world.store.trackingDomains.many({ account: ACCOUNT }), fields: await world.store.metadataFields.many({ account: ACCOUNT }),
     counters: await world.store.counters.many({ account: ACCOUNT }), redirects: [...world.spool.redirects], messages: [...world.spool.messages],
   });
 
   it('is tried with every operation that takes a name or an id', () => {
-    const naming = OPERATIONS.filter((operation) => Object.keys(operation.params.shape).some((name) => /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name))).map((operation) => operation.path);
+    const naming = OPERATIONS.filter((operation) => Object.keys(operation.params.shape).some((name) => /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name) || /^\/(urls|metadata)\//.test(operation.path) && /^(url|name)$/.test(name))).map((operation) => operation.path);
     expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
   });
 
@@ -115,7 +124,7 @@ describe('another account', () => {
   it('sees nothing of the first in its lists and numbers', async () => {
     expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
     expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
-    for (const path of ['/users/senders', '/senders/list', '/tags/list', '/tags/all-time-series']) expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
+    for (const path of ['/urls/list', '/urls/tracking-domains', '/metadata/list', '/users/senders', '/senders/list', '/tags/list', '/tags/all-time-series']) expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
     const { body } = await world.call('/users/info', { key: OTHER_KEY });
     expect(body).to.include({ username: 'other', backlog: 0 });
     expect(body.stats.all_time.sent).to.equal(0);

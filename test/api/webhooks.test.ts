@@ -41,7 +41,7 @@ describe('webhooks', () => {
     expect(await fault('/webhooks/add', { url: URL, events: ['send', 'sent'] })).to.have.property('events').that.contains('[1]: ');
     expect(await fault('/webhooks/add', { url: 'ftp://app.example.com/' })).to.have.property('url');
     world.missingUrls.add(URL);
-    const missing = { url: "We can't verify that the URL exists." };
+    const missing = { url: "We can't verify that the URL exists. Cause: nothing is there" };
     expect(await fault('/webhooks/add', { url: URL })).to.deep.equal(missing);
     expect(await fault('/webhooks/update', { id: 4, url: URL })).to.deep.equal(missing);
     expect(await ok('/webhooks/list')).to.have.length(1);

@@ -29,6 +29,13 @@ describe('ids', () => {
     expect(ids.signingKey()).to.match(/^[\w-]{32}$/);
   });
 
+  it('makes no key that a command line would take for an option', () => {
+    const ids = createIds(createTestClock());
+    const keys = Array.from({ length: 5000 }, () => ids.key());
+    expect(keys.filter((key) => key.startsWith('-'))).to.deep.equal([]);
+    expect(new Set(keys).size).to.equal(keys.length);
+  });
+
   it('spreads jitter over zero to below one', () => {
     const ids = createIds(createTestClock());
     const values = Array.from({ length: 200 }, () => ids.jitter());

@@ -1,6 +1,9 @@
 import { expect } from 'chai';
-import { existsSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { commandPage } from '../../scripts/man.ts';
+import { EXIT } from '../../src/cli/command.ts';
 import { commands } from '../../src/cli/commands.ts';
 import { postern } from '../support/command.ts';
 import { tempDir } from '../support/temp.ts';
@@ -37,7 +40,7 @@ describe('the command line', () => {
     for (const argv of [['config', 'check', 'mine.yaml'], ['serve', 'mine.yaml'], ['queue', 'flush', 'ID'], ['route', 'test', 'a@b.example', 'c@d.example'], ['doctor', 'x']]) {
       const ran = await postern(argv);
       expect(ran, argv.join(' ')).to.include({ code: 64, out: '' });
-      expect(ran.err).to.contain(`it takes no "${argv.at(-1)}"`).and.to.contain('--help');
+      expect(ran.err).to.contain(`unexpected argument "${argv.at(-1)}"`).and.to.contain('--help');
     }
   });
 
@@ -89,18 +92,18 @@ describe('the command line', () => {
   });
 
   it('shows the settings with where they came from, for a person and for a script', async () => {
-    const env = { POSTERN_HOSTNAME: 'mx.example.com' };
-    expect((await postern(['config', 'show'], env)).out).to.match(/hostname\s+"mx\.example\.com"\s+POSTERN_HOSTNAME/);
-    expect((await postern(['config', 'show', '--json'], env)).json()).to.deep.include({ path: 'hostname', value: 'mx.example.com', origin: 'POSTERN_HOSTNAME' });
+    const env = { POSTERN_HOSTNAME: 'mx.postern.test' };
+    expect((await postern(['config', 'show'], env)).out).to.match(/hostname\s+"mx\.postern\.test"\s+POSTERN_HOSTNAME/);
+    expect((await postern(['config', 'show', '--json'], env)).json()).to.deep.include({ path: 'hostname', value: 'mx.postern.test', origin: 'POSTERN_HOSTNAME' });
     expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are in order.\n' });
   });
 
   it('makes, lists and revokes accounts and keys, and shows a key once', async () => {
     const env = { POSTERN_DATA_DIR: await tempDir() };
     expect((await postern(['key', 'create'], env)).err).to.contain('there is no account yet');
-    const { id, key } = (await postern(['account', 'create', 'shop', '--json'], env)).json();
+    const [{ id, key }] = (await postern(['account', 'create', 'shop', '--json'], env)).json();
     expect((await postern(['account', 'list'], env)).out).to.contain('shop').and.to.contain(id);
-    const second = (await postern(['key', 'create', 'robot', '--json'], env)).json();
+    const [second] = (await postern(['key', 'create', 'robot', '--json'], env)).json();
     const listed = await postern(['key', 'list'], env);
     expect(listed.out).to.contain('robot').and.not.to.contain(key).and.not.to.contain(second.key);
     expect((await postern(['key', 'revoke', second.key], env)).code).to.equal(0);
@@ -118,5 +121,89 @@ describe('the command line', () => {
     const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
     expect(code).to.equal(70);
     expect(err).to.contain('there is no queue');
+  });
+
+  it('prints its version', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../package.json', import.meta.url), 'utf8'));
+    for (const option of ['--version', '-V']) expect(await postern([option])).to.include({ code: 0, out: `postern ${version}\n` });
+  });
+
+  it('prints results as one JSON array with --json, and one object a line with --jsonl, whatever the command', async () => {
+    const env = { POSTERN_DATA_DIR: await tempDir(), POSTERN_HOSTNAME: 'mx.postern.test', POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100' };
+    const lines: readonly (readonly string[])[] = [
+      ['key', 'create', 'robot'], ['key', 'list'], ['config', 'check'], ['config', 'show'], ['ip', 'add', '192.0.2.2'], ['ip', 'list'],
+      ['domain', 'list'], ['route', 'list'], ['route', 'test', 'a@b.test'], ['doctor'], ['account', 'create', 'other'], ['account', 'list'],
+    ];
+    await postern(['account', 'create', 'shop'], env);
+    for (const argv of lines) {
+      const array = (await postern([...argv, '--json'], env)).json();
+      expect(array, argv.join(' ')).to.be.an('array');
+      const { out } = await postern([...argv, '--jsonl'], env);
+      const objects = out.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+      expect(objects.every((each) => typeof each === 'object' && !Array.isArray(each)), argv.join(' ')).to.equal(true);
+      if (argv[1] === 'list') expect(objects, argv.join(' ')).to.deep.equal(array);
+    }
+    expect(await postern(['key', 'list', '--json', '--jsonl'], env)).to.include({ code: 64, out: '' });
+  });
+
+  it('prints a new key alone on standard output, so that a script can take it, and the words about it elsewhere', async () => {
+    const env = { POSTERN_DATA_DIR: await tempDir() };
+    for (const argv of [['account', 'create', 'shop'], ['key', 'create', 'robot']]) {
+      const { out, err } = await postern(argv, env);
+      expect(out).to.match(/^[\w-]{22}\n$/);
+      expect(err).to.contain('shown this once').and.not.to.contain(out.trim());
+    }
+  });
+
+  it('refuses the names of the example file in config check, because nobody could reach this host by them', async () => {
+    const example = new URL('../../config/production.example.yaml', import.meta.url).pathname;
+    const ran = await postern(['config', 'check', '--config', example]);
+    expect(ran).to.include({ code: 78, out: '' });
+    expect(ran.err).to.contain('hostname: mx.example.com is a placeholder').and.to.contain('public_url: postern.example.com is a placeholder');
+    for (const name of ['Mail.Example.ORG', 'example.net', 'mx.example', 'mx.invalid']) {
+      expect((await postern(['config', 'check'], { POSTERN_HOSTNAME: name, POSTERN_PUBLIC_URL: 'https://mx.postern.test' })).code, name).to.equal(78);
+    }
+    for (const name of ['mx.postern.test', 'myexample.com', 'example.com.postern.test']) {
+      expect((await postern(['config', 'check'], { POSTERN_HOSTNAME: name, POSTERN_PUBLIC_URL: `https://${name}` })).code, name).to.equal(0);
+    }
+  });
+
+  it('names every exit code in the manual', () => {
+    const page = commandPage().replaceAll('\\-', '-');
+    for (const [name, code] of Object.entries(EXIT)) expect(page, name).to.contain(`.TP\n${code}\n`);
+  });
+
+  describe('as a user that may not read what it needs', function () {
+    this.timeout(60_000);
+    before(function () {
+      if (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) this.skip();
+    });
+
+    /** The command as the user nobody. */
+    async function asNobody(argv: readonly string[], env: Readonly<Record<string, string>>) {
+      const main = new URL('../../src/main.ts', import.meta.url).pathname;
+      return spawnSync('setpriv', ['--reuid=65534', '--regid=65534', '--clear-groups', '--', process.execPath, main, ...argv], { encoding: 'utf8', env, cwd: '/' });
+    }
+
+    it('says of a queue and a store of another user that permission is denied, and answers 77', async () => {
+      const data = join(await tempDir(), 'data');
+      mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o750 });
+      chmodSync(dirname(data), 0o755);
+      for (const argv of [['queue', 'list'], ['key', 'list'], ['domain', 'add', 'in.postern.test'], ['replay', '--all']]) {
+        const ran = await asNobody(argv, { POSTERN_DATA_DIR: data });
+        expect(ran.status, `${argv.join(' ')} ${ran.stderr}`).to.equal(77);
+        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo -u postern');
+      }
+    });
+
+    it('says of settings of another user that permission is denied, and answers 78 instead of going by the defaults', async () => {
+      const dir = await tempDir();
+      chmodSync(dir, 0o755);
+      const file = join(dir, 'postern.yaml');
+      writeFileSync(file, 'hostname: mx.postern.test\n', { mode: 0o640 });
+      const ran = await asNobody(['config', 'show'], { POSTERN_CONFIG: file });
+      expect(ran).to.include({ status: 78, stdout: '' });
+      expect(ran.stderr).to.contain(`${file}: permission denied; run it as root`);
+    });
   });
 });

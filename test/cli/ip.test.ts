@@ -16,7 +16,7 @@ describe('postern ip', () => {
 
   it('adds addresses, lists them and takes them away', async () => {
     expect(await ip('add', '192.0.2.1')).to.include({ code: 0, out: 'Added 192.0.2.1\n' });
-    expect((await ip('add', '192.0.2.2', '--domain', 'Out.Example.NET', '--json')).json()).to.deep.equal({ ip: '192.0.2.2', domain: 'out.example.net' });
+    expect((await ip('add', '192.0.2.2', '--domain', 'Out.Example.NET', '--json')).json()).to.deep.equal([{ ip: '192.0.2.2', domain: 'out.example.net' }]);
     const nothing = { account: null, custom_domain: null, custom_state: null, free_at: null };
     expect(await listed()).to.deep.equal([{ ip: '192.0.2.1', state: 'free', domain: null, ...nothing }, { ip: '192.0.2.2', state: 'free', domain: 'out.example.net', ...nothing }]);
     expect((await ip('list')).out).to.match(/address\s+state/).and.to.match(/192\.0\.2\.2\s+free\s+-\s+out\.example\.net/);

@@ -10,8 +10,7 @@ describe('the queue on the command line, beside a running daemon', () => {
   let running: TestDaemon;
   let hook: Receiver;
   let env: Record<string, string>;
-  const jsonLines = (text: string) => text.trim().split('\n').filter(Boolean).map((line) => JSON.parse(line));
-  const list = async (...options: string[]) => jsonLines((await postern(['queue', 'list', '--json', ...options], env)).out);
+  const list = async (...options: string[]) => (await postern(['queue', 'list', '--json', ...options], env)).records();
 
   beforeEach(async () => {
     hook = await startReceiver();
@@ -31,7 +30,7 @@ describe('the queue on the command line, beside a running daemon', () => {
     await hook.stop();
   });
 
-  it('lists what waits, as a table and as JSON lines, and filters it', async () => {
+  it('lists what waits, as a table and as JSON, and filters it', async () => {
     const { code, out } = await postern(['queue', 'list'], env);
     expect(code).to.equal(0);
     expect(out).to.match(/id\s+state\s+age/).and.to.contain('one@in.test').and.to.contain('503').and.to.match(/2 waiting, 0 dead/);
@@ -45,7 +44,7 @@ describe('the queue on the command line, beside a running daemon', () => {
   it('shows one delivery with its attempts, and its raw message', async () => {
     const [{ id }] = await list('--recipient', 'one@in.test');
     expect((await postern(['queue', 'show', id], env)).out).to.contain('one@in.test').and.to.contain('503').and.to.contain('away');
-    expect((await postern(['queue', 'show', id, '--json'], env)).json().attempts_made[0]).to.include({ status: 503, answer: 'away' });
+    expect((await postern(['queue', 'show', id, '--json'], env)).json()[0].attempts_made[0]).to.include({ status: 503, answer: 'away' });
     const raw = (await postern(['queue', 'show', id, '--raw'], env)).out;
     expect(raw).to.match(/^Received: from client\.example\.org/).and.to.contain('Subject: one\r\n');
     expect(await postern(['queue', 'show', 'nothing'], env)).to.include({ code: 1 });
@@ -53,7 +52,7 @@ describe('the queue on the command line, beside a running daemon', () => {
 
   it('retries now what it is told to, and the daemon notices', async () => {
     hook.answer({ status: 200 });
-    expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal({ count: 1 });
+    expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
     await until('it is delivered', async () => (await list('--state', 'delivered')).some(({ recipient }) => recipient === 'one@in.test'));
     await postern(['queue', 'flush'], env);
     await until('all are delivered', async () => (await list('--state', 'delivered')).length === 2);
@@ -65,11 +64,26 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect((await postern(['queue', 'drop', id], env)).code).to.equal(1);
     expect(await list('--state', 'dropped')).to.have.length(1);
     hook.answer({ status: 200 });
-    expect((await postern(['replay', '--all', '--json'], env)).json()).to.deep.equal({ count: 1 });
+    expect((await postern(['replay', '--all', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
     await until('it is delivered', async () => (await list('--state', 'delivered')).some((row) => row.id === id));
     const posts = postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length;
-    expect((await postern(['replay', '--delivered', '--recipient', 'one@in.test', '--from', '2020-01-01', '--json'], env)).json()).to.deep.equal({ count: 1 });
+    expect((await postern(['replay', '--delivered', '--recipient', 'one@in.test', '--from', '2020-01-01', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
     await until('it is delivered again', () => postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length > posts);
+  });
+
+  it('says with --dry-run what retry, drop, flush and replay would change, and changes nothing', async () => {
+    const before = await list();
+    const [{ id }] = before;
+    const dry = async (...argv: string[]) => (await postern([...argv, '--dry-run', '--json'], env)).json();
+    expect(await dry('queue', 'drop', '--all')).to.deep.equal([{ count: 2, dry_run: true }]);
+    expect(await dry('queue', 'drop', id)).to.deep.equal([{ count: 1, dry_run: true }]);
+    expect(await dry('queue', 'retry', '--recipient', 'two@in.test')).to.deep.equal([{ count: 1, dry_run: true }]);
+    expect(await dry('queue', 'flush')).to.deep.equal([{ count: 2, dry_run: true }]);
+    expect(await dry('replay', '--all')).to.deep.equal([{ count: 0, dry_run: true }]);
+    expect((await list()).map((row) => [row.id, row.state])).to.deep.equal(before.map((row) => [row.id, row.state]));
+    await postern(['queue', 'drop', id], env);
+    expect((await postern(['replay', '--all', '--dry-run'], env)).out).to.equal('Would wait again: 1 delivery.\n');
+    expect(await list('--state', 'dropped')).to.have.length(1);
   });
 
   it('says which route an address would take', async () => {

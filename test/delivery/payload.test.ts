@@ -1,3 +1,4 @@
+import { isUtf8 } from 'node:buffer';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
 import type { Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
@@ -55,7 +56,7 @@ describe('the payload of an inbound message', () => {
     const raw = Buffer.from('From: jane@example.com\r\nContent-Type: text/plain; charset=latin1\r\n\r\nGr\xfc\xdfe\r\n', 'latin1');
     const msg = await msgOf(raw);
     expect(Buffer.from(msg.raw_msg_base64 ?? '', 'base64').equals(Buffer.concat([Buffer.from(TRACE), raw]))).to.equal(true);
-    expect(msg.raw_msg).to.include('Gr\ufffd\ufffde\n');
+    expect(msg.raw_msg).to.match(/\nContent-Transfer-Encoding: base64\n[^]*\n\nR3L832UNCg==$/);
     expect(msg.text).to.equal('Grüße\n');
   });
 
@@ -133,7 +134,8 @@ describe('the payload of an inbound message', () => {
       const { body, parseError } = await render(bytes);
       const { msg } = await eventOf(body);
       expect(parseError).to.equal(null);
-      expect(msg.raw_msg).to.equal((TRACE + bytes.toString('utf8')).replaceAll('\r\n', '\n'));
+      if (isUtf8(bytes)) expect(msg.raw_msg).to.equal((TRACE + bytes.toString('utf8')).replaceAll('\r\n', '\n'));
+      else expect(Buffer.from(msg.raw_msg_base64 ?? '', 'base64').equals(Buffer.concat([Buffer.from(TRACE), bytes]))).to.equal(true);
     });
   }
 

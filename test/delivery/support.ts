@@ -1,5 +1,5 @@
 import { createPoster } from '../../src/delivery/post/attempt.ts';
-import { createGuard } from '../../src/delivery/post/guard.ts';
+import { createGuard, type Guard } from '../../src/delivery/post/guard.ts';
 import type { AttemptResult, PostBody, Poster } from '../../src/delivery/types.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
@@ -32,10 +32,14 @@ export interface PosterOptions {
   readonly clock?: Clock;
 }
 
-/** The real poster behind the real guard; names come from a table. */
-export function openPoster({ timeoutMs = 5000, names = {}, allowPrivate = ['127.0.0.0/8'], clock = systemClock }: PosterOptions = {}): Poster {
-  const guard = createGuard({ allowPrivate, loopbackOnly: false }, { resolver: namesResolver(names) });
-  return createPoster({ timeoutMs, userAgent: 'Postern/test', connections: 8 }, { guard, clock });
+/** The real guard; names come from a table. */
+export function openGuard({ names = {}, allowPrivate = ['127.0.0.0/8'] }: Pick<PosterOptions, 'names' | 'allowPrivate'> = {}): Guard {
+  return createGuard({ allowPrivate, loopbackOnly: false }, { resolver: namesResolver(names) });
+}
+
+/** The real poster behind the real guard. */
+export function openPoster({ timeoutMs = 5000, clock = systemClock, ...options }: PosterOptions = {}): Poster {
+  return createPoster({ timeoutMs, userAgent: 'Postern/test', connections: 8 }, { guard: openGuard(options), clock });
 }
 
 export const bytes = (text: string): PostBody => ({ kind: 'bytes', bytes: new TextEncoder().encode(text) });

@@ -4,18 +4,20 @@ import { mandrillSignature } from '../../src/mail/signature.ts';
 import type { Poster } from '../../src/delivery/types.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createTestLog } from '../support/log.ts';
-import { openPoster } from './support.ts';
+import { openGuard, openPoster } from './support.ts';
+import { freePort } from '../support/free-port.ts';
 
 describe('whether a webhook URL exists', () => {
   let receiver: Receiver;
   let poster: Poster;
-  let exists: (url: string) => Promise<boolean>;
+  let fault: (url: string) => Promise<string | undefined>;
+  const exists = async (url: string) => await fault(url) === undefined;
   let log: ReturnType<typeof createTestLog>;
   beforeEach(async () => {
     receiver = await startReceiver();
     poster = openPoster({ timeoutMs: 300 });
     log = createTestLog();
-    exists = createUrlCheck({ poster, log });
+    fault = createUrlCheck({ poster, guard: openGuard(), log });
   });
   afterEach(async () => {
     await poster.stop();
@@ -42,7 +44,7 @@ describe('whether a webhook URL exists', () => {
     });
   });
 
-  it('tells the log why it is no, because the answer to the call says only that it is', async () => {
+  it('tells the log why it is no', async () => {
     receiver.answerHead({ status: 404 });
     receiver.answer({ status: 500 });
     await exists(receiver.url);
@@ -81,5 +83,27 @@ describe('whether a webhook URL exists', () => {
       expect(await exists(url), url).to.equal(false);
     }
     expect(receiver.connections()).to.equal(0);
+  });
+
+  it('names the cause to whoever named the URL: where nobody listens, and what was answered', async () => {
+    const port = await freePort();
+    expect(await fault(`http://127.0.0.1:${port}/hook`)).to.equal(`connection refused at 127.0.0.1:${port}`);
+    receiver.answerHead({ status: 404 });
+    receiver.answer({ status: 404 });
+    expect(await fault(receiver.url)).to.equal('a POST without events was answered 404');
+    receiver.answerHead('hang');
+    receiver.answer('hang');
+    expect(await fault(receiver.url)).to.equal(`timeout at ${new URL(receiver.url).host}`);
+  });
+
+  it('says the same of a name that is nowhere and of one in a network that webhooks may not reach, so that nobody learns internal names', async () => {
+    const names = { 'db.internal.test': ['10.0.0.7'], 'mixed.test': ['192.0.2.1', '10.0.0.7'], 'broken.test': 'failure' } as const;
+    const inside = openPoster({ names });
+    const ask = createUrlCheck({ poster: inside, guard: openGuard({ names }), log });
+    const causes = await Promise.all(['nowhere.test', 'db.internal.test', 'mixed.test'].map((name) => ask(`https://${name}/`)));
+    expect(new Set(causes)).to.deep.equal(new Set(['the host has no address that webhooks may reach']));
+    expect(await ask('http://10.0.0.7/')).to.equal(causes[0]);
+    expect(await ask('https://broken.test/')).to.equal('the name servers did not answer');
+    await inside.stop();
   });
 });

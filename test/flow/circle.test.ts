@@ -227,6 +227,19 @@ describe('the whole circle of mail that is sent', function () {
     }
   });
 
+  it('counts each tracked link once for each message that held it and for each click, the unique ones by message', async () => {
+    const { clicks, unique_clicks } = countsOf(STORY);
+    const sent = server.mails.filter(({ raw }) => /\/track\/click\//.test(String(raw).replaceAll(/=\r?\n/g, ''))).length;
+    const expected = { url: LINK, sent, clicks, unique_clicks };
+    expect(sent).to.be.greaterThan(5);
+    await until('the numbers of the link', async () => (await running.api('/urls/list'))[0]?.sent === sent);
+    expect(await running.api('/urls/list')).to.deep.equal([expected]);
+    expect(await running.api('/urls/search', { q: LINK.slice(8, -2).toUpperCase() })).to.deep.equal([expected]);
+    expect(await running.api('/urls/search', { q: 'elsewhere' })).to.deep.equal([]);
+    const hours = await running.api('/urls/time-series', { url: LINK });
+    expect(hours.map(({ sent, clicks, unique_clicks }: any) => ({ url: LINK, sent, clicks, unique_clicks }))).to.deep.equal([expected]);
+  });
+
   it('is counted exactly once for the account, and for each sender, tag, template and subaccount', async () => {
     const all = countsOf(STORY);
     await until('the numbers of the account', async () => JSON.stringify(sumOf([(await running.api('/users/info')).stats.all_time])) === JSON.stringify(all));

@@ -44,7 +44,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
   async function ending(id: string, to: string): Promise<{ event: any; error: string }> {
     const event = await until('the event', () => postsOf(hook.requests).flatMap(eventsOf).find((one: any) => one._id === id));
     const env = { POSTERN_DATA_DIR: running.dir };
-    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'dead', '--json'], env)).out.trim().split('\n').map((line) => JSON.parse(line));
+    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'dead', '--json'], env)).records();
     const found = rows.find(({ recipient }: { recipient: string }) => recipient === to);
     return { event, error: (await postern(['queue', 'show', found.id], env)).out };
   }

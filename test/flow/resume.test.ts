@@ -26,7 +26,7 @@ describe('mail of a subaccount that is resumed', function () {
   const asked = (to: string) => server.asked.filter((one) => one === to).length;
   /** Until they were held back: their time is moved on. */
   const held = (...addresses: readonly string[]) => until('they are held back', async () => {
-    const { out } = await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--json'], { POSTERN_DATA_DIR: running.dir });
+    const { out } = await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], { POSTERN_DATA_DIR: running.dir });
     const rows = out.trim().split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
     return addresses.every((to) => rows.some(({ recipient, accepted_at: at, due_at: due, attempts }) => recipient === to && due > at && attempts === 0));
   });

@@ -88,15 +88,15 @@ describe('from a change of the lists to a signed POST', function () {
     const env = { POSTERN_DATA_DIR: running.dir };
     const table = (await postern(['queue', 'list'], env)).out;
     expect(table).to.contain('jo@in.test').and.to.contain(`2 events of webhook ${id}`);
-    const rows = (await postern(['queue', 'list', '--json'], env)).out.trim().split('\n').map((line) => JSON.parse(line));
+    const rows = (await postern(['queue', 'list', '--json'], env)).records();
     expect(rows.map(({ kind }) => kind)).to.have.members(['mail', 'batch']);
     expect(rows.find(({ kind }) => kind === 'batch')).to.include({ id: delivery, webhook: String(id), events: 2, recipient: null, route: null });
-    expect((await postern(['queue', 'list', '--json', '--webhook', String(id)], env)).out.trim().split('\n')).to.have.length(1);
+    expect((await postern(['queue', 'list', '--json', '--webhook', String(id)], env)).json()).to.have.length(1);
     expect((await postern(['queue', 'show', delivery], env)).out).to.match(/kind +batch/).and.to.match(/events +2/);
     const events = JSON.parse((await postern(['queue', 'show', delivery, '--raw'], env)).out);
     expect(events.map(({ event }: { event: string }) => event)).to.deep.equal(['send', 'open']);
     expect(await running.api('/inbound/deliveries')).to.have.length(1);
-    expect((await postern(['queue', 'drop', '--webhook', String(id), '--json'], env)).json()).to.deep.equal({ count: 1 });
+    expect((await postern(['queue', 'drop', '--webhook', String(id), '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
   });
 });
 

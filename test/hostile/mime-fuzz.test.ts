@@ -46,7 +46,7 @@ describe('mutants of ordinary messages', () => {
         const raw = mutate(samples[random(samples.length)]?.bytes ?? Buffer.alloc(0), random);
         const scanned = scanMessage(raw);
         const content = scanned.breach === undefined ? { parsed: await parseMessage(raw, scanned.root) } : { parseError: scanned.breach };
-        const pieces = toEventPieces({ message: spooled({ trace: '' }), recipient: 'in@example.net', raw, verdicts: VERDICTS, content });
+        const pieces = toEventPieces({ message: spooled({ trace: '' }), recipient: 'in@example.net', raw, root: scanned.root, verdicts: VERDICTS, content });
         const text = formValue(encoder.toBytes(pieces, SIGNING).bytes);
         const events: InboundEvent[] = JSON.parse(text);
         const shown = events[0]?.msg.raw_msg_base64 === undefined ? Buffer.from(events[0]?.msg.raw_msg ?? '') : Buffer.from(events[0].msg.raw_msg_base64, 'base64');

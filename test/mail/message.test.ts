@@ -116,6 +116,11 @@ describe('parsing a message', () => {
     expect((await sample('file names in pieces (RFC 2231)')).files.map(({ name }) => name)).to.deep.equal(['Übersicht 2026.pdf', 'Übersicht.pdf']);
   });
 
+  it('reads parts whose boundary and charset are in the form of RFC 2231', async () => {
+    const { text, files } = await sample('a boundary and a charset in the form of RFC 2231');
+    expect([text, files.map(({ type }) => type)]).to.deep.equal(['Привет\n', ['application/pgp-signature']]);
+  });
+
   it('reads encoded file names', async () => {
     expect((await sample('encoded file names')).files.map(({ name }) => name)).to.deep.equal(['Übersicht.pdf', '€ rates.txt']);
   });

@@ -57,5 +57,5 @@ export type CarrierWorld = ReturnType<typeof createCarrierWorld>;
 /** Carries one message; what is not said is that of a plain one. */
 export function carry(carrier: MailCarrier, mail: { text?: string | Uint8Array; mailFrom?: string; recipient?: string; sources?: readonly string[] } = {}): Promise<MailAttempt> {
   const { text = HELLO, mailFrom = 'bounce@sender.example', recipient = 'b@example.com', sources = [] } = mail;
-  return carrier.carry({ composed: { bytes: typeof text === 'string' ? Buffer.from(text) : text, mailFrom }, recipient, sourceAddresses: sources });
+  return carrier.carry({ composed: { bytes: typeof text === 'string' ? Buffer.from(text) : text, mailFrom, links: [] }, recipient, sourceAddresses: sources });
 }

@@ -11,7 +11,9 @@ import type { Database } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import type { UnsentEvent } from '../../src/store/outbox.ts';
+import { metadataFieldId } from '../../src/store/metadata-fields.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { urlHourId, urlId, urlKey } from '../../src/store/urls.ts';
 import { createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
 import { createTestLog } from './log.ts';
@@ -20,7 +22,7 @@ import { createTestSpool } from './api-spool.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
-import { createTestSenders, seedSenderDomains, TEST_SPF } from './senders.ts';
+import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
 import { createTestMessages } from './messages.ts';
@@ -69,7 +71,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
     store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
-    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, urlExists: async (url) => !missingUrls.has(url),
+    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlFault: async (url) => missingUrls.has(url) ? 'nothing is there' : undefined,
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
   });
@@ -113,6 +115,8 @@ async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids
   await seedTemplates(store, ACCOUNT);
   await seedWebhooks(store, ACCOUNT);
   await seedSenderDomains(store, ACCOUNT);
+  await seedTrackingDomains(store, ACCOUNT);
+  await seedLinks(store, ACCOUNT);
   const createdAt = new Date('2026-01-05T11:00:00Z');
   await store.inboundDomains.insert({ id: 'inbound.example.com', account: ACCOUNT, domain: 'inbound.example.com', createdAt, validMx: false, testedAt: null });
   const number = (await store.revisions.add(`routes:${ACCOUNT}`, { count: 1 }, { count: 0 })).count;
@@ -120,6 +124,18 @@ async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids
   const counts = { sent: 40, opens: 12, uniqueOpens: 10, clicks: 3, uniqueClicks: 3 };
   const hour = new Date('2026-01-05T09:00:00Z');
   for (const [kind, key] of [['account', ACCOUNT], ['sender', 'news@example.com'], ['tag', 'example-tag']] as const) await putCounts(store, ACCOUNT, kind, key, counts, hour);
+}
+
+/** The link, its hour and the metadata field of the examples. */
+async function seedLinks(store: Store, account: string): Promise<void> {
+  const url = 'https://www.example.com/offers';
+  const key = urlKey(url);
+  const hour = new Date('2026-01-05T09:00:00Z');
+  const counts = { sent: 40, clicks: 3, uniqueClicks: 2 };
+  await store.urls.insert({ id: urlId(account, key), account, url, lastHour: hour, ...counts });
+  await store.urlHours.insert({ id: urlHourId(account, key, hour), account, key, start: hour, ...counts });
+  const viewTemplate = '<a href="https://example.com/groups/{{value}}">{{value}}</a>';
+  await store.metadataFields.insert({ id: metadataFieldId(account, 'group_id'), account, name: 'group_id', viewTemplate, createdAt: hour });
 }
 
 /** A delivery that was given up, as the examples show it. */

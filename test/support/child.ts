@@ -33,7 +33,9 @@ export async function spawnDaemon(dir: string, env: Readonly<Record<string, stri
     env: {
       ...process.env, POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
       POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-      POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100', ...env,
+      POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100',
+      // As a service of systemd has one: SIGHUP reloads.
+      INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f', ...env,
     },
   });
   const lines: ChildDaemon['lines'] = [];

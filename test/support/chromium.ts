@@ -9,7 +9,9 @@ import { until } from './until.ts';
 export interface Browser {
   /** Shows a page in a window of that size. */
   open(url: string, width: number, height: number): Promise<void>;
-  /** The value of a JavaScript expression on the page, as JSON would hold it. */
+  /** Whether the person prefers dark pages, from the next page on. */
+  prefer(scheme: 'light' | 'dark'): Promise<void>;
+  /** The value of a JavaScript expression on the page, awaited, as JSON would hold it. */
   evaluate(expression: string): Promise<any>;
   close(): Promise<void>;
 }
@@ -44,13 +46,16 @@ export async function startBrowser(program: string): Promise<Browser> {
   await session.send('Page.enable');
   return {
     async open(url, width, height) {
-      await session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false });
+      await session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 500 });
       const loaded = session.once('Page.loadEventFired');
       await session.send('Page.navigate', { url });
       await loaded;
     },
+    async prefer(scheme) {
+      await session.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
+    },
     async evaluate(expression) {
-      const { result, exceptionDetails } = await session.send('Runtime.evaluate', { expression, returnByValue: true });
+      const { result, exceptionDetails } = await session.send('Runtime.evaluate', { expression, returnByValue: true, awaitPromise: true });
       if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
       return result.value;
     },

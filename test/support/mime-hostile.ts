@@ -9,6 +9,9 @@ export function nested(depth: number): Buffer {
 const FROM = 'From: a@example.com';
 const many = (count: number, line: (i: number) => string) => Array.from({ length: count }, (_, i) => line(i));
 
+/** What has the library read the whole message. */
+const DECLINED = ['Content-Disposition: attachment; filename*0=a; filename*1=.pdf', 'Content-Type: application/pdf', '', 'x'] as const;
+
 /** Messages that are written to hurt a parser. Each is made when it is asked for. */
 export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   '100,000 header lines': () => crlf(FROM, ...many(100_000, (i) => `X-H${i}: value`), '', 'body'),
@@ -31,6 +34,7 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'quotes that never close in a parameter': () => crlf(FROM, `Content-Type: text/plain; charset="${'\\"'.repeat(100_000)}`, '', 'body'),
   '100,000 parts': () => multipart('mixed', [FROM], ['', `x\r\n${'--=_b\r\n\r\nx\r\n'.repeat(100_000)}`]),
   'multiparts 10,000 deep': () => nested(10_000),
+  'multiparts 10,000 deep, with boundaries that only the library reads': () => Buffer.from(`${FROM}\r\n${many(10_000, (i) => `Content-Type: multipart/mixed; boundary*=us-ascii''b${i}\r\n\r\n--b${i}\r\n`).join('')}`),
   'messages within messages 10,000 deep': () => crlf(FROM, ...many(10_000, () => 'Content-Type: message/rfc822\r\nContent-Disposition: inline\r\n'), 'innermost'),
   'delimiters that are none, in their millions': () => multipart('mixed', [FROM], ['', '--=_c\r\n'.repeat(1_000_000)]),
   'multiparts that share one boundary': () => crlf(FROM, 'Content-Type: multipart/mixed; boundary=b', '', ...many(500, () => '--b\r\nContent-Type: multipart/mixed; boundary=b\r\n'), '--b--'),
@@ -38,6 +42,10 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'equals signs in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', '='.repeat(2_000_000)),
   'blanks in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `${' '.repeat(2_000_000)}x`),
   'blanks before 8-bit in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `é${' '.repeat(100_000)}x`),
+  'blanks in quoted-printable, for the library': () => multipart('mixed', [FROM], DECLINED, ['Content-Transfer-Encoding: quoted-printable', '', `${' '.repeat(8_000_000)}x`]),
+  'ISO-2022-JP that shifts all the time, for the library': () => multipart('mixed', [FROM], DECLINED,
+    ['Content-Type: text/plain; charset=iso-2022-jp', '', '\x1b$B$3\x1b(B\x1b$(C$3\x1b$A$4\r\n'.repeat(300_000)]),
+  'names in pieces in their hundreds, for the library': () => multipart('mixed', [FROM], ...many(990, () => '').map(() => [...DECLINED, 'x\r\n'.repeat(2000)])),
   'HTML of nested elements': () => crlf(FROM, 'Content-Type: text/html', '', '<div>'.repeat(200_000)),
   'file names that are alike': () => multipart('mixed', [FROM], ...many(990, () => '').map(() => ['Content-Disposition: attachment; filename=a.txt', '', 'x'])),
   'names of the language': () => multipart('mixed', [FROM, '__proto__: x', 'constructor: y', 'prototype: z', 'hasOwnProperty: 1', '7: digits'],
@@ -67,5 +75,6 @@ export const BREACHES: Readonly<Record<string, string>> = {
   '1,000,000 addresses in To': 'a header of more than 262144 bytes',
   '100,000 parts': 'more than 1000 parts',
   'multiparts 10,000 deep': 'parts nested more than 64 deep',
+  'multiparts 10,000 deep, with boundaries that only the library reads': 'parts nested more than 64 deep',
   'multiparts that share one boundary': 'parts nested more than 64 deep',
 };

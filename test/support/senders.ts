@@ -5,10 +5,12 @@ import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/d
 import { createDomainKeys, type KeyPair } from '../../src/outbound/domain-keys.ts';
 import { createDomainTests } from '../../src/outbound/domain-tests.ts';
 import { createNotices } from '../../src/outbound/notices.ts';
+import { createTrackingDomains } from '../../src/outbound/tracking-domains.ts';
 import { createSenderDomains } from '../../src/outbound/sender-domains.ts';
 import type { Mail, MailOutcome } from '../../src/outbound/types.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import type { Store } from '../../src/store/store.ts';
+import { trackingDomainId } from '../../src/store/tracking-domains.ts';
 import { zoneResolver, type ZoneRecords } from './zone.ts';
 
 /** The key pair of every domain: no RSA is waited for. */
@@ -41,7 +43,8 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
   const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const domainTests = createDomainTests(settings, { store, resolver, keys, clock });
-  return { mailer, notices, keys, domainTests, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
+  const trackingDomains = createTrackingDomains(settings, { store, resolver, clock });
+  return { mailer, notices, keys, domainTests, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, notices, clock, ids }) };
 }
 
 /** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */
@@ -55,6 +58,16 @@ export function changingResolver(zone: () => ZoneRecords, meanwhile: (name: stri
     return answer;
   }
   return { resolve, addresses: (host, budget) => zoneResolver(zone()).addresses(host, budget), stop: async () => {} };
+}
+
+/** The tracking domain of the examples. */
+export async function seedTrackingDomains(store: Store, account: string): Promise<void> {
+  const createdAt = new Date('2026-01-05T11:00:00Z');
+  const domain = 'track.example.com';
+  await store.trackingDomains.insert({
+    id: trackingDomainId(account, domain), account, domain, createdAt,
+    lastTestedAt: null, valid: null, validAfter: null, error: null, nextTestAt: createdAt, version: 0,
+  });
 }
 
 /** The sender domain of the examples. */

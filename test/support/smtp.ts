@@ -74,7 +74,7 @@ export function createBelow() {
   return Object.assign(below, {
     parts: {
       acceptance,
-      routing: { lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain) },
+      routing: { lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain), ownerOf: (domain: string) => domain === 'ours.test' ? 'account' : undefined },
       spool: { hasRoom: () => below.room, backlog: () => below.backlog },
     },
   });

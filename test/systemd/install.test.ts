@@ -74,8 +74,9 @@ describe('scripts/install.sh', function () {
     unlinkSync(at('link'));
   });
 
-  it('installs settings that the command accepts', () => {
-    const env = { PATH: '/usr/bin:/bin', POSTERN_CONFIG: at('etc/postern/postern.yaml') };
+  it('installs settings that the command accepts once the names of the host are set', () => {
+    const names = { POSTERN_HOSTNAME: 'mx.postern.test', POSTERN_PUBLIC_URL: 'https://api.postern.test' };
+    const env = { PATH: '/usr/bin:/bin', POSTERN_CONFIG: at('etc/postern/postern.yaml'), ...names };
     const { status, stderr } = spawnSync(at('usr/bin/postern'), ['config', 'check'], { encoding: 'utf8', env });
     expect(stderr).to.equal('');
     expect(status).to.equal(0);

@@ -65,6 +65,19 @@ for (const driver of drivers) describe(`what an export holds, ${driver.name}`, (
       ]);
     });
 
+    it('of the activity has a column for each metadata field that the account added, once', async () => {
+      const account = messageRow().account;
+      for (const [owner, name] of [[account, 'order'], [account, 'basket'], ['Somebody', 'theirs']] as const) {
+        const createdAt = new Date(`2026-01-04T10:00:0${name.length - 5}Z`);
+        await world.store.metadataFields.insert({ id: `${owner} ${name}`, account: owner, name, viewTemplate: null, createdAt });
+      }
+      await putMessage(world.store, messageRow({ metadata: { order: '17', basket: 'b1', theirs: 'x' } }));
+      const id = await world.start({ type: 'activity', filter: ANY });
+      await world.task({ metadataFields: ['order'] }).run();
+      const { lines } = await world.contents(id);
+      expect(lines.map((line) => line.slice(9))).to.deep.equal([['order', 'basket'], ['17', 'b1']]);
+    });
+
     it('of nothing has the header alone', async () => {
       for (const type of ['reject', 'whitelist', 'activity'] as const) expect(await world.exported({ type })).to.deep.equal([]);
     });

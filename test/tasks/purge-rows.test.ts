@@ -17,7 +17,7 @@ for (const driver of drivers) describe(`the purge of rows, ${driver.name}`, () =
     const clock = createTestClock();
     const task = purgeRowsTask({ keepDays: 90 }, { store, clock });
     for (const days of [0, 90, 92, 410]) await putCounts(store, ACCOUNT, 'subaccount', 'cust', { sent: 1 }, new Date(clock.now() - days * DAY_MS));
-    expect(await task.run()).to.deep.equal({ counters: 6, events: 0, tags: 0, messages: 0 });
+    expect(await task.run()).to.deep.equal({ counters: 6, urls: 0, events: 0, tags: 0, messages: 0 });
     const rows = await store.counters.many({ account: ACCOUNT });
     const left = (span: string) => rows.filter((row) => row.span === span).map(({ sent }) => sent);
     expect([left('hour'), left('week'), left('total')]).to.deep.equal([[1, 1], [1], [4]]);
@@ -33,10 +33,24 @@ for (const driver of drivers) describe(`the purge of rows, ${driver.name}`, () =
       await recorder.begin(newMessage({ id, createdAt: at }));
       await recorder.record(newEvent('send', { id: `event ${id}`, message: id, at }));
     }
-    expect(await purgeRowsTask({ keepDays: 10 }, { store, clock }).run()).to.deep.equal({ counters: 0, events: 1, tags: 2, messages: 1 });
+    expect(await purgeRowsTask({ keepDays: 10 }, { store, clock }).run()).to.deep.equal({ counters: 0, urls: 0, events: 1, tags: 2, messages: 1 });
     expect((await store.messages.many({})).map(({ id }) => id)).to.deep.equal(['b']);
     expect(await recorder.record(newEvent('open', { message: 'a' }))).to.equal('unknown');
     expect(await recorder.record(newEvent('open', { message: 'b' }))).to.equal('recorded');
+  });
+
+  it('forgets links that were neither sent nor clicked for a window, with their hours', async () => {
+    const clock = createTestClock();
+    const { recorder } = createRecording(store, clock);
+    for (const [id, days] of [['a', 93], ['b', 2]] as const) {
+      const at = new Date(clock.now() - days * DAY_MS);
+      await recorder.begin(newMessage({ id, createdAt: at }));
+      await recorder.record(newEvent('send', { id: `event ${id}`, message: id, at, links: ['https://both.example/', `https://${id}.example/`] }));
+    }
+    expect(await purgeRowsTask({ keepDays: 400 }, { store, clock }).run()).to.include({ urls: 1 });
+    const urls = await store.urls.many({ account: ACCOUNT });
+    expect(urls.map(({ url, sent }) => [url, sent]).sort()).to.deep.equal([['https://b.example/', 1], ['https://both.example/', 2]]);
+    expect((await store.urlHours.many({ account: ACCOUNT })).map(({ sent }) => sent)).to.deep.equal([1, 1]);
   });
 
   it('forgets nothing by a clock that has just jumped, and ends early when it is told to', async () => {

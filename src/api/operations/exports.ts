@@ -123,7 +123,7 @@ const activity = operation({
   path: '/exports/activity',
   summary: 'Starts an export of the activity: the messages that were sent, and what has become of them.',
   notes: 'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has '
-    + `configured (exports.metadata_fields). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
+    + `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
     date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),

@@ -3,7 +3,7 @@ import { optional, text } from '../../base/schema.ts';
 import type { Call } from '../operation.ts';
 import { operation } from '../operation.ts';
 import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
-import { endpointUrl, knownDomain, newDomain, pattern, URL_MISSING } from './rules.ts';
+import { endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './rules.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = { domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false };
@@ -14,10 +14,6 @@ async function findDomain(domain: { readonly domain: string; readonly id: string
   const row = await store.inboundDomains.one({ id: domain.id });
   if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
   return row;
-}
-
-async function verifyUrl(url: string, { urlExists, invalid }: Call<never>): Promise<void> {
-  if (!await urlExists(url)) throw invalid('url', URL_MISSING);
 }
 
 const domains = operation({

@@ -10,6 +10,8 @@ import { messagesSend } from './messages-send.ts';
 import { rejects } from './rejects.ts';
 import { routeTools } from './route-tools.ts';
 import { sendRaw } from './send-raw.ts';
+import { metadata } from './metadata.ts';
+import { urls } from './urls.ts';
 import { subaccounts } from './subaccounts.ts';
 import { customDns } from './custom-dns.ts';
 import { ips } from './ips.ts';
@@ -24,4 +26,4 @@ import { webhooks } from './webhooks.ts';
 import { whitelists } from './whitelists.ts';
 
 /** Every operation, in the order the reference shows them. */
-export const OPERATIONS: readonly Operation[] = [...users, ...messagesSend, ...messagesRaw, ...messagesSearch, ...messagesInfo, ...messagesScheduled, ...exportJobs, ...templates, ...senders, ...senderDomainOperations, ...tags, ...whitelists, ...rejects, ...subaccounts, ...ips, ...pools, ...customDns, ...inbound, sendRaw, ...routeTools, ...webhooks, ...webhookTools, ...deliveries];
+export const OPERATIONS: readonly Operation[] = [...users, ...messagesSend, ...messagesRaw, ...messagesSearch, ...messagesInfo, ...messagesScheduled, ...exportJobs, ...templates, ...senders, ...senderDomainOperations, ...tags, ...urls, ...metadata, ...whitelists, ...rejects, ...subaccounts, ...ips, ...pools, ...customDns, ...inbound, sendRaw, ...routeTools, ...webhooks, ...webhookTools, ...deliveries];

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import { MAX_PATTERN } from '../../mail/pattern.ts';
+import type { Call } from '../operation.ts';
 import { stripTags } from '../strip-tags.ts';
 
 // Rules that several operations share. Each reads a parameter into the form the handler works with.
@@ -38,8 +39,11 @@ export const endpointUrl = text(MAX_URL)
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
 
-/** The words of the ancestor's user interface for a URL where nothing answers. */
-export const URL_MISSING = "We can't verify that the URL exists.";
+/** Refuses a URL where no webhook answers, in the words of the ancestor's user interface and with the cause. */
+export async function verifyUrl(url: string, call: Pick<Call<never>, 'urlFault' | 'invalid'>): Promise<void> {
+  const cause = await call.urlFault(url);
+  if (cause !== undefined) throw call.invalid('url', `We can't verify that the URL exists. Cause: ${cause}`);
+}
 
 /** An address that a message can be sent to. */
 export const emailAddress = text(1000).transform((value, context) => {

@@ -4,13 +4,14 @@ import { optional, text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { mayBeSigned } from '../../outbound/domain-tests.ts';
 import { isPlainMailbox } from '../../outbound/plain-address.ts';
-import type { SenderDomainRow } from '../../store/sender-domains.ts';
+import { senderDomainId, type SenderDomainRow } from '../../store/sender-domains.ts';
 import { operation } from '../operation.ts';
 import { MAX_LIST } from './stats-records.ts';
 
 const MAX_DOMAIN_TEXT = 1000;
 
-const senderDomain = text(MAX_DOMAIN_TEXT).transform((value, context) => {
+/** A domain name as a parameter, in any script; A-labels inside. */
+export const domainName = text(MAX_DOMAIN_TEXT).transform((value, context) => {
   const domain = toAsciiDomain(value.trim());
   if (domain !== undefined && domain.includes('.')) return domain;
   context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
@@ -65,7 +66,7 @@ const domains = operation({
   path: '/senders/domains',
   summary: 'Lists the sender domains of the account, by name.',
   notes: `At most ${MAX_LIST} are answered; \`after\` continues behind the last one of the answer before.`,
-  params: { after: optional(senderDomain.meta({ description: 'beyond the documented interface: lists the domains behind this name' })) },
+  params: { after: optional(domainName.meta({ description: 'beyond the documented interface: lists the domains behind this name' })) },
   returns: z.array(senderDomainRecord),
   errors: [],
   example: { params: {}, answer: [EXAMPLE] },
@@ -79,7 +80,7 @@ const addDomain = operation({
   path: '/senders/add-domain',
   summary: 'Adds a sender domain to the account.',
   notes: 'Domains are also added when mail is sent from them. Adding one again answers the record that is there. domain-key says what belongs into its DNS.',
-  params: { domain: senderDomain },
+  params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
   example: { params: { domain: 'mail.example.com' }, answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', ...FRESH } },
@@ -92,7 +93,7 @@ const checkDomain = operation({
   path: '/senders/check-domain',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain when it is not in the account yet.',
   notes: 'The SPF record must include our name, and the DKIM record hold our key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not right.',
-  params: { domain: senderDomain },
+  params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
   example: {
@@ -111,7 +112,7 @@ const verifyDomain = operation({
   path: '/senders/verify-domain',
   summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes: 'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail cannot be verified.',
-  params: { domain: senderDomain, mailbox },
+  params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
     domain: z.string().meta({ description: 'the domain' }),
@@ -133,7 +134,7 @@ const domainKey = operation({
   summary: 'Says what belongs into the DNS of a sender domain; adds the domain when it is not in the account yet.',
   notes: 'Publish the TXT record, or a CNAME to `cname` when the operator of this service keeps that record for you; either will do. The SPF record of the domain must hold `spf_include`.',
   extension: true,
-  params: { domain: senderDomain },
+  params: { domain: domainName },
   returns: z.object({
     domain: z.string().meta({ description: 'the domain' }),
     selector: z.string().meta({ description: 'the DKIM selector' }),
@@ -158,5 +159,28 @@ const domainKey = operation({
   },
 });
 
+const deleteDomain = operation({
+  path: '/senders/delete-domain',
+  summary: 'Removes a sender domain from the account.',
+  notes: 'Answers the record as it was. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',
+  params: {
+    domain: domainName,
+    confirm: optional(z.boolean()).meta({ description: 'removes it even when it is verified (beyond the documented interface)' }),
+  },
+  returns: senderDomainRecord,
+  errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
+  example: { params: { domain: 'example.com' }, answer: EXAMPLE },
+  async handle({ domain, confirm = false }, { store, refuse, now }) {
+    const id = senderDomainId(store.account, domain);
+    const row = await store.senderDomains.one({ id });
+    if (!row) throw refuse('Unknown_Domain', domain);
+    if (row.verifiedAt !== null && !confirm) throw refuse('Invalid_Verified_Domain', domain);
+    // One that was verified in between is not removed by a call that did not know.
+    const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
+    if (!removed) throw refuse('Invalid_Verified_Domain', domain);
+    return toSenderDomainRecord(removed, now());
+  },
+});
+
 /** Domains that mail is sent from. */
-export const senderDomainOperations = [domains, addDomain, checkDomain, verifyDomain, domainKey];
+export const senderDomainOperations = [domains, addDomain, checkDomain, verifyDomain, deleteDomain, domainKey];

@@ -3,7 +3,7 @@ import { optional } from '../../base/schema.ts';
 import { HOOK_EVENTS } from '../../store/outbox.ts';
 import type { WebhookRow } from '../../store/webhooks.ts';
 import { operation, type Call } from '../operation.ts';
-import { endpointUrl, URL_MISSING } from './rules.ts';
+import { endpointUrl, verifyUrl } from './rules.ts';
 import { MAX_LIST } from './stats-records.ts';
 import { toWebhookRecord, webhookRecord } from './webhook-records.ts';
 
@@ -30,10 +30,6 @@ export async function findWebhook(id: number, { store, refuse }: Call<'Unknown_W
   const row = await store.webhooks.one({ id: String(id) });
   if (!row) throw refuse('Unknown_Webhook', id);
   return row;
-}
-
-async function verifyUrl(url: string, { urlExists, invalid }: Call<never>): Promise<void> {
-  if (!await urlExists(url)) throw invalid('url', URL_MISSING);
 }
 
 async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {

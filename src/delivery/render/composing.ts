@@ -16,8 +16,8 @@ type Composing = Extract<ThreadReply, { kind: 'composed' | 'refused' }>;
 export function createComposing({ marked, compose }: Deps): (job: MailJob) => Promise<Composing> {
   return async ({ number, compose: job }) => {
     try {
-      const { bytes, mailFrom } = await marked(number, () => compose(job));
-      return { kind: 'composed', number, composed: { bytes: toOwned(bytes), mailFrom } };
+      const { bytes, ...rest } = await marked(number, () => compose(job));
+      return { kind: 'composed', number, composed: { bytes: toOwned(bytes), ...rest } };
     } catch (error) {
       if (isOfTheSystem(error)) throw error;
       const faulty = error instanceof FaultyTemplate;

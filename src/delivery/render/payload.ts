@@ -1,9 +1,11 @@
 import { isUtf8 } from 'node:buffer';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import { traceBefore } from '../../mail/headless.ts';
+import { asUtf8 } from '../../mail/as-utf8.ts';
+import { withHeader } from '../../mail/headless.ts';
 import { parseHeaders, toTitleCase, type HeaderField } from '../../mail/headers.ts';
 import type { FilePart, Parsed } from '../../mail/parsed.ts';
+import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../spool/types.ts';
 import { contentPieces, json, jsonText, jsonOf, rawBase64, rawText, type Piece } from './pieces.ts';
 
@@ -15,6 +17,8 @@ export interface Inbound {
   /** The raw bytes, without our trace. */
   readonly raw: Buffer;
   readonly verdicts: Verdicts;
+  /** The parts of `raw` behind the header that it may lack (mail/headless.ts); undefined when nothing may parse it. */
+  readonly root: Part | undefined;
   /** What parsing found, or why nothing was parsed. */
   readonly content: { readonly parsed: Parsed } | { readonly parseError: string };
 }
@@ -25,15 +29,15 @@ export interface Inbound {
  * (django-anymail among them) take a missing report but stumble over null.
  */
 export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
-  const { message, verdicts, content, raw } = inbound;
-  const trace = traceBefore(message.trace, raw);
+  const { message, verdicts, content, raw, root } = inbound;
   yield `[{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"msg":{"raw_msg":"`;
   const utf8 = isUtf8(raw);
-  yield* rawText(trace, raw, utf8);
+  const whole = withHeader(raw);
+  yield* rawText(message.trace, utf8 ? [whole] : asUtf8(whole, root));
   yield '"';
   if (!utf8) {
     yield ',"raw_msg_base64":"';
-    yield* rawBase64(trace, raw);
+    yield* rawBase64(message.trace, whole);
     yield '"';
   }
   if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);

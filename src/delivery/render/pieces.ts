@@ -9,7 +9,10 @@ const CR = 0x0d;
 /** JSON text, or a part of it that has yet to be made. */
 export type Piece = string | Unescaped;
 
-/** What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it becomes LF. */
+/**
+ * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
+ * becomes LF.
+ */
 export interface Unescaped { readonly text: string | Uint8Array; readonly toLf: boolean }
 
 /** A value as JSON text. */
@@ -38,10 +41,13 @@ function inside(text: string, toLf: boolean): Piece {
   return text.isWellFormed() ? { text, toLf } : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
-/** Trace and message as the inside of a JSON string: line ends are LF, and what is not UTF-8 becomes U+FFFD. */
-export function* rawText(trace: string, raw: Buffer, utf8: boolean): Iterable<Piece> {
+/**
+ * Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no
+ * character.
+ */
+export function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
   yield inside(trace, true);
-  for (const slice of utf8Slices(raw)) yield { text: utf8 ? slice : slice.toString('utf8'), toLf: true };
+  for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
 }
 
 /** Exactly the bytes of trace and message, as base64. */
@@ -49,7 +55,9 @@ export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
   return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
 }
 
-/** The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64. */
+/**
+ * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
+ */
 export function contentPieces(content: Content, maybeText: boolean): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
   if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
   const chunks = content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];

@@ -80,7 +80,8 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
     const finish = async (raw: Buffer): Promise<Rendering> => {
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
-      const inbound = { message: job.message, recipient: job.delivery.recipient, raw, verdicts, content };
+      const { message, delivery: { recipient } } = job;
+      const inbound = { message, recipient, raw, root: scanned.root, verdicts, content };
       return { kind: 'rendered', number: job.number, ...await encode(encoder, job, toEventPieces(inbound)), verdicts, parseError };
     };
     return 'bytes' in job.source ? withRaw(job.source, finish) : fileLane(() => withRaw(job.source, finish));

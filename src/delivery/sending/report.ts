@@ -9,6 +9,7 @@ import type { Message, Report } from '../../spool/types.ts';
 export interface Happening {
   readonly kind: MessageEvent['kind'];
   readonly detail: NonNullable<MessageEvent['detail']>;
+  readonly links?: readonly string[];
 }
 
 /** A report as the store gets it. */
@@ -37,12 +38,12 @@ export interface Reported {
  * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that a crash
  * made twice is one event.
  */
-export function toReport({ delivery, attempts, at, message }: Reported, { kind, detail }: Happening): Report {
+export function toReport({ delivery, attempts, at, message }: Reported, { kind, detail, links }: Happening): Report {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
   const sent = message && outgoing ? toSentMessage(outgoing, delivery, message.receivedAt) : null;
   const body: Body = {
-    event: { account, message: sentId(id), kind, at, detail },
+    event: { account, message: sentId(id), kind, at, detail, ...links && { links } },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
   };
   return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };

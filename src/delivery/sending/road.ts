@@ -129,7 +129,8 @@ export function createRoad(deps: RoadDeps): Road {
       if (first) await scheduling.release(delivery.id).catch(() => undefined);
       return { kind: 'turned back' };
     }
-    return await settle(waiting, found, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
+    const { links } = composed.composed;
+    return await settle(waiting, found, links, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
   }
 
   /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
@@ -155,7 +156,7 @@ export function createRoad(deps: RoadDeps): Road {
     };
   }
 
-  async function settle(waiting: Waiting, { message }: Loaded, attempt: MailAttempt, gate: Gate): Promise<Carried> {
+  async function settle(waiting: Waiting, { message }: Loaded, links: readonly string[], attempt: MailAttempt, gate: Gate): Promise<Carried> {
     // Those that are cut at the end of the process say nothing of their destination.
     if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
@@ -163,7 +164,7 @@ export function createRoad(deps: RoadDeps): Road {
     deps.meters?.sending(settled.happening.kind);
     gate.leave(result, settled);
     const tells = settled.outcome !== 'deferred' || await isNews(waiting);
-    await note(waiting, message, settled.settlement, tells ? settled.happening : undefined);
+    await note(waiting, message, settled.settlement, tells ? withLinks(settled.happening, links) : undefined);
     return { kind: 'settled', settled, result };
   }
 
@@ -214,6 +215,11 @@ export function createRoad(deps: RoadDeps): Road {
       return await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
+}
+
+/** What is sent is told with its tracked links. */
+function withLinks(happening: Happening, links: readonly string[]): Happening {
+  return happening.kind === 'send' && links.length > 0 ? { ...happening, links } : happening;
 }
 
 function toTold(attempt: MailAttempt): Told {

@@ -1,3 +1,5 @@
+import type { Structured } from '../parameters.ts';
+
 /** A header field in the bytes of a message, its line end included. */
 export interface FieldSpan {
   /** Lower case; empty for a line that is no field. */
@@ -19,8 +21,8 @@ export interface Change {
   readonly bytes: Buffer;
 }
 
-// A name as RFC 5322 section 2.2 has it, white space before the colon being obsolete syntax (section 4.5). Names of more than
-// 100 characters mean nothing to us.
+// A name as RFC 5322 section 2.2 has it, white space before the colon being obsolete syntax (section 4.5). Names of
+// more than 100 characters mean nothing to us.
 const NAME = /^([!-9;-~]{1,100})[ \t]*:/;
 const LF = 0x0a;
 const CR = 0x0d;
@@ -53,4 +55,18 @@ export function applyChanges(bytes: Buffer, changes: readonly Change[]): Buffer[
     kept = change.end;
   }
   return [...pieces, bytes.subarray(kept)];
+}
+
+/** The change that makes a field say `value`: in its place where there is one, else at `otherwise`. */
+export function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
+  const found = fields.find((field) => field.name === name.toLowerCase());
+  const bytes = Buffer.from(`${name}: ${value}\r\n`);
+  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes };
+}
+
+/** A Content-Type with another charset and the other parameters that it had. */
+export function toContentType(type: string, { params }: Structured, charset: string): string {
+  const others = [...params].filter(([name]) => name !== 'charset')
+    .map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
+  return [type, `; charset=${charset}`, ...others].join('');
 }

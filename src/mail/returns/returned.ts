@@ -1,6 +1,7 @@
-import { decoderOfBody } from '../charset.ts';
+import { decoderOfText } from '../charset.ts';
 import { firstValue, parseHeaders, type HeaderField } from '../headers.ts';
-import { scanStructure, type Part } from '../structure.ts';
+import { asciiParameter } from '../parameters.ts';
+import { mediaTypeOf, scanStructure, type Part } from '../structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../transfer.ts';
 
 /** A mail that came back, as far as it is needed to say what it is. */
@@ -29,7 +30,7 @@ export function readReturned(bytes: Buffer): Returned | undefined {
   if (scan.breach !== undefined) return undefined;
   const { root } = scan;
   const leaves = leavesOf(root).map((part) => toLeaf(bytes, part));
-  const report = root.type.value === 'multipart/report' ? root.type.params.get('report-type') ?? '' : '';
+  const report = root.type.value === 'multipart/report' ? asciiParameter(root.type, 'report-type') : '';
   return { fields: root.fields, leaves, reportType: report.toLowerCase() };
 }
 
@@ -71,13 +72,13 @@ function leavesOf(part: Part): Part[] {
 }
 
 function toLeaf(bytes: Buffer, part: Part): Leaf {
-  const type = part.type.value === '' ? 'text/plain' : part.type.value;
-  const charset = part.type.params.get('charset');
+  const type = mediaTypeOf(part);
+  const charset = asciiParameter(part.type, 'charset');
   return {
     type,
     bytes() {
       const decoded = decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')));
-      return type.startsWith('text/') && charset !== undefined ? Buffer.from(decoderOfBody(charset)(decoded, true)) : decoded;
+      return type.startsWith('text/') ? Buffer.from(decoderOfText(charset, () => [decoded])(decoded, true)) : decoded;
     },
   };
 }

@@ -1,7 +1,7 @@
 import { findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseStructured } from '../../mail/parameters.ts';
-import type { Part } from '../../mail/structure.ts';
+import { mediaTypeOf, type Part } from '../../mail/structure.ts';
 import { toTextPart } from './mime.ts';
 
 const NOTHING = Buffer.alloc(0);
@@ -30,9 +30,9 @@ export function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>
   return found;
 }
 
-function sayingOf({ type: { value }, parent }: Part): Saying | undefined {
-  if (value === 'text/html' || value === 'text/plain') return value;
-  return value === '' && parent?.type.value !== 'multipart/digest' ? 'text/plain' : undefined;
+function sayingOf(part: Part): Saying | undefined {
+  const type = mediaTypeOf(part);
+  return type === 'text/html' || type === 'text/plain' ? type : undefined;
 }
 
 function isFile({ fields }: Part): boolean {

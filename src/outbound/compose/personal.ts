@@ -16,6 +16,8 @@ export interface Personal extends Filling {
   trackText(text: string): string;
   /** HTML of a text part whose tags are replaced, for a message that has none. */
   toHtml(text: string): string;
+  /** The links that are followed in what was written so far, as clicks on them are told. */
+  followed(): readonly string[];
   readonly listUnsubscribe: ReadonlyArray<readonly [name: string, value: string]>;
   readonly messageId: string;
 }
@@ -44,6 +46,7 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
       return relink ? changeText(text, relink, most) : text;
     },
     toHtml: (text: string) => toHtmlPage(text, most),
+    followed: links.followed,
     listUnsubscribe: [
       ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1

@@ -1,9 +1,9 @@
 import { isAscii } from 'node:buffer';
-import { findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
+import { findFields, setField, toContentType, type Change } from '../../mail/compose/fields.ts';
 import { encodeBase64, encodeQuotedPrintable, fitsLines } from '../../mail/compose/octets.ts';
 import { firstValue } from '../../mail/headers.ts';
-import { parseStructured, type Structured } from '../../mail/parameters.ts';
-import type { Part } from '../../mail/structure.ts';
+import { parseStructured } from '../../mail/parameters.ts';
+import { mediaTypeOf, type Part } from '../../mail/structure.ts';
 import { decodeTransfer, toTransferEncoding, type TransferEncoding } from '../../mail/transfer.ts';
 
 /** Changes the text of a part; the same text when nothing is to be changed. */
@@ -38,13 +38,13 @@ export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | und
 }
 
 function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
-  const { value, params } = part.type;
-  const type = value === '' ? 'text/plain' : value; // RFC 2045 section 5.2
+  const type = mediaTypeOf(part);
   const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
   const encoding = toTransferEncoding(word);
-  if (!type.startsWith('text/') || (encoding === 'identity' && !IDENTITIES.has(word))) return undefined;
-  if (value === '' && part.parent?.type.value === 'multipart/digest') return undefined; // messages there (RFC 2046 section 5.1.5)
-  return { part, type, charset: (params.get('charset') ?? '').trim().toLowerCase(), encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
+  const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word));
+  if (!type.startsWith('text/') || unknown) return undefined;
+  const charset = (part.type.params.get('charset') ?? '').trim().toLowerCase();
+  return { part, type, charset, encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
 }
 
 /** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
@@ -83,14 +83,3 @@ function written(bytes: Buffer, { part, type, encoding, body }: TextPart, conten
   const encoded = plain ? content : encoding === 'base64' ? encodeBase64(content) : encodeQuotedPrintable(content);
   return [...changes, { start: part.bodyStart, end: part.bodyEnd, bytes: encoded }];
 }
-
-function setField(fields: readonly FieldSpan[], otherwise: number, name: string, value: string): Change {
-  const found = fields.find((field) => field.name === name.toLowerCase());
-  return { start: found?.start ?? otherwise, end: found?.end ?? otherwise, bytes: Buffer.from(`${name}: ${value}\r\n`) };
-}
-
-function toContentType(type: string, { params }: Structured, charset: string): string {
-  const others = [...params].filter(([name]) => name !== 'charset').map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
-  return [type, `; charset=${charset}`, ...others].join('');
-}
-

@@ -1,12 +1,12 @@
 import type { Reading } from '../reading.ts';
-import type { DeliveryState, QueuedDelivery, Selection } from '../types.ts';
+import type { DeliveryState, Progress, QueuedDelivery, Selection } from '../types.ts';
 
 /** Looking through the whole queue in windows, so that short questions get their turn in between. */
 export interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */
-  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>): Promise<number>;
+  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>, progress?: Progress): Promise<number>;
 }
 
 /** Numbers looked at in one question: some 10 ms. */
@@ -39,13 +39,16 @@ export function createScan({ read }: Reading): Scan {
       }
       return sum;
     },
-    async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>) {
+    async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>, progress?: Progress) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       let count = 0;
       for (let from = first; from <= last; from += width) {
         const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
-        for (let at = 0; at < keys.length; at += STEP) count += await change(keys.slice(at, at + STEP));
+        for (let at = 0; at < keys.length; at += STEP) {
+          count += await change(keys.slice(at, at + STEP));
+          progress?.(count);
+        }
       }
       return count;
     },

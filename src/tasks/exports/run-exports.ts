@@ -19,7 +19,7 @@ export interface ExportSettings extends ClaimSettings {
   /** What a result URL begins with. */
   readonly publicUrl: string;
   readonly keepDays: number;
-  /** Names of metadata that become columns of the activity export. */
+  /** Names of metadata that become columns of every activity export. */
   readonly metadataFields: readonly string[];
 }
 
@@ -78,10 +78,16 @@ export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task
 function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) {
   const { ids, log } = deps;
   const folder = createArchiveFolder(settings.dir);
+  /** Those of the operator, and those that the account added (metadata/add). */
+  async function metadataFieldsOf(account: string): Promise<readonly string[]> {
+    const own = await deps.store.metadataFields.many({ account }, { sort: 'createdAt' });
+    return [...new Set([...settings.metadataFields, ...own.map(({ name }) => name)])];
+  }
+
   return async (job: ExportRow, ending: AbortSignal | undefined): Promise<void> => {
     const about = { export: exportName(job), account: job.account, type: job.type };
     try {
-      const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), settings.metadataFields);
+      const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
       const text = textOf(contents, tally, { job, claims, log, ending, hasRoom: deps.hasRoom });
       await folder.put(job.file ?? '', (path) => writeArchive(path, { name: contents.file, time: job.createdAt }, text));

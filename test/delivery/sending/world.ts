@@ -71,7 +71,7 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
   let leave: (outgoing: Outgoing, queuedAt: number, now: number) => Leave = () => ({ kind: 'now' });
-  let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({ kind: 'composed', composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), mailFrom: 'v@bounces.example' } });
+  let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({ kind: 'composed', composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' } });
   const mail: MailParts & { limit: number } = {
     leaving: { mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now) },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },

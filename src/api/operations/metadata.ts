@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { optional, text } from '../../base/schema.ts';
+import { metadataFieldId, type MetadataFieldRow } from '../../store/metadata-fields.ts';
+import { operation } from '../operation.ts';
+
+/** Fields that an account may have: each is a column of its exports. */
+const MOST_FIELDS = 50;
+const LONGEST_TEMPLATE = 10_000;
+
+const name = text(255)
+  .refine((value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value), 'Please enter a name without control characters')
+  .meta({ description: 'the name of the field, as messages have it in their `metadata`' });
+
+const fieldRecord = z.object({
+  name: z.string().meta({ description: 'the name of the field' }),
+  state: z.enum(['active', 'delete', 'index']).meta({ description: 'always `active` here: a field is in use at once, and gone at once' }),
+  view_template: z.string().nullable().meta({ description: 'a Mustache template for programs that show activity; kept as it is' }),
+}).meta({ title: 'metadata field' });
+
+const viewTemplate = z.string().max(LONGEST_TEMPLATE).meta({ description: 'a Mustache template for programs that show activity' });
+
+const toRecord = ({ name, viewTemplate }: MetadataFieldRow) => ({ name, state: 'active' as const, view_template: viewTemplate });
+const EXAMPLE = { name: 'group_id', state: 'active', view_template: '<a href="https://example.com/groups/{{value}}">{{value}}</a>' };
+
+const list = operation({
+  path: '/metadata/list',
+  summary: 'Lists the metadata fields of the account, the oldest first.',
+  notes: 'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
+  params: {},
+  returns: z.array(fieldRecord),
+  errors: [],
+  example: { params: {}, answer: [EXAMPLE] },
+  async handle(_, { store }) {
+    return (await store.metadataFields.many({}, { sort: 'createdAt' })).map(toRecord);
+  },
+});
+
+const add = operation({
+  path: '/metadata/add',
+  summary: 'Adds a metadata field: a column of the activity export.',
+  notes: `An account has at most ${MOST_FIELDS}.`,
+  params: { name, view_template: optional(viewTemplate) },
+  returns: fieldRecord,
+  errors: ['Metadata_FieldLimit'],
+  example: { params: { name: 'order_id' }, answer: { name: 'order_id', state: 'active', view_template: null } },
+  handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) => inTurn('metadata', async () => {
+    const known = await store.metadataFields.many({}, { sort: 'createdAt' });
+    if (known.some((field) => field.name === name)) throw invalid('name', 'There is a metadata field of this name already');
+    if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
+    const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
+    if (await store.metadataFields.insert(row) === 'duplicate') throw invalid('name', 'There is a metadata field of this name already');
+    return toRecord({ ...row, account: store.account });
+  }),
+});
+
+const update = operation({
+  path: '/metadata/update',
+  summary: 'Changes the view template of a metadata field.',
+  notes: 'Left out, the template stays; an empty one is taken off.',
+  params: { name, view_template: optional(viewTemplate) },
+  returns: fieldRecord,
+  errors: ['Unknown_MetadataField'],
+  example: { params: { name: 'group_id', view_template: '{{value}}' }, answer: { ...EXAMPLE, view_template: '{{value}}' } },
+  async handle({ name, view_template: template }, { store, refuse }) {
+    const patch = template === undefined ? {} : { viewTemplate: template === '' ? null : template };
+    const row = await store.metadataFields.change({ id: metadataFieldId(store.account, name) }, patch);
+    if (!row) throw refuse('Unknown_MetadataField', name);
+    return toRecord(row);
+  },
+});
+
+const remove = operation({
+  path: '/metadata/delete',
+  summary: 'Deletes a metadata field. Messages keep what they have in it.',
+  params: { name },
+  returns: fieldRecord,
+  errors: ['Unknown_MetadataField'],
+  example: { params: { name: 'group_id' }, answer: EXAMPLE },
+  async handle({ name }, { store, refuse }) {
+    const row = await store.metadataFields.remove({ id: metadataFieldId(store.account, name) });
+    if (!row) throw refuse('Unknown_MetadataField', name);
+    return toRecord(row);
+  },
+});
+
+/** Metadata fields that an account wants to see in its activity. */
+export const metadata = [list, add, update, remove];

@@ -1,0 +1,223 @@
+import { COMMON, EXIT, UsageError, type Command, type Option } from './command.ts';
+
+/** Shells that a completion can be written for. */
+export const SHELLS = ['bash', 'zsh', 'fish'] as const;
+export type Shell = (typeof SHELLS)[number];
+
+/** The command that prints completions of `commands` and of itself. */
+export function createCompletion(commands: readonly Command[]): Command {
+  const completion: Command = {
+    name: 'completion',
+    args: SHELLS.join(' | '),
+    summary: 'Prints the completion for a shell. The Debian package brings all three.',
+    notes:
+      '  . <(postern completion bash)\n  postern completion zsh > "${fpath[1]}/_postern"\n  postern completion fish > ~/.config/fish/completions/postern.fish',
+    async run(call, io) {
+      const shell = SHELLS.find((known) => known === call.words[0]);
+      if (!shell) throw new UsageError(`missing argument: one of ${SHELLS.join(', ')}`);
+      io.out(completionScript(shell, [...commands, completion]));
+      return EXIT.ok;
+    },
+  };
+  return completion;
+}
+
+/** The completion of all commands and their options, for one shell. */
+export function completionScript(shell: Shell, commands: readonly Command[]): string {
+  const tree = toTree(commands);
+  return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](tree);
+}
+
+/** A word that may stand first, with what may follow it: its commands, or nothing when it is a command itself. */
+interface Head {
+  readonly word: string;
+  readonly summary: string;
+  readonly members: readonly Leaf[];
+  readonly leaf: Leaf | undefined;
+}
+
+/** A command with its options. */
+interface Leaf {
+  readonly word: string;
+  readonly name: string;
+  readonly summary: string;
+  readonly options: readonly Flag[];
+  readonly words: readonly string[];
+}
+
+interface Flag extends Option {
+  readonly name: string;
+}
+
+function toTree(commands: readonly Command[]): readonly Head[] {
+  const leaves = commands.map((command): Leaf => ({
+    name: command.name,
+    word: command.name.split(' ').at(-1) ?? '',
+    summary: firstSentence(command.summary),
+    options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
+    // `bash | zsh | fish` are words to type, `ADDRESS` stands for one.
+    words: (command.args ?? '')
+      .split('|')
+      .map((word) => word.trim())
+      .filter((word) => /^[a-z]+$/.test(word)),
+  }));
+  return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]): Head => {
+    const leaf = group.find(({ name }) => name === word);
+    const members = group.filter((one) => one !== leaf);
+    return { word, members, leaf, summary: leaf?.summary ?? members.map((one) => one.word).join(', ') };
+  });
+}
+
+const firstSentence = (text: string) => text.split(/[.;:]\s|\.$/)[0] ?? text;
+
+const groupsOf = (tree: readonly Head[]) => tree.filter(({ members }) => members.length > 0);
+
+const allLeaves = (tree: readonly Head[]) => tree.flatMap(({ leaf, members }) => (leaf ? [leaf, ...members] : members));
+
+/** In single quotes, as bash and zsh read them. */
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+function bashScript(tree: readonly Head[]): string {
+  const values = valuesOf(tree).map(
+    ([name, words]) => `    --${name}) COMPREPLY=($(compgen -W ${quoted(words.join(' '))} -- "$current")); return ;;\n`,
+  );
+  const groups = groupsOf(tree).map(
+    ({ word, members }) => `    ${word}) depth=2 words=${quoted(members.map((one) => one.word).join(' '))} ;;\n`,
+  );
+  const leaves = allLeaves(tree).map(
+    ({ name, options, words }) =>
+      `    ${quoted(name)}) words=${quoted(words.join(' '))} options=${quoted(options.map((option) => `--${option.name}`).join(' '))} ;;\n`,
+  );
+  return `# Completion of postern for bash; generated.
+_postern() {
+  local current=\${COMP_WORDS[COMP_CWORD]} previous=\${COMP_WORDS[COMP_CWORD-1]}
+  local depth=1 words='' options=''
+  COMPREPLY=()
+  case $previous in
+${values.join('')}    ${valued(tree, 'FILE').join('|')}) COMPREPLY=($(compgen -f -- "$current")); return ;;
+    ${valued(tree, undefined).join('|')}) return ;;
+  esac
+  case \${COMP_WORDS[1]-} in
+${groups.join('')}  esac
+  if ((COMP_CWORD == 1)); then
+    words=${quoted(tree.map(({ word }) => word).join(' '))} options='--help --version'
+  elif ((COMP_CWORD > depth)); then
+    case "\${COMP_WORDS[*]:1:depth}" in
+${leaves.map((line) => `  ${line}`).join('')}    esac
+  fi
+  if [[ $current == -* ]]; then words=$options; fi
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}
+complete -F _postern postern
+`;
+}
+
+function zshScript(tree: readonly Head[]): string {
+  const described = (items: readonly { readonly word: string; readonly summary: string }[]) =>
+    items.map(({ word, summary }) => `      ${quoted(`${word}:${summary.replaceAll(':', '\\:')}`)}\n`).join('');
+  const groups = groupsOf(tree).map(
+    ({ word, members }) => `    ${word}) depth=2 items=(\n${described(members)}    ) ;;\n`,
+  );
+  const leaves = allLeaves(tree).map(({ name, options, words }) => {
+    const flags = options.map(
+      (option) =>
+        `${option.multiple ? '*' : ''}--${option.name}[${option.help.replaceAll(/[[\]:\\]/g, '\\$&')}]${valueSpec(option)}`,
+    );
+    const rest = words.length > 0 ? `1:word:(${words.join(' ')})` : '*:argument:_files';
+    return `      ${quoted(name)}) specs=(\n${[...flags, rest].map((spec) => `        ${quoted(spec)}\n`).join('')}      ) ;;\n`;
+  });
+  return `#compdef postern
+# Completion of postern for zsh; generated.
+_postern() {
+  local -a items specs
+  local depth=1
+  case $words[2] in
+${groups.join('')}  esac
+  if (( CURRENT == 2 )); then
+    items=(
+${described(tree)}    )
+  elif (( CURRENT > depth + 1 )); then
+    case "\${words[2,depth+1]}" in
+${leaves.join('')}    esac
+  fi
+  if (( \${#specs} )); then
+    words=(postern "\${(@)words[depth+2,-1]}")
+    (( CURRENT -= depth ))
+    _arguments -s $specs
+  else
+    _describe command items
+  fi
+}
+_postern "$@"
+`;
+}
+
+/** What stands behind an option, as `_arguments` reads it. */
+function valueSpec({ type, value, values }: Option): string {
+  if (type === 'boolean') return '';
+  return `:${value ?? 'value'}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
+}
+
+function fishScript(tree: readonly Head[]): string {
+  const heads = tree.map(
+    ({ word, summary }) => `complete -c postern -f -n '__postern_at 0' -a ${word} -d ${fishQuoted(summary)}\n`,
+  );
+  const members = groupsOf(tree).flatMap(({ word, members: group }) =>
+    group.map(
+      (one) => `complete -c postern -f -n '__postern_at 1 ${word}' -a ${one.word} -d ${fishQuoted(one.summary)}\n`,
+    ),
+  );
+  const options = allLeaves(tree).flatMap(({ name, options: flags, words }) => [
+    ...flags.map(
+      (option) =>
+        `complete -c postern -n '__postern_in ${name}' -l ${option.name}${fishValue(option)} -d ${fishQuoted(option.help)}\n`,
+    ),
+    ...words.map((word) => `complete -c postern -f -n '__postern_in ${name}' -a ${word}\n`),
+  ]);
+  return `# Completion of postern for fish; generated.
+# Whether exactly so many words were typed, and these.
+function __postern_at
+  set -l typed (commandline -opc)[2..-1]
+  test (count $typed) -eq $argv[1]; and test "$typed" = "$argv[2..-1]"
+end
+# Whether the words typed begin with these.
+function __postern_in
+  set -l typed (commandline -opc)[2..-1]
+  set -l n (count $argv)
+  test (count $typed) -ge $n; and test "$typed[1..$n]" = "$argv"
+end
+complete -c postern -f
+complete -c postern -n '__postern_at 0' -l version -d 'print the version'
+${heads.join('')}${members.join('')}${options.join('')}`;
+}
+
+const fishQuoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+
+function fishValue({ type, value, values }: Option): string {
+  if (type === 'boolean') return '';
+  return values ? ` -x -a '${values.join(' ')}'` : value === 'FILE' ? ' -r -F' : ' -x';
+}
+
+/** Options with few values, each once: an option of that name means the same everywhere. */
+function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly string[]])[] {
+  return [
+    ...new Map(
+      allLeaves(tree)
+        .flatMap(({ options }) => options)
+        .flatMap(({ name, values }) => (values ? [[name, values] as const] : [])),
+    ),
+  ];
+}
+
+/** Options that take a value of this kind, or any value that has no list. */
+function valued(tree: readonly Head[], kind: string | undefined): readonly string[] {
+  const found = allLeaves(tree)
+    .flatMap(({ options }) => options)
+    .filter(
+      ({ type, value, values }) =>
+        type === 'string' && !values && (kind === undefined ? value !== 'FILE' : value === kind),
+    );
+  return [
+    ...new Set(found.flatMap(({ name, short }) => (short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`]))),
+  ];
+}

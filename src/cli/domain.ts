@@ -1,0 +1,123 @@
+import { z } from 'zod';
+import { toTimestamp } from '../base/clock.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import type { AccountRow } from '../store/accounts.ts';
+import type { Store } from '../store/store.ts';
+import { accountOption, theAccount } from './account.ts';
+import { EXIT, UsageError, type Command, type Invocation } from './command.ts';
+import { withOperations, withStore } from './open.ts';
+import { toTable } from './table.ts';
+
+/** A record of the API, as it answers it. */
+export const RECORD = z.record(z.string(), z.unknown());
+
+/** The account that a row belongs to, whoever asks: an operator may name any of them. */
+export async function ownerOf(store: Pick<Store, 'accounts'>, account: string): Promise<AccountRow> {
+  const row = await store.accounts.one({ id: account });
+  if (!row) throw new Error(`the account ${account} is not there any more`);
+  return row;
+}
+
+/** A domain that was added, with its account. */
+async function theDomain(
+  store: Store,
+  call: Invocation,
+): Promise<{ readonly domain: string; readonly account: AccountRow }> {
+  const [word] = call.words;
+  if (word === undefined) throw new UsageError('missing argument: DOMAIN');
+  const row = await store.inboundDomains.one({ id: toAsciiDomain(word.trim()) ?? '' });
+  if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list)`);
+  return { domain: row.domain, account: await ownerOf(store, row.account) };
+}
+
+export const domainAdd: Command = {
+  name: 'domain add',
+  args: 'DOMAIN',
+  summary: 'Adds an inbound domain to an account, by the rules of /inbound/add-domain.',
+  options: { account: accountOption },
+  notes:
+    'A running daemon takes mail for it within seconds (inbound.refresh_ms), once a route matches: postern route add.',
+  async run(call) {
+    const [domain] = call.words;
+    if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
+    const { settings } = call.settings();
+    const account = await withStore(settings, (store) => theAccount(store, call));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/add-domain', account, { domain })),
+    );
+    call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n`);
+    return EXIT.ok;
+  },
+};
+
+export const domainRemove: Command = {
+  name: 'domain remove',
+  args: 'DOMAIN',
+  summary:
+    'Removes an inbound domain with its routes: mail for it is refused from then on. What was accepted is still delivered.',
+  async run(call) {
+    const { settings } = call.settings();
+    const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/delete-domain', account, { domain })),
+    );
+    call.print([record], () => `Removed ${domain} from account ${account.name}.\n`);
+    return EXIT.ok;
+  },
+};
+
+export const domainCheck: Command = {
+  name: 'domain check',
+  args: 'DOMAIN',
+  summary:
+    'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exit 1 when none names this service.',
+  async run(call) {
+    const { settings } = call.settings();
+    const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
+    const record = RECORD.parse(
+      await withOperations(settings, (run) => run('/inbound/check-domain', account, { domain })),
+    );
+    call.print([record], () =>
+      toTable(
+        ['field', 'value'],
+        Object.entries(record).map(([name, value]) => [
+          name,
+          typeof value === 'string' ? value : JSON.stringify(value),
+        ]),
+      ),
+    );
+    return record.valid_mx === true ? EXIT.ok : EXIT.failed;
+  },
+};
+
+export const domainList: Command = {
+  name: 'domain list',
+  summary: 'Lists the inbound domains of all accounts, or of one.',
+  options: { account: { ...accountOption, help: 'only of this account, by name or id' } },
+  async run(call) {
+    return withStore(call.settings().settings, async (store) => {
+      const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
+      const only = call.text('account') === undefined ? {} : { account: (await theAccount(store, call)).id };
+      const rows = await store.inboundDomains.many(only, { sort: 'createdAt' });
+      const shown = rows.map((row) => ({
+        domain: row.domain,
+        account: row.account,
+        account_name: names.get(row.account) ?? null,
+        valid_mx: row.validMx,
+        created_at: toTimestamp(row.createdAt),
+      }));
+      call.print(shown, () =>
+        toTable(
+          ['domain', 'account', 'valid MX', 'created'],
+          shown.map((row) => [
+            row.domain,
+            row.account_name ?? row.account,
+            row.valid_mx ? 'yes' : 'no',
+            row.created_at,
+          ]),
+        ),
+      );
+      return EXIT.ok;
+    });
+  },
+};
