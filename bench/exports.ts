@@ -12,6 +12,7 @@ import { exportId } from '../src/store/exports.ts';
 import { rejectId } from '../src/store/rejects.ts';
 import { openStore } from '../src/store/store.ts';
 import { runExportsTask } from '../src/tasks/exports/run-exports.ts';
+import { NO_FLOOR } from '../test/support/room.ts';
 
 /** What an export of very many rejects costs on the embedded store: time, memory above that before it, and the longest hold of the event loop. */
 const { values, positionals } = parseArgs({ allowPositionals: true, options: { rows: { type: 'string', default: '1000000' } } });
@@ -22,7 +23,7 @@ const MOST_BYTES = 200 * 1_048_576;
 const log: Log = { info: (event, fields) => console.log(event, JSON.stringify(fields)), warn: console.warn, error: console.error, debug() {} };
 const quiet: Log = { info() {}, warn() {}, error: console.error, debug() {} };
 
-const open = async (file: string) => openStore(await openEmbedded({ file, timeoutMs: 60_000 }, { log: quiet }));
+const open = async (file: string) => openStore(await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }));
 
 /** In a process of its own, so that its memory does not count. */
 async function seed(file: string): Promise<void> {

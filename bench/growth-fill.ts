@@ -8,6 +8,7 @@ import type { Spool } from '../src/spool/types.ts';
 import { openEmbedded } from '../src/store/embedded.ts';
 import { signingKeyId } from '../src/store/signing-keys.ts';
 import { openStore, type Store } from '../src/store/store.ts';
+import { NO_FLOOR } from '../test/support/room.ts';
 
 /** What a data folder is filled with before it is measured. */
 export interface Fill {
@@ -34,7 +35,7 @@ async function each(count: number, work: (i: number) => Promise<unknown>): Promi
 
 /** Fills a folder in which a daemon has made its account and the domain in.example. */
 export async function fill(dir: string, sink: string, what: Fill): Promise<void> {
-  const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 60_000 }, { log: quiet }));
+  const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }));
   const [account] = await store.accounts.many({});
   if (!account) throw new Error('the daemon made no account');
   await fillRoutes(store, account, sink, what);

@@ -1,6 +1,7 @@
 import { openEmbedded } from '../src/store/embedded.ts';
 import type { Store } from '../src/store/store.ts';
 import { watchUsages, type Usage } from '../test/support/usages.ts';
+import { NO_FLOOR } from '../test/support/room.ts';
 
 /** What the support of the tests leaves mocha to do at the end; there is no mocha here. */
 const cleanups: (() => Promise<void>)[] = [];
@@ -22,7 +23,7 @@ export async function openLists(file: string): Promise<ListsWorld> {
   let usages = new Map<string, Usage>();
   const world = await startStages(undefined, {
     async database(log) {
-      const watched = watchUsages(await openEmbedded({ file, timeoutMs: 60_000 }, { log }));
+      const watched = watchUsages(await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log }));
       usages = watched.usages;
       return watched.database;
     },

@@ -58,7 +58,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, scheduling, clock, ids, log });
   const delivery = createDelivery(settings, deps, { spool, store, time, loopbackOnly, ...inbound, ...events, mail: sending.mail });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
-  const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, clock, ids, log, metrics });
+  const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, leaving, clock, ids, log, metrics });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log, metrics });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });

@@ -21,6 +21,14 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('say how to call a library for Standard Webhooks wherever they tell people to use one: it takes a body for JSON', () => {
+    const silent = pages.filter((page) => {
+      const text = readFileSync(page, 'utf8');
+      return page !== 'CHANGELOG.md' && /librar[^.]*Standard Webhooks|Standard Webhooks[^.]*librar|use\s+any of its libraries/i.test(text) && !/jsonParse: false/.test(text);
+    });
+    expect(silent).to.deep.equal([]);
+  });
+
   it('read the journal in a way that lines without JSON do not end, such as those of systemd', () => {
     const reading = [...pages, 'config/grafana-dashboard.json'].flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/\bjq [^|`]*/g)].map(([command]) => command));
     expect(reading.length).to.be.greaterThan(5);

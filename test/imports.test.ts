@@ -11,10 +11,10 @@ const LAYERS: Readonly<Record<string, number>> = {
 /** Packages that only these files may import: each behind one door, so that it can be exchanged there. */
 const FENCES: Readonly<Record<string, RegExp>> = {
   'prom-client': /^base\/prometheus\.ts$/, koa: /^api\//, '@koa/router': /^api\//, 'koa-bodyparser': /^api\//,
-  'smtp-server': /^smtp\/(connection|input)\.ts$/, mailparser: /^mail\/(library|message)\.ts$/, 'iconv-lite': /^mail\/charset\.ts$/,
+  'smtp-server': /^smtp\/(connection|input)\.ts$/, mailparser: /^mail\/library\.ts$/, 'iconv-lite': /^mail\/charset\.ts$/,
   mongodb: /^store\/mongo\.ts$/, 'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/,
   undici: /^delivery\/post\/wire\.ts$/, dns2: /^(dns\/|cli\/demo-zone\.ts$)/,
-  mailauth: /^inbound\/(authenticate|signatures)\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/, juice: /^mail\/compose\/inline-css\.ts$/, htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/, yazl: /^tasks\/exports\/archive\.ts$/, handlebars: /^mail\/merge\/handlebars\/call\.ts$/, 'csv-stringify': /^tasks\/exports\/csv\.ts$/,
+  mailauth: /^inbound\/(arc|authenticate|signatures)\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/, juice: /^mail\/compose\/inline-css\.ts$/, htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/, yazl: /^tasks\/exports\/archive\.ts$/, handlebars: /^mail\/merge\/handlebars\/call\.ts$/, 'csv-stringify': /^tasks\/exports\/csv\.ts$/,
 };
 
 const files = globSync('src/**/*.ts').map((path) => path.slice('src/'.length));

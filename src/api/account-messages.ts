@@ -4,8 +4,10 @@ import type { Scheduling, WishOutcome } from '../outbound/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../outbound/types.ts';
 import type { Message, QueuedDelivery, Spool } from '../spool/types.ts';
 import type { ScheduledRow } from '../store/scheduled.ts';
+import type { AccountLimits } from './account-limits.ts';
 
 export interface MessageDeps {
+  readonly limits: Pick<AccountLimits, 'check'>;
   readonly submitting: Submitting;
   readonly scheduling: Pick<Scheduling, 'cancel' | 'move'>;
   readonly releasing: Releasing;
@@ -33,9 +35,12 @@ export interface AccountMessages {
 }
 
 /** Binds them to an account. */
-export function bindMessages({ submitting, scheduling, releasing, spool }: MessageDeps, account: string): AccountMessages {
+export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string): AccountMessages {
   return {
-    submit: (submission) => submitting.submit({ ...submission, account }),
+    async submit(submission) {
+      await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
+      return submitting.submit({ ...submission, account });
+    },
     async kept(id, maxBytes) {
       const delivery = await spool.delivery(id);
       if (delivery?.account !== account) return undefined;

@@ -13,6 +13,7 @@ import type { TrackingDomainRow } from '../store/tracking-domains.ts';
 import type { ClickTracking } from '../mail/sending.ts';
 import type { Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
+import type { AccountLimits } from './account-limits.ts';
 import { bindQueue, type AccountQueue } from './account-queue.ts';
 import { bindWebhooks, type AccountWebhooks, type WebhookDeps } from './account-webhooks.ts';
 import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
@@ -31,6 +32,7 @@ export interface SampleArgs {
 /** The parts of the daemon that operations work with. */
 export interface OperationDeps {
   readonly store: Store;
+  readonly limits: AccountLimits;
   readonly spool: Spool;
   readonly routing: Routing;
   readonly acceptance: Acceptance;
@@ -116,6 +118,8 @@ export interface AccountParts extends AccountQueue {
   /** undefined: the store is away and the key was never seen. */
   signingKey(url: string): Promise<string | undefined>;
   newSigningKey(url: string): Promise<string>;
+  /** A URL that changes keeps its key, unless the new one has a key already. */
+  carryKey(from: string, to: string): Promise<void>;
   /** Rejects and whitelist of the account. */
   readonly lists: AccountLists;
   /** Sender domains of the account, by their A-labels. */
@@ -140,12 +144,12 @@ export interface AccountParts extends AccountQueue {
 
 /** Binds the parts to an account. */
 export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow, apiKey?: string) => AccountParts {
-  const { store, routing, clock } = deps;
+  const { store, limits, routing, clock } = deps;
   const inTurn = createTurns();
   return (account, apiKey) => ({
     ...bindQueue(deps, account.id),
     account,
-    store: store.of(account.id),
+    store: limits.limited(store.of(account.id)),
     settings,
     now: () => new Date(clock.now()),
     newToken: () => deps.ids.key(),
@@ -171,10 +175,11 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     pointsTo: (domain, ip) => checkA(deps.resolver, domain, ip),
     signingKey: async (url) => (await deps.signingKeys.keysFor(account.id, url))?.[0],
     newSigningKey: (url) => deps.signingKeys.rotate(account.id, url),
-    lists: bindLists(deps.lists, account.id),
-    senderDomains: bindSenderDomains(deps.senderDomains, account.id),
-    trackingDomains: bindTrackingDomains(deps.trackingDomains, account.id),
-    startExport: createStartExport(settings.exports, { store: store.of(account.id), now: () => new Date(clock.now()), poke: deps.poke }),
+    carryKey: (from, to) => deps.signingKeys.carryOver(account.id, from, to),
+    lists: bindLists(deps, account.id),
+    senderDomains: bindSenderDomains(deps, account.id),
+    trackingDomains: bindTrackingDomains(deps, account.id),
+    startExport: createStartExport(settings.exports, { store: limits.limited(store.of(account.id)), now: () => new Date(clock.now()), poke: deps.poke }),
     webhooks: bindWebhooks(deps, account),
     apiKey: apiKey ?? null,
     messages: bindMessages(deps, account.id),
@@ -185,28 +190,50 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   });
 }
 
-function bindSenderDomains(senderDomains: SenderDomains, account: string): AccountSenderDomains {
+function bindSenderDomains({ senderDomains, limits, store }: Pick<OperationDeps, 'senderDomains' | 'limits' | 'store'>, account: string): AccountSenderDomains {
+  /** Each of these makes the row of a domain that was not there. */
+  const room = async (domain: string) => {
+    if (!await store.of(account).senderDomains.one({ domain })) await limits.check(account, 'sender_domains');
+  };
   return {
-    add: (domain) => senderDomains.add(account, domain),
-    check: (domain) => senderDomains.check(account, domain),
+    async add(domain) {
+      await room(domain);
+      return senderDomains.add(account, domain);
+    },
+    async check(domain) {
+      await room(domain);
+      return senderDomains.check(account, domain);
+    },
     records: (domain) => senderDomains.records(account, domain),
-    verify: (domain, mailbox) => senderDomains.verify(account, domain, mailbox),
+    async verify(domain, mailbox) {
+      await room(domain);
+      return senderDomains.verify(account, domain, mailbox);
+    },
   };
 }
 
-function bindTrackingDomains(trackingDomains: TrackingDomains, account: string): AccountTrackingDomains {
+function bindTrackingDomains({ trackingDomains, limits }: Pick<OperationDeps, 'trackingDomains' | 'limits'>, account: string): AccountTrackingDomains {
   return {
-    add: (domain) => trackingDomains.add(account, domain),
+    async add(domain) {
+      await limits.check(account, 'tracking_domains');
+      return trackingDomains.add(account, domain);
+    },
     test: (row) => trackingDomains.test(row),
     owned: (rows) => trackingDomains.owned(account, rows),
   };
 }
 
-function bindLists(lists: Lists, account: string): AccountLists {
+function bindLists({ lists, limits }: Pick<OperationDeps, 'lists' | 'limits'>, account: string): AccountLists {
   return {
-    reject: (entry) => lists.reject({ ...entry, account }),
+    async reject(entry) {
+      await limits.check(account, 'rejects');
+      return lists.reject({ ...entry, account });
+    },
     unreject: (email, subaccount) => lists.unreject(account, email, subaccount),
-    whitelist: (email, detail) => lists.whitelist(account, email, detail),
+    async whitelist(email, detail) {
+      await limits.check(account, 'whitelists');
+      return lists.whitelist(account, email, detail);
+    },
     unwhitelist: (email) => lists.unwhitelist(account, email),
   };
 }

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { StoreAway } from '../store/collection.ts';
-import { keyHash } from '../store/keys.ts';
+import type { AccountLimits } from './account-limits.ts';
 import type { AccountParts } from './account-parts.ts';
 import type { BodyReader } from './body.ts';
 import { Refusal, refusal, toEnvelope } from './errors.ts';
@@ -32,6 +32,7 @@ export interface AppDeps {
   readonly operations: readonly Operation[];
   readonly body: BodyReader;
   readonly keys: KeyReader;
+  readonly limits: Pick<AccountLimits, 'call'>;
   readonly clientAddress: (req: IncomingMessage) => string;
   /** `apiKey` is the `id` of the key's row. */
   readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
@@ -67,7 +68,7 @@ async function answer(ctx: Context, next: Next, log: Log): Promise<void> {
   } catch (error) {
     const refused = toRefusal(error, ctx.path, log);
     ctx.status = refused.status;
-    if (refused.status === 429) ctx.set('Retry-After', '60');
+    if (refused.status === 429) ctx.set('Retry-After', String(refused.retryAfterS));
     json(ctx, toEnvelope(refused));
   }
 }
@@ -112,10 +113,11 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   let failure: Refusal | undefined;
   try {
     const contentType = ctx.get('content-type');
-    const params = parseBody(await deps.body.read(ctx, operation.large), contentType);
-    const key = params.get('key') ?? bearerToken(ctx.get('authorization'));
-    account = await deps.keys.accountOf(key, address);
-    json(ctx, await operation.run(params, deps.partsOf(account, keyHash(String(key)))));
+    const params = parseBody(await deps.body.read(ctx, operation.large, address), contentType);
+    const caller = await deps.keys.accountOf(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
+    account = caller.account;
+    deps.limits.call(account.id);
+    json(ctx, await operation.run(params, deps.partsOf(account, caller.apiKey)));
   } catch (error) {
     failure = toRefusal(error, operation.path, deps.log);
     throw failure;

@@ -8,10 +8,10 @@ const MAX_HOPS = 20;
 export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
   const isTrusted = createAddressList(trustedProxies);
   return (req) => {
-    const peer = plain(req.socket.remoteAddress ?? '');
+    const peer = plainAddress(req.socket.remoteAddress ?? '');
     if (!isTrusted(peer)) return peer;
     const header = req.headers['x-forwarded-for'];
-    const hops = (Array.isArray(header) ? header.join(',') : header ?? '').split(',').slice(-MAX_HOPS).map((hop) => plain(hop.trim()));
+    const hops = (Array.isArray(header) ? header.join(',') : header ?? '').split(',').slice(-MAX_HOPS).map((hop) => plainAddress(hop.trim()));
     let client = peer;
     for (const hop of hops.reverse()) {
       // Whoever wrote something else than an address is not to be believed about those further out.
@@ -23,18 +23,8 @@ export function createClientAddress(trustedProxies: readonly string[]): (req: In
   };
 }
 
-/** What failures are counted by: the address, and for IPv6 its /64, which is what one customer of a network has. */
-export function network(address: string): string {
-  if (isIP(address) !== 6) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
-  const full = tail === undefined ? groups : [...groups, ...Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0'), ...rest];
-  return full.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16)).join(':') + '::/64';
-}
-
-/** An IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
-function plain(address: string): string {
+/** An address as it is counted and shown: an IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
+export function plainAddress(address: string): string {
   const [bare = ''] = address.split('%');
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare;
 }

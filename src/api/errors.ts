@@ -8,7 +8,7 @@ export const ERRORS = {
   ValidationError: { code: -2, status: 422, when: 'parameters are invalid, or missing when required', message: (faults: Faults) => `Validation error: ${JSON.stringify(faults)}` },
   GeneralError: { code: -100, status: 500, when: 'an unexpected error of the service', message: () => 'An unknown error occurred processing your request. Please try again later.' },
   ServiceUnavailable: { code: -2, status: 503, when: 'the store or the queue behind the call is away; try again later', message: () => 'Service Temporarily Unavailable' },
-  RequestLimitExceeded: { code: 429, status: 429, when: 'too many wrong keys from one address, or more exports in a day than are allowed', message: () => 'Too Many Requests attempted recently' },
+  RequestLimitExceeded: { code: 429, status: 429, when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; a good key is never refused for wrong ones), or more exports in a day than are allowed', message: () => 'Too Many Requests attempted recently' },
   RequestTimeout: { code: 408, status: 408, when: 'the request body took too long to arrive', message: () => 'The request body took too long to arrive' },
   MethodNotAllowed: { code: 405, status: 405, when: 'an operation was called by another method than POST', message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs' },
   Unknown_Operation: { code: 404, status: 404, when: 'there is no such operation', message: (hint: string) => hint },
@@ -61,9 +61,12 @@ export class Refusal extends Error {
   override readonly name: ErrorName;
   readonly code: number;
   readonly status: number;
+  /** With 429: seconds after which it is worth another try. */
+  readonly retryAfterS: number;
 
-  constructor(name: ErrorName, message: string, code: number = ERRORS[name].code, status: number = ERRORS[name].status) {
+  constructor(name: ErrorName, message: string, code: number = ERRORS[name].code, status: number = ERRORS[name].status, retryAfterS = 60) {
     super(message);
+    this.retryAfterS = retryAfterS;
     this.name = name;
     this.code = code;
     this.status = status;
@@ -85,6 +88,12 @@ export function invalid(faults: Faults, status: number = ERRORS.ValidationError.
 /** A required parameter that is not there: code -1, as the public ancestor answers it. */
 export function missing(parameter: string): Refusal {
   return new Refusal('ValidationError', `You must specify a ${parameter} value`, -1);
+}
+
+/** Too many calls: RequestLimitExceeded, worth another try after so many seconds. */
+export function tooMany(retryAfterS: number): Refusal {
+  const { code, status, message } = ERRORS.RequestLimitExceeded;
+  return new Refusal('RequestLimitExceeded', message(), code, status, retryAfterS);
 }
 
 /** The error as it goes out. */

@@ -2,27 +2,21 @@ import { invalid } from './errors.ts';
 
 /** More than any parameter needs; beyond it, code that walks values by recursion would run out of stack. */
 export const MAX_DEPTH = 32;
-const MAX_FORM_FIELDS = 1000;
+/** A message to as many recipients as are allowed, each with a name, a type and some merge variables. */
+const MAX_FORM_FIELDS = 20_000;
 
 /** The parameters of a call, as they came. Null is absent. */
 export interface Params {
   get(name: string): unknown;
   /** The named ones that are there, in an object without prototype. */
   of(names: readonly string[]): Record<string, unknown>;
-  /** They came as a form, which knows only text: a value that should be of another kind may be read by `untext`. */
+  /** They came as a form, which knows only text. */
   readonly textOnly: boolean;
 }
 
 /** Parameters that no request carried: those of a caller in this process. */
 export function paramsOf(values: Readonly<Record<string, unknown>>): Params {
   return toParams(new Map(Object.entries(values)), false);
-}
-
-/** What a text of a form stands for where a text will not do. */
-export function untext(value: unknown): unknown {
-  if (value === 'true') return true;
-  if (value === 'false') return false;
-  return typeof value === 'string' && /^-?\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
 /**
@@ -86,23 +80,58 @@ function parseJson(text: string): Map<string, unknown> {
   return new Map(Object.entries(value));
 }
 
-/** `to[]=a&to[]=b` and `to[0]=a` make an array, as PHP callers write one. */
+/** What a form holds under one name: a text, or what its brackets name. */
+type FormValue = string | FormNode;
+
+interface FormNode {
+  readonly values: Map<string, FormValue>;
+  /** The number that `[]` stands for, as PHP counts: one above the largest. */
+  next: number;
+}
+
+/** Brackets are looked for in names of so many characters: a pattern that repeats would run out of stack in one of megabytes. */
+const LONGEST_FIELD = 4096;
+/** The name of a field and its brackets; what is written otherwise is a name as a whole. */
+const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
+
+/** Lists and structs are written as PHP and jQuery do it (`to[0][email]=a`), and as Ruby does (`to[][email]=a&to[][name]=A`). */
 function parseForm(text: string): Map<string, unknown> {
-  const fields = new Map<string, unknown>();
+  const form: FormNode = { values: new Map(), next: 0 };
   let count = 0;
   for (const [name, value] of new URLSearchParams(text)) {
     if (++count > MAX_FORM_FIELDS) throw unreadable(`The form has more than ${MAX_FORM_FIELDS} fields`);
-    const item = /^([^[\]]+)\[\d*\]$/.exec(name);
-    const list = item?.[1];
-    if (list === undefined) {
-      fields.set(name, value);
-      continue;
-    }
-    const known = fields.get(list);
-    if (Array.isArray(known)) known.push(value);
-    else fields.set(list, [value]);
+    const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? FIELD.exec(name) ?? [] : [];
+    const inner = brackets.slice(1, -1).split('][');
+    if (inner.length >= MAX_DEPTH) throw unreadable(`The form is nested deeper than ${MAX_DEPTH} levels`);
+    put(form, brackets === '' ? [first] : [first, ...inner], value);
   }
-  return fields;
+  return new Map([...form.values].map(([name, value]) => [name, toValue(value)]));
+}
+
+function put(node: FormNode, [name = '', ...inner]: readonly string[], value: string): void {
+  const place = name === '' ? String(placeOf(node, inner)) : name;
+  if (/^\d{1,15}$/.test(place)) node.next = Math.max(node.next, Number(place) + 1);
+  const known = node.values.get(place);
+  if (inner.length === 0) node.values.set(place, value);
+  else if (typeof known === 'object') put(known, inner, value);
+  else {
+    const made: FormNode = { values: new Map(), next: 0 };
+    node.values.set(place, made);
+    put(made, inner, value);
+  }
+}
+
+/** Where `[]` puts a value: behind the last one, or into that one, when it is a struct that has no field of this name yet. */
+function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): number {
+  const last = values.get(String(next - 1));
+  return typeof last === 'object' && field !== '' && !last.values.has(field) ? next - 1 : next;
+}
+
+/** A list when it is numbered from 0 without a gap, as PHP would say; else a struct. */
+function toValue(value: FormValue): unknown {
+  if (typeof value === 'string') return value;
+  const fields = [...value.values].map(([name, inner]) => [name, toValue(inner)] as const);
+  return fields.every(([name], n) => name === String(n)) ? fields.map(([, inner]) => inner) : Object.fromEntries(fields);
 }
 
 function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Params {

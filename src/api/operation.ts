@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import { words } from '../base/schema.ts';
 import type { AccountParts } from './account-parts.ts';
 import { invalid, missing, refusal, type About, type ErrorName, type Faults, type Refusal } from './errors.ts';
-import { untext, type Params } from './formats.ts';
+import type { Params } from './formats.ts';
+import { parseMeant } from './meaning.ts';
 
 /** What a handler is given: everything of one account, and the words to refuse with. */
 export interface Call<E extends ErrorName> extends AccountParts {
@@ -58,20 +58,11 @@ export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E 
   return Object.freeze({
     path, summary, notes, extension, large, params: shape, returns, errors, example,
     async run(given: Params, parts: AccountParts) {
-      const values = given.of(Object.keys(params));
-      const strict = shape.safeParse(values, { error: words });
-      const read = strict.success || !given.textOnly ? strict : shape.safeParse(retyped(values, strict.error.issues), { error: words });
+      const read = parseMeant(shape, given.of(Object.keys(params)), given.textOnly);
       if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
       return declaration.handle(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });
     },
   });
-}
-
-/** The values of a form, those that were refused as text read as what they stand for. */
-function retyped(values: Readonly<Record<string, unknown>>, issues: readonly z.core.$ZodIssue[]): Record<string, unknown> {
-  const again: Record<string, unknown> = Object.assign(Object.create(null), values);
-  for (const name of new Set(issues.map((issue) => String(issue.path[0])))) again[name] = untext(again[name]);
-  return again;
 }
 
 /** A missing parameter comes first, because its error has another code; else every faulty field with its first fault. */

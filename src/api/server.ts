@@ -1,7 +1,9 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
+import { createAccountLimits, type AccountLimitSettings } from './account-limits.ts';
 import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { createBodyReader, type BodySettings } from './body.ts';
+import { createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { paramsOf } from './formats.ts';
@@ -18,22 +20,24 @@ import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow } from '../store/accounts.ts';
+import type { UsageMeter } from '../store/usage.ts';
 
-export interface ApiSettings extends OperationSettings, BodySettings, KeySettings, ExportFileSettings {
+export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
+  readonly limits: AccountLimitSettings;
   /** How the outside reaches us, without a final slash; empty: links are relative. */
   readonly publicUrl: string;
-  /** Addresses or networks whose X-Forwarded-For is believed. */
-  readonly trustedProxies: readonly string[];
   /** Who may read /metrics: addresses or networks. */
   readonly metricsAllow: readonly string[];
   /** Of Postern. */
   readonly version: string;
 }
 
-export interface ApiDeps extends OperationDeps, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
+export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
   readonly tracking: Tracking;
+  /** What accounts have in the store. */
+  readonly meter: UsageMeter;
   /** Without it nothing is counted, and there is no /metrics. */
   readonly metrics?: (Metrics & Exposition) | undefined;
 }
@@ -66,12 +70,14 @@ const SWEEP_MS = 20;
 export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   const body = createBodyReader(settings, deps);
   const clientAddress = createClientAddress(settings.trustedProxies);
-  const partsOf = createAccountParts(settings, deps);
+  const limits = createAccountLimits(settings.limits, deps);
+  const partsOf = createAccountParts(settings, { ...deps, limits });
   const operations = new Map<string, Operation>(OPERATIONS.map((operation) => [operation.path, operation]));
   const app = createApp({
     operations: OPERATIONS,
     body,
     keys: createKeyReader(settings, deps),
+    limits,
     clientAddress,
     partsOf,
     pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress), metricsPage: createMetricsPage(settings, deps.metrics) }),
@@ -80,11 +86,13 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     log: deps.log,
   });
   const koa = app.callback();
+  const door = createDoor(settings, { ...deps, clientAddress });
   const handler: RequestListener = (req, res) => {
     req.url = originForm(req.url ?? '/');
-    void koa(req, res);
+    if (door.admits(req, res)) void koa(req, res);
   };
   const server = createBoundedServer(handler);
+  server.on('connection', door.knock);
   refuseBeforeContinue(server, handler, operations, body.tooLarge);
 
   return Object.freeze({

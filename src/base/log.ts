@@ -28,11 +28,11 @@ export const EVENTS = [
   // exports
   'export.progress', 'export.complete', 'export.failed', 'export.expired', 'export.fetched', 'export.unnotified',
   // the API
-  'api.listening', 'api.call', 'api.refused_key', 'api.fault',
+  'api.listening', 'api.call', 'api.refused_key', 'api.refused_connection', 'api.fault',
   // dedicated addresses
   'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
   // the store and the network
-  'store.connected', 'store.away', 'store.back', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
+  'store.connected', 'store.away', 'store.back', 'store.full', 'store.room', 'store.fault', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
 ] as const;
 
 export type EventName = (typeof EVENTS)[number];

@@ -1,6 +1,19 @@
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
+/**
+ * What is counted and capped by, of an address in any spelling: an IPv4 address itself, and the /64 of an IPv6 one, because one
+ * customer of a network commands all of that. A mapped IPv4 address must have been turned into one before.
+ */
+export function networkOf(address: string): string {
+  if (isIP(address) !== 6) return address;
+  const [head = '', tail] = address.split('::');
+  const groups = head === '' ? [] : head.split(':');
+  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
+  const full = tail === undefined ? groups : [...groups, ...Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0'), ...rest];
+  return `${full.slice(0, 4).map((group) => Number.parseInt(group, 16).toString(16)).join(':')}::/64`;
+}
+
 /** A network that an operator named, in a form that addresses are held against. */
 export type Network = readonly [ipaddr.IPv4 | ipaddr.IPv6, number];
 

@@ -13,17 +13,35 @@ export function optional<S extends z.ZodType>(schema: S) {
   return z.optional(schema);
 }
 
-const TIMESTAMP = /^(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(?:\.\d{1,6})?Z?)?$/;
+/** Nanoseconds and an offset. */
+const LONGEST_TIME = 40;
+const TIMESTAMP = /^(\d{4}-\d\d-\d\d)(?:[ Tt](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:[Zz]|([+-])(\d\d):?(\d\d))?)?$/;
 
-/** A time in UTC: `YYYY-MM-DD HH:MM:SS`; also with the T and Z of ISO 8601, or the date alone for its first second. */
-export const timestamp = z.string().max(32).transform((value, context) => {
-  const [, date, time = '00:00:00'] = TIMESTAMP.exec(value) ?? [];
+/** A time in UTC: `YYYY-MM-DD HH:MM:SS`, or the date alone for its first second; also as RFC 3339 has it, with an offset from UTC. */
+export const timestamp = z.string().max(LONGEST_TIME).transform((value, context) => {
+  const [, date, time = '00:00:00', sign = '+', hours = '00', minutes = '00'] = TIMESTAMP.exec(value) ?? [];
   const parsed = new Date(`${date}T${time}Z`);
   // A Date rolls 30 February over to March: what was meant is unknown then.
-  if (!Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${date}T${time}`)) return parsed;
+  const exists = !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${date}T${time}`) && Number(hours) < 24 && Number(minutes) < 60;
+  const offset = (Number(hours) * 60 + Number(minutes)) * MINUTE_MS;
+  const moment = new Date(parsed.getTime() + (sign === '-' ? offset : -offset));
+  // The calendar has years of four digits, in UTC as well.
+  if (exists && moment.getUTCFullYear() >= 0 && moment.getUTCFullYear() <= 9999) return moment;
   context.addIssue({ code: 'custom', message: 'Please enter a time as YYYY-MM-DD HH:MM:SS in UTC' });
   return z.NEVER;
 });
+
+const MINUTE_MS = 60_000;
+/** What Go and .NET write for a time that nobody set. */
+const UNSET = Date.parse('0001-01-01T00:00:00Z');
+
+/** Whether a time stands for none. */
+export function isUnset(time: Date): boolean {
+  return time.getTime() === UNSET;
+}
+
+/** A `timestamp` that may be left out. */
+export const optionalTime = z.optional(timestamp.transform((time) => isUnset(time) ? undefined : time));
 
 const NOUNS: Readonly<Record<string, string>> = {
   string: 'a string', int: 'a whole number', number: 'a number', boolean: 'true or false', array: 'an array', object: 'a struct',

@@ -3,6 +3,8 @@ import type { Log } from '../base/log.ts';
 
 /** What the daemon tells the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
 export interface Notifier {
+  /** The start goes on: the manager waits so many seconds more for `ready`. */
+  starting(seconds: number): Promise<void>;
   /** Listeners are open and mail may come. */
   ready(status: string): Promise<void>;
   /** Settings are being read again; `ready` must follow. */
@@ -66,6 +68,7 @@ export function createNotifier({ tell, log }: NotifierDeps): Notifier {
   }
 
   return Object.freeze({
+    starting: (seconds: number) => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
     ready: (status: string) => send('READY=1', `STATUS=${oneLine(status)}`),
     reloading: () => send('RELOADING=1', 'STATUS=Reading settings again'),
     stopping: (status: string) => send('STOPPING=1', `STATUS=${oneLine(status)}`),

@@ -19,6 +19,8 @@ import { readSupervision, startWatchdog } from './watchdog.ts';
 
 /** How long a stop may take before the process ends anyway: what is unfinished is safe on the spool. */
 const STOP_MS = 60_000;
+/** How often the service manager hears of a start that takes long, in seconds. Its own limit is 90. */
+const START_NOTE_S = 30;
 
 export const serve: Command = {
   name: 'serve',
@@ -31,7 +33,8 @@ export const serve: Command = {
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
     const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
-    const opened = await open(settings, io, { log, metrics }, supervision.socket !== undefined);
+    const endWait = waitLonger(notifier);
+    const opened = await open(settings, io, { log, metrics }, supervision.socket !== undefined).finally(endWait);
     if (typeof opened === 'number') return opened;
     const { daemon, announce } = opened;
     const endWatch = supervision.pingEveryMs === undefined ? () => {}
@@ -49,6 +52,16 @@ export const serve: Command = {
     return close(daemon, notifier, log);
   },
 };
+
+/** A start that works on something large (the file of an older version, a long queue) is not to be taken for one that hangs. */
+function waitLonger(notifier: Notifier): () => void {
+  let cancel = systemClock.after(START_NOTE_S * 1000, again);
+  function again(): void {
+    void notifier.starting(2 * START_NOTE_S);
+    cancel = systemClock.after(START_NOTE_S * 1000, again);
+  }
+  return () => cancel();
+}
 
 async function open(settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>, supervised: boolean): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {

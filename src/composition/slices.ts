@@ -44,6 +44,11 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
+export function roomSettings({ spool, smtp }: Settings) {
+  return { minFreePercent: spool.min_free_percent, minFreeBytes: spool.min_free_bytes, maxMessageBytes: smtp.max_message_bytes };
+}
+
 export function dnsSettings({ dns }: Settings) {
   return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
 }
@@ -94,7 +99,10 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     publicUrl,
     trustedProxies: http.trusted_proxies,
     metricsAllow: settings.metrics.allow,
+    limits: accountLimits(settings),
     maxBodyBytes: http.max_body_bytes,
+    minBodyRate: http.min_body_rate,
+    maxConnectionsPerAddress: http.max_connections_per_address,
     maxMessageBytes: smtp.max_message_bytes,
     maxBadKeysPerMinute: http.max_bad_keys_per_minute,
     hostname,
@@ -105,6 +113,17 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
     tracking: { opens: outbound.track_opens, clicks: outbound.track_clicks },
     version: VERSION,
   };
+}
+
+/** What one account may have and do. */
+export function accountLimits({ accounts }: Settings) {
+  const rows = {
+    inbound_domains: accounts.max_domains, sender_domains: accounts.max_domains, tracking_domains: accounts.max_domains,
+    inbound_routes: accounts.max_routes, webhooks: accounts.max_webhooks,
+    templates: accounts.max_templates, subaccounts: accounts.max_subaccounts, pools: accounts.max_pools,
+    rejects: accounts.max_list_entries, whitelists: accounts.max_list_entries, scheduled: accounts.max_scheduled,
+  };
+  return { rows, bytes: accounts.max_bytes, callsPerSecond: accounts.max_calls_per_second };
 }
 
 /** Sockets of that name that systemd opened for us; they win over the settings. */
@@ -151,6 +170,7 @@ export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbac
     maxRecipients: submission.max_recipients,
     maxBytesInData: submission.max_bytes_in_data,
     maxBadKeysPerMinute: submission.max_bad_keys_per_minute,
+    maxAccountBytes: settings.accounts.max_bytes,
   };
 }
 

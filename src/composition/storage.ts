@@ -11,8 +11,9 @@ import { openEmbedded } from '../store/embedded.ts';
 import { measured } from '../store/measured.ts';
 import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
 import { openStore, type Store } from '../store/store.ts';
+import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
-import { type CountedDeps, spoolDir } from './slices.ts';
+import { type CountedDeps, roomSettings, spoolDir } from './slices.ts';
 
 /** The store's database: MongoDB when a URL is set, else a file under data_dir. */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
@@ -23,7 +24,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
     const { openMongo } = await import('../store/mongo.ts');
     return openMongo({ url: address, timeoutMs }, { log });
   }
-  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs }, { log });
+  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) }, { log });
 }
 
 /** The queue and the store. */
@@ -32,13 +33,12 @@ export async function openStorage(settings: Settings, { log, clock, ids, metrics
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool({
     dir,
-    minFreePercent: settings.spool.min_free_percent,
-    minFreeBytes: settings.spool.min_free_bytes,
-    maxMessageBytes: settings.smtp.max_message_bytes,
+    ...roomSettings(settings),
   }, { clock, log, metrics, role });
   const time = await openTime(spool, { clock, log });
-  const store = await openStore(measured(await openDatabase(settings, log), { clock, metrics }));
-  return { spool, store, time, tokenSecret: createTokenSecret(store, ids) };
+  const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), { clock });
+  const store = await openStore(database);
+  return { spool, store, meter, time, tokenSecret: createTokenSecret(store, ids) };
 }
 
 const DAY_MS = 86_400_000;
@@ -55,5 +55,5 @@ async function openTime(spool: Pick<Spool, 'lastTime'>, { clock, log }: { clock:
   return time;
 }
 
-/** The queue, the store, the time that counts, and what signs tokens. */
-export interface Storage { readonly spool: Spool; readonly store: Store; readonly time: RunningTime; readonly tokenSecret: TokenSecret }
+/** The queue, the store and what accounts have in it, the time that counts, and what signs tokens. */
+export interface Storage { readonly spool: Spool; readonly store: Store; readonly meter: UsageMeter; readonly time: RunningTime; readonly tokenSecret: TokenSecret }

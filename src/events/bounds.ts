@@ -12,8 +12,8 @@ const MOST_METADATA = 50;
 
 /** Which details are kept of an event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
-  send: [], deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'], hard_bounce: ['diag', 'description', 'code'], soft_bounce: ['diag', 'description', 'code'],
-  open: ['url', 'ip', 'user_agent'], click: ['url', 'ip', 'user_agent'], spam: ['diag'], unsub: ['diag'], reject: ['reason'],
+  send: ['diag', 'source_ip', 'destination_ip'], deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'], hard_bounce: ['diag', 'description', 'code'], soft_bounce: ['diag', 'description', 'code'],
+  open: ['url', 'ip', 'user_agent'], click: ['url', 'ip', 'user_agent'], spam: ['diag'], unsub: ['diag'], reject: ['reason', 'diag'],
 };
 
 /** The first `max` units of a text; a character of two units stays whole. */
@@ -23,7 +23,7 @@ function cut(text: string, max: number): string {
 
 /** The row of a message that nothing has happened to yet. */
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
-  const metadata = Object.entries(message.metadata).slice(0, MOST_METADATA).map(([name, value]) => [cut(name, LONGEST.name), cut(value, LONGEST.value)]);
+  const metadata = Object.entries(message.metadata).slice(0, MOST_METADATA).map(([name, value]) => [cut(name, LONGEST.name), typeof value === 'string' ? cut(value, LONGEST.value) : value] as const);
   return {
     id: message.id,
     account: message.account,

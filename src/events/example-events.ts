@@ -9,7 +9,8 @@ const LETTERS = 'abcdefghijk';
 const USER_AGENT = 'Mozilla/5.0 (Macintosh; U; Intel Mac OS X 10.6; en-US; rv:1.9.1.8) Gecko/20100317 Postbox/1.1.3';
 
 /** What the detail of an example says, by its kind. */
-const DETAILS: Readonly<Partial<Record<MessageEventKind, Readonly<Record<string, string>>>>> = {
+const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<Record<string, string>>>>> = {
+  delivered: { diag: '250 2.0.0 OK', source_ip: '127.0.0.1', destination_ip: '127.0.0.1' },
   deferral: { diag: '451 4.3.5 Temporarily unavailable, try again later.', source_ip: '127.0.0.1', destination_ip: '127.0.0.1' },
   hard_bounce: { description: 'bad_mailbox', diag: 'smtp;550 5.1.1 The email account that you tried to reach does not exist.' },
   soft_bounce: { description: 'mailbox_full', diag: 'smtp;552 5.2.2 Over Quota' },
@@ -37,7 +38,7 @@ function exampleMessage(id: string, now: Date): SentMessageRow {
   const ts = Math.floor(now.getTime() / 1000);
   return {
     id, account: '', createdAt: now, sender: 'example.sender@example.com', email: 'example.webhook@example.com', subject: 'This an example webhook message',
-    tags: ['webhook-example'], template: null, subaccount: null, metadata: { user_id: '111' }, apiKey: null, state: 'sent', opens: 1, clicks: 1,
+    tags: ['webhook-example'], template: null, subaccount: null, metadata: { user_id: 111 }, apiKey: null, state: 'sent', opens: 1, clicks: 1,
     openDetail: [{ ts }], clickDetail: [{ ts, url: 'https://example.com/' }], diag: null, bounceDescription: null, version: 0,
   };
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Wanted } from '../spool/event-types.ts';
 import type { Spool } from '../spool/types.ts';
-import type { HookEvent, UnsentEvent } from '../store/outbox.ts';
+import { DEFAULT_EVENTS, type HookEvent, type UnsentEvent } from '../store/outbox.ts';
 import type { Store } from '../store/store.ts';
 import type { WebhookRow } from '../store/webhooks.ts';
 import type { Outbox } from './types.ts';
@@ -46,7 +46,6 @@ function toWanted({ id, account, url, events: named }: WebhookRow, events: reado
   return { hook: { id, account, url }, events: events.filter(({ event }) => wants(named, event)) };
 }
 
-/** A webhook that names no events gets all of the contract; `deferral` is not one of them. */
 function wants(named: readonly HookEvent[], event: HookEvent): boolean {
-  return named.length === 0 ? event !== 'deferral' : named.includes(event);
+  return (named.length === 0 ? DEFAULT_EVENTS : named).includes(event);
 }

@@ -84,6 +84,9 @@ function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): Me
   const { id, account, kind } = event;
   const at = event.at < now ? event.at : now;
   const bare = { id, account, message: event.message, kind, at, appliedAt: null, detail: toDetail(event), ...event.links && { links: event.links }, unsent: null, unsentSince: now };
-  const body = JSON.stringify(toPayload(bare, { ...message, ...outcomeOf(bare, message) }));
-  return { ...bare, unsent: [{ id, event: kind, at: at.getTime(), body }] };
+  const after = { ...message, ...outcomeOf(bare, message) };
+  const unsent = (name: 'delivered' | typeof kind, eventId: string) =>
+    ({ id: eventId, event: name, at: at.getTime(), body: JSON.stringify(toPayload({ ...bare, kind: name }, after)) });
+  // What a server took is sent and delivered at once: nobody learns more of it by SMTP (RFC 5321 section 6.1).
+  return { ...bare, unsent: kind === 'send' ? [unsent('send', id), unsent('delivered', `${id}-delivered`)] : [unsent(kind, id)] };
 }

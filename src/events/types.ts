@@ -17,7 +17,10 @@ export interface MessageEvent {
   readonly message: string;
   readonly kind: MessageEventKind;
   readonly at: Date;
-  /** Which names there are depends on the kind: diag, description, code (bounces, deferral) · url, ip, user_agent (open, click) · reason (reject). */
+  /**
+   * Which names there are depends on the kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip, user_agent (open, click) · reason, a code word,
+   * and diag, a sentence (reject).
+   */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** The tracked links of the message, each once, where `kind` is send. */
   readonly links?: readonly string[];

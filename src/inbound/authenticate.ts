@@ -6,12 +6,14 @@ import type { DNSResolver } from 'mailauth';
 import type { Clock } from '../base/clock.ts';
 import { createBudget, createShare } from '../dns/budget.ts';
 import type { Budget, Resolver } from '../dns/types.ts';
+import { authorOfMessage, type Author } from '../mail/author.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
-import type { CheckedSignature } from './dkim/verify.ts';
+import { isHeadless } from '../mail/headless.ts';
+import { parseHeaderSection, type HeaderSection } from './header-section.ts';
 import { createLookUp } from './look-up.ts';
 import { createMemory, recalled, type Life } from './memory.ts';
-import type { RawSource } from './raw-source.ts';
-import { createSignatureReader, type Signatures } from './signatures.ts';
+import { readStart, type RawSource } from './raw-source.ts';
+import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 import { readSpfResult, spfVerdict } from './spf-words.ts';
 
 export interface AuthenticatorSettings {
@@ -22,7 +24,10 @@ export interface AuthenticatorSettings {
   readonly hostname: string;
 }
 
-/** Takes the verdicts of one message. Nothing that a message or the DNS does makes it throw. */
+/**
+ * Takes the verdicts of one message. Nothing that a message or the DNS does makes it throw. DMARC is about the author that
+ * `authorOfMessage` finds, who is the one that the payload shows.
+ */
 export interface Authenticator {
   authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts>;
 }
@@ -46,14 +51,44 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
     async authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts> {
       const budget = createBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
-      const [sender, signatures] = await Promise.all([
+      const [sender, signed] = await Promise.all([
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
-        readSignatures(source, ask(share(4))),
+        readMessage(source, envelope, (...said) => readSignatures(...said, ask(share(4)))),
       ]);
-      const dmarc = await recalled(policies, policyKey(sender, signatures), (note) => checkAuthor(sender, signatures, ask(budget, note)));
-      return { spf: sender.verdict, dkim: signatures.dkim, dmarc, arc: signatures.arc };
+      const dmarc = await recalled(policies, policyKey(sender, signed), (note) => checkAuthor(sender, signed, ask(budget, note)));
+      return { spf: sender.verdict, dkim: signed.dkim, dmarc, arc: signed.arc };
     },
   });
+}
+
+/** What the message itself says, under whatever headers others put in front of it. */
+interface Signed extends Signatures {
+  /** Undefined when the message could not be read. */
+  readonly author: Author | undefined;
+}
+
+const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
+
+type SignaturesOf = (...said: [section: HeaderSection, source: RawSource, authors: readonly string[]]) => ReturnType<ReadSignatures>;
+
+/** The author first: no signature has a say in who that is. */
+async function readMessage(source: RawSource, { mailFrom }: Envelope, signaturesOf: SignaturesOf): Promise<Signed> {
+  try {
+    const start = await readStart(source);
+    const named = authorOfMessage(start, mailFrom);
+    if (isHeadless(start)) return { ...UNSIGNED, author: named };
+    const section = parseHeaderSection(start);
+    const author = agreed(named, section);
+    return { ...await signaturesOf(section, source, author.domains), author };
+  } catch {
+    return { ...UNSIGNED, author: undefined };
+  }
+}
+
+/** Who finds a From field where another reader finds none does not know what a signature covers. */
+function agreed(author: Author, { fields, whole }: HeaderSection): Author {
+  const count = fields.reduce((sum, { name }) => name === 'from' ? sum + 1 : sum, 0);
+  return whole && count === author.fields ? author : { ...author, certain: false };
 }
 
 /** Everything that SPF looks at. A plain mailbox name counts only in macros, and who uses those is not remembered. */
@@ -62,9 +97,8 @@ function senderKey({ mailFrom, client }: Envelope): string {
 }
 
 /** Everything that DMARC looks at. */
-function policyKey(sender: Sender, { author, sound, unknown }: Signatures): string {
-  const keys = (list: readonly CheckedSignature[]) => list.map((key) => key.signingDomain ?? '');
-  return JSON.stringify([author, sender.verdict.result, sender.domain, keys(sound), keys(unknown)]);
+function policyKey(sender: Sender, { author, sound, unknown }: Signed): string {
+  return JSON.stringify([author?.domains, author?.certain, author?.fields, sender.verdict.result, sender.domain, sound, unknown]);
 }
 
 /** SPF of MAIL FROM, or of HELO for the null sender (RFC 7208 section 2.4). Without an address or a name there is nothing to check. */
@@ -79,18 +113,38 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
   }
 }
 
-/** DMARC of the name in From. What the DNS kept from us may have aligned, and is then no failure. */
-async function checkAuthor(sender: Sender, signatures: Signatures, dns: DNSResolver): Promise<Verdicts['dmarc']> {
-  const { author, sound, unknown } = signatures;
+/**
+ * DMARC of the author. Where it is not certain who that is nothing passes: of all the domains that the author may be from the strictest
+ * failure counts (RFC 7489 section 6.6.1), else it is an error of the message, or `none` where there is no From field at all.
+ */
+async function checkAuthor(sender: Sender, signed: Signed, dns: DNSResolver): Promise<Verdicts['dmarc']> {
+  const { author } = signed;
   if (!author) return { result: 'permerror', ...NO_DMARC };
-  const evaluate = (spfDomains: string[], keys: readonly CheckedSignature[]) => evaluateDmarc({
-    headerFrom: author.from, fromFields: author.fields, resolver: dns, spfDomains,
-    dkimDomains: keys.map((key) => ({ domain: key.signingDomain ?? '' })),
+  const verdicts: Verdicts['dmarc'][] = [];
+  for (const domain of author.domains) verdicts.push(await checkDomain(domain, sender, signed, dns));
+  const [first] = verdicts;
+  if (author.certain && first) return first;
+  const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
+  const away = verdicts.find(({ result }) => result === 'temperror');
+  return failed[0] ?? away ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
+}
+
+const STRICTNESS = [null, 'none', 'quarantine', 'reject'];
+
+function strictness({ policy }: Verdicts['dmarc']): number {
+  return STRICTNESS.indexOf(policy);
+}
+
+/** DMARC of one domain. What the DNS kept from us may have aligned, and is then no failure. */
+async function checkDomain(domain: string, sender: Sender, { sound, unknown }: Signed, dns: DNSResolver): Promise<Verdicts['dmarc']> {
+  if (domain.startsWith('[')) return { result: 'none', ...NO_DMARC }; // an address literal publishes nothing
+  const evaluate = (spfDomains: string[], keys: readonly string[]) => evaluateDmarc({
+    headerFrom: [`postmaster@${domain}`], fromFields: 1, resolver: dns, spfDomains, dkimDomains: keys.map((key) => ({ domain: key })),
   });
   const domains = (word: string) => (sender.verdict.result === word && sender.domain !== undefined ? [sender.domain] : []);
   try {
-    const { response, reason } = await evaluate(domains('pass'), sound);
-    if (!response) return { result: reason === 'no-author-domain' ? 'none' : 'permerror', ...NO_DMARC };
+    const { response } = await evaluate(domains('pass'), sound);
+    if (!response) return { result: 'permerror', ...NO_DMARC };
     const policy = response.policy ?? null; // absent when there is no record
     const result = response.status.result;
     const doubtful = domains('temperror');

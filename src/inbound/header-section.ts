@@ -8,30 +8,26 @@ export interface HeaderSection {
   readonly text: string;
   /** Where the body begins, behind the empty line. */
   readonly bodyAt: number;
-  /** Over one of the limits: what the fields say is then not looked at any further. */
-  readonly oversized: boolean;
+  /** Whether it ends within the limit; if not, fields may be missing, and nothing can be said of what was signed. */
+  readonly whole: boolean;
 }
 
 /** Octets of header that are looked at. Postfix stops at 100 KiB; lists and trace lines of today need a little more. */
 export const MOST_HEADER_BYTES = 256 * 1024;
-const MOST_FIELDS = 1000;
-/** The readers behind us join folded lines one by one, in a time that grows with the square of their number. */
-const MOST_LINES = 5000;
 
 const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
 const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
 
-/** Splits the start of a message into fields. What is not a field of its own belongs to the one above, as readers take it. */
+/** Splits the start of a message into fields, in one pass. What is not a field of its own belongs to the one above, as readers take it. */
 export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const head = bytes.subarray(0, MOST_HEADER_BYTES);
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
   const fields: { name: string; start: number; end: number }[] = [];
-  let lines = 0;
   let colon = text.indexOf(':');
-  for (let at = 0; at < text.length && ++lines <= MOST_LINES && fields.length <= MOST_FIELDS;) {
+  for (let at = 0; at < text.length;) {
     const next = text.indexOf('\n', at) + 1 || text.length;
-    if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, oversized: false };
+    if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, whole: true };
     if (colon < at && colon !== -1) colon = text.indexOf(':', at); // else it is still to come, or there is none
     const name = nameAt(text, at, colon, next);
     const last = fields.at(-1);
@@ -40,8 +36,7 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
     else fields.push({ name: '', start: at, end: next });
     at = next;
   }
-  const whole = lines <= MOST_LINES && fields.length <= MOST_FIELDS && bytes.length <= MOST_HEADER_BYTES;
-  return { fields, text, bodyAt: bytes.length, oversized: !whole };
+  return { fields, text, bodyAt: bytes.length, whole: bytes.length <= MOST_HEADER_BYTES };
 }
 
 function isEmptyLine(text: string, at: number): boolean {

@@ -9,6 +9,11 @@ const CODES = {
   timeout: 'ETIMEOUT', refused: 'EREFUSED', budget: BUDGET_CODE, servfail: 'ESERVFAIL', malformed: 'EBADRESP', unreachable: 'ECONNREFUSED',
 } as const;
 
+/** Whether a code says that a question was not answered, and may be another time. */
+export function isFailureCode(code: string): boolean {
+  return Object.values<string>(CODES).includes(code);
+}
+
 /** Our resolver in the manner of node:dns, which is what mailauth expects. `note` hears of every answer. */
 export function createLookUp(resolver: Resolver, budget: Budget, note: (answer: Answer<unknown>) => void = () => {}): LookUp {
   const noted = <T>(answer: Answer<T>): readonly T[] => {

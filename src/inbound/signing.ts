@@ -41,6 +41,12 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       known.keep(nameOf(account, url), row);
       return row.key;
     },
+    async carryOver(account: string, from: string, to: string) {
+      const { key, previousKey, previousUntil } = await read(account, from);
+      const row = { id: signingKeyId(account, to), account, url: to, key, previousKey, previousUntil, createdAt: new Date(clock.now()) };
+      // There already: a webhook or a route with that URL signs with its own key, which its consumer holds.
+      if (await store.signingKeys.insert(row) === 'inserted') known.keep(nameOf(account, to), row);
+    },
   });
 }
 

@@ -63,4 +63,6 @@ export interface SigningKeys {
   keysFor(account: string, url: string): Promise<readonly string[] | undefined>;
   /** A new key; the old one signs too for 24 hours. Answers the new one. */
   rotate(account: string, url: string): Promise<string>;
+  /** What is posted to one URL goes to another from now on: the other gets the key, unless it has one of its own. */
+  carryOver(account: string, from: string, to: string): Promise<void>;
 }

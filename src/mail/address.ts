@@ -26,6 +26,11 @@ const QUOTED_STRING = /^"(?:[ !#-[\]-~\u0080-\u{10ffff}]|\\[ -~])*"$/u;
 // breaks lines in a log. None has a use in an address.
 const UNSAFE = /[\p{Cc}\p{Cs}\p{Zl}\p{Zp}\p{Bidi_Control}\ufffd\ufeff]/u;
 
+/** Whether a text holds what has no use in an address. */
+export function hasUnsafeCharacter(text: string): boolean {
+  return UNSAFE.test(text);
+}
+
 /** Reads a mailbox, quoted local parts and SMTPUTF8 included. No source routes, no controls, no domain-less names. */
 export function parseAddress(text: string): Address | undefined {
   if (text.length > MAX_ADDRESS || Buffer.byteLength(text) > MAX_ADDRESS || UNSAFE.test(text)) return undefined;

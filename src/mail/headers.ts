@@ -21,8 +21,8 @@ export function parseHeaders(block: Buffer): HeaderField[] {
   const valid = isUtf8(block);
   const text = block.toString(valid ? 'utf8' : 'latin1');
   const fields: HeaderField[] = [];
-  // An mbox separator may stand in front; it is no field although it holds colons.
-  let start = /^From /i.test(text) ? nextLine(text, 0) : 0;
+  // An mbox separator may stand in front; it is no field although it holds colons. `From :` is one (RFC 5322 section 4.5).
+  let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
   let colon = text.indexOf(':', start);
   while (start < text.length) {
     const end = endOfField(text, start);
@@ -35,6 +35,15 @@ export function parseHeaders(block: Buffer): HeaderField[] {
     start = end;
   }
   return fields;
+}
+
+/** All values of a field in their order, `name` in lower case. */
+export function allValues(fields: readonly HeaderField[], name: string): string[] {
+  const values: string[] = [];
+  for (const field of fields) {
+    if (field.name.length === name.length && field.name.toLowerCase() === name) values.push(field.value);
+  }
+  return values;
 }
 
 /** The first value of a field, `name` in lower case. */

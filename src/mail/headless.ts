@@ -1,12 +1,13 @@
+import { CAPS } from './caps.ts';
+
 const CRLF = Buffer.from('\r\n');
 
 // RFC 5322 section 3.6.8: printable ASCII without the colon. Blanks before the colon are obsolete, and still sent.
 const BEGINS_WITH_FIELD = /^[!-9;-~]+[ \t]*:/;
 const HAS_FIELD = new RegExp(BEGINS_WITH_FIELD, 'm');
 const END_OF_HEADER = /\r?\n\r?\n/;
-/** Bytes in which mail that has a header begins with a field; and those that are looked at for one when it does not. */
+/** Bytes in which mail that has a header begins with a field. When it does not, one is looked for as far as a header may go. */
 const USUAL = 100;
-const LOOKED_AT = 65_536;
 
 /**
  * Whether a message has no header at all, as programs that know nothing of mail send it: it begins with a blank or a tab, as no
@@ -17,7 +18,7 @@ export function isHeadless(message: Uint8Array): boolean {
   const first = message[0];
   if (first === 0x20 || first === 0x09) return true;
   if (first === undefined || first === 0x0d || first === 0x0a) return false;
-  return !BEGINS_WITH_FIELD.test(startOf(message, USUAL)) && !HAS_FIELD.test(startOf(message, LOOKED_AT).split(END_OF_HEADER, 1)[0] ?? '');
+  return !BEGINS_WITH_FIELD.test(startOf(message, USUAL)) && !HAS_FIELD.test(startOf(message, CAPS.headerBytes).split(END_OF_HEADER, 1)[0] ?? '');
 }
 
 function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): string {

@@ -5,7 +5,7 @@ import { createMcReading, recipientKey, type McReading } from './mc-reading.ts';
 import { isName } from './merge/condition.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isScalar, type MergeValue, readMergeValue, toText } from './merge/value.ts';
-import type { ClickTracking, MergeVar } from './sending.ts';
+import type { ClickTracking, MergeVar, Metadata } from './sending.ts';
 
 // The X-MC-* fields: what a program that hands mail over by SMTP asks of it. They are ours to read, and go no further.
 
@@ -23,8 +23,8 @@ export interface McOptions {
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
   /** Null: as it is without the field. */
   readonly mergeLanguage: MergeLanguage | null;
-  readonly metadata: Readonly<Record<string, string>>;
-  readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly metadata: Metadata;
+  readonly rcptMetadata: Readonly<Record<string, Metadata>>;
   readonly preserveRecipients: boolean;
   readonly important: boolean;
   readonly signingDomain: string | null;
@@ -51,7 +51,7 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
   const { one, flag } = reading;
   const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
   const vars = reading.objects({ name: 'MergeVars', isKey: isName, read: mergeLanguage === 'handlebars' ? readMergeValue : readText });
-  const metadata = reading.objects({ name: 'Metadata', isKey: (name) => name !== '', read: readText, maxBytes: MAX_METADATA });
+  const metadata = reading.objects({ name: 'Metadata', isKey: (name) => name !== '', read: readNote, maxBytes: MAX_METADATA });
   return {
     tags: readTags(reading),
     track: readTrack(reading),
@@ -108,6 +108,12 @@ function parseTemplate(text: string): McOptions['template'] | undefined {
 function readText(value: unknown): string | undefined {
   const read = readMergeValue(value);
   return isScalar(read) ? toText(read) : undefined;
+}
+
+/** A value of the metadata. */
+function readNote(value: unknown): string | number | boolean | undefined {
+  const read = readMergeValue(value);
+  return isScalar(read) ? read ?? '' : undefined;
 }
 
 function toVars(values: ReadonlyMap<string, MergeValue>): MergeVar[] {

@@ -12,6 +12,9 @@ export interface MergeVar {
   readonly content: MergeValue;
 }
 
+/** What an account notes on a message: flat. A number stays a number. */
+export type Metadata = Readonly<Record<string, string | number | boolean>>;
+
 /** Which links say, to the site that they lead to, that they were in a mail. */
 export interface Analytics {
   /** Hosts, lower-case A-labels. */
@@ -47,7 +50,7 @@ export interface Outgoing {
   /** Slug. */
   readonly template: string | null;
   readonly subaccount: string | null;
-  readonly metadata: Readonly<Record<string, string>>;
+  readonly metadata: Metadata;
   /** `id` of the API key that it was handed over with. */
   readonly apiKey: string | null;
   readonly trackOpens: boolean;
@@ -58,7 +61,7 @@ export interface Outgoing {
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
   /** The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were two. */
   readonly mergeLanguage?: MergeLanguage | undefined;
-  readonly rcptMetadata: Readonly<Record<string, Readonly<Record<string, string>>>>;
+  readonly rcptMetadata: Readonly<Record<string, Metadata>>;
   /** Every recipient is shown to all of them in To and Cc. */
   readonly preserveRecipients: boolean;
   readonly autoText: boolean;

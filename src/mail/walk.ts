@@ -1,7 +1,6 @@
-import type { HeaderField } from './headers.ts';
-import { parseMailboxes } from './mailboxes.ts';
+import { allValues, type HeaderField } from './headers.ts';
 import { isExtended, parseStructured, type Structured } from './parameters.ts';
-import type { Addressing, FilePart, Mailbox, Parsed, Text } from './parsed.ts';
+import type { Addressing, FilePart, Parsed, Text } from './parsed.ts';
 import { mediaTypeOf, type Part } from './structure.ts';
 import { decodeBody } from './text.ts';
 import { decodeTransfer, isCleanBase64, toTransferEncoding, type TransferEncoding } from './transfer.ts';
@@ -46,38 +45,7 @@ export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>):
 
 /** The subject, decoded; '' when there is none. Of several the last one counts, as mailparser has it. */
 export function walkSubject(fields: readonly HeaderField[]): string {
-  return decodeWords(valuesOf(fields, 'subject').at(-1) ?? '');
-}
-
-/** Reads addresses in the common forms; undefined when there is something that the library knows better. */
-export function walkAddresses(fields: readonly HeaderField[]): Omit<Addressing, 'subject'> | undefined {
-  const senders = valuesOf(fields, 'from');
-  if (senders.length > 1) return undefined;
-  const from = mailboxes(senders);
-  const to = mailboxes(valuesOf(fields, 'to'));
-  const copies = valuesOf(fields, 'cc');
-  const cc = mailboxes(copies);
-  if (from === undefined || to === undefined || cc === undefined) return undefined;
-  return { from: from[0], to, cc: copies.length === 0 ? undefined : cc };
-}
-
-function valuesOf(fields: readonly HeaderField[], name: string): string[] {
-  const values: string[] = [];
-  for (const field of fields) {
-    if (field.name.length === name.length && field.name.toLowerCase() === name) values.push(field.value);
-  }
-  return values;
-}
-
-function mailboxes(values: readonly string[]): Mailbox[] | undefined {
-  const all: Mailbox[] = [];
-  for (const value of values) {
-    if (value === '') continue;
-    const found = parseMailboxes(value);
-    if (found === undefined) return undefined;
-    all.push(...found);
-  }
-  return all;
+  return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 
 function joined(texts: readonly Text[], separator: string): Text | undefined {
@@ -98,8 +66,8 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
   // A multipart without parts is shown as what it is then: text.
   if (part.children.length > 0) return;
   const body = bytes.subarray(part.bodyStart, part.bodyEnd);
-  const encoding = toTransferEncoding(valuesOf(part.fields, 'content-transfer-encoding')[0]);
-  const disposition = parseStructured(valuesOf(part.fields, 'content-disposition')[0] ?? '');
+  const encoding = toTransferEncoding(allValues(part.fields, 'content-transfer-encoding')[0]);
+  const disposition = parseStructured(allValues(part.fields, 'content-disposition')[0] ?? '');
   const type = typeOf(part, disposition);
   const attached = disposition.value !== '' && disposition.value !== 'inline';
   if (!attached && (type === 'text/plain' || type === 'text/html')) addText(part, type, body, encoding, found);
@@ -135,7 +103,7 @@ interface EncodedFile {
 }
 
 function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile, found: Found): void {
-  const contentId = valuesOf(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
+  const contentId = allValues(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
   const own = parameter(disposition, 'filename');
   const name = own === '' ? parameter(part.type, 'name') : own;
   if (name === undefined) found.declined = true;

@@ -61,6 +61,15 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
 
   return Object.freeze({
     changed: (account: string, subaccount: string) => rows.forget(subaccountId(account, subaccount)),
+    async heldBecause(account: string, { subaccount }: Outgoing, now: number) {
+      const row = subaccount === null ? null : await rows.get(subaccountId(account, subaccount), now);
+      if (row?.status === 'paused') return 'sending-paused';
+      for (const { meter } of [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])]) {
+        await meter.read(now);
+        if (meter.freeAt(now) > now) return 'hourly-quota';
+      }
+      return undefined;
+    },
     async mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number) {
       try {
         return await decide(account, outgoing, queuedAt, now);

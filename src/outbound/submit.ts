@@ -2,7 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
-import type { Lists, Recorder } from '../events/types.ts';
+import { inSlices } from '../base/steps.ts';
+import type { Lists, NewSentMessage, Recorder } from '../events/types.ts';
 import type { Envelope } from '../mail/envelope.ts';
 import { mailUrl } from '../mail/sending.ts';
 import { sentId } from '../mail/send-tokens.ts';
@@ -13,8 +14,8 @@ import type { Store } from '../store/store.ts';
 import { subaccountId } from '../store/subaccounts.ts';
 import { atOnce } from './at-once.ts';
 import { readRecipient, type Recipient } from './recipients.ts';
-import { toSentMessage } from './sent-message.ts';
-import type { Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
+import { makingSentMessage } from './sent-message.ts';
+import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
 
 export interface SubmitSettings {
   /** Stands in our Received line. */
@@ -28,6 +29,7 @@ export interface SubmitDeps {
   readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
   readonly recorder: Recorder;
+  readonly leaving: Pick<Leaving, 'heldBecause'>;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
@@ -44,6 +46,8 @@ interface Sorted {
   readonly receivedAt: number;
   readonly deliveries: readonly Delivery[];
   readonly suppressed: readonly { readonly delivery: Delivery; readonly reason: string }[];
+  /** The rows of all of them, by the delivery's id. */
+  readonly rows: ReadonlyMap<string, NewSentMessage>;
   readonly answers: readonly Submitted[];
 }
 
@@ -86,8 +90,9 @@ function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
   };
 }
 
-async function sort(submission: Submission, { returnDomain }: SubmitSettings, { lists, clock, ids }: SubmitDeps): Promise<Sorted> {
-  const { account, recipients, sendAt, outgoing: { subaccount } } = submission;
+async function sort(submission: Submission, { returnDomain }: SubmitSettings, { lists, clock, ids, leaving }: SubmitDeps): Promise<Sorted> {
+  const { account, recipients, sendAt, outgoing } = submission;
+  const { subaccount } = outgoing;
   const messageId = ids.message();
   const receivedAt = clock.now();
   const notBefore = sendAt && sendAt.getTime() > receivedAt ? { notBefore: sendAt.getTime() } : {};
@@ -95,10 +100,11 @@ async function sort(submission: Submission, { returnDomain }: SubmitSettings, { 
   const deliveries: Delivery[] = [];
   const suppressed: { delivery: Delivery; reason: string }[] = [];
   const wanted = distinct(recipients);
+  const queuedReason = await leaving.heldBecause(account, outgoing, receivedAt) ?? 'sending-backlog';
   const found = await atOnce(wanted, async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)));
   for (const [at, { text, read }] of wanted.entries()) {
     const id = deliveryId(messageId, 'out', read?.recipient ?? text);
-    const answer = { id: sentId(id), email: read?.email ?? text, rejectReason: null };
+    const answer = { id: sentId(id), email: read?.email ?? text, rejectReason: null, queuedReason: null };
     const listed = found[at];
     if (!read || read.domain === returnDomain) {
       answers.push({ ...answer, status: 'invalid', rejectReason: 'invalid' });
@@ -107,9 +113,11 @@ async function sort(submission: Submission, { returnDomain }: SubmitSettings, { 
     const delivery = { id, messageId, account, url: mailUrl(read.domain), routeId: subaccount === null ? '' : subaccountId(account, subaccount), pattern: '', recipient: read.recipient, ...notBefore };
     if (listed) suppressed.push({ delivery, reason: listed.reason });
     else deliveries.push(delivery);
-    answers.push({ ...answer, ...(listed ? { status: 'rejected', rejectReason: listed.reason } : { status: 'notBefore' in notBefore ? 'scheduled' : 'queued' }) });
+    answers.push({ ...answer, ...(listed ? { status: 'rejected', rejectReason: listed.reason } : 'notBefore' in notBefore ? { status: 'scheduled' } : { status: 'queued', queuedReason }) });
   }
-  return { submission, messageId, receivedAt, deliveries, suppressed, answers };
+  const rows = new Map<string, NewSentMessage>();
+  for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)]) rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
+  return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
 }
 
 /** Each recipient once; what cannot be read is told apart by its text. */
@@ -153,9 +161,9 @@ function traceOf({ submission: { client, outgoing }, messageId, receivedAt, deli
 }
 
 /** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
-async function schedule({ submission: { account, outgoing: { sender, subject } }, receivedAt, deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+async function schedule({ submission: { account, outgoing: { sender, subject } }, receivedAt, deliveries, rows }: Sorted, { store }: SubmitDeps): Promise<void> {
   await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id, recipient, notBefore = receivedAt }) => store.scheduled.insert({
-    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject, email: recipient.toLowerCase(), delivery: id, state: null,
+    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject: rows.get(id)?.subject ?? subject, email: recipient.toLowerCase(), delivery: id, state: null,
   }));
 }
 
@@ -164,11 +172,13 @@ async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promis
 }
 
 /** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
-async function recordAll({ submission: { account, outgoing }, messageId, receivedAt, deliveries, suppressed }: Sorted, { recorder, log }: SubmitDeps): Promise<void> {
+async function recordAll({ submission: { account }, messageId, rows, deliveries, suppressed }: Sorted, { recorder, log }: SubmitDeps): Promise<void> {
   try {
-    await atOnce(deliveries, (delivery) => recorder.begin(toSentMessage(outgoing, delivery, receivedAt)));
+    const rowOf = (delivery: Delivery) => rows.get(delivery.id);
+    await atOnce(deliveries.map(rowOf), async (row) => { if (row) await recorder.begin(row); });
     await atOnce(suppressed, async ({ delivery, reason }) => {
-      const row = toSentMessage(outgoing, delivery, receivedAt);
+      const row = rowOf(delivery);
+      if (!row) return;
       await recorder.begin(row);
       await recorder.record({ id: `${row.id}-reject`, account, message: row.id, kind: 'reject', at: row.createdAt, detail: { reason } });
     });

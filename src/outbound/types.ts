@@ -64,6 +64,8 @@ export interface Submitted {
   readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
   /** Why it is rejected or invalid: hard-bounce, soft-bounce, spam, unsub, custom, invalid-sender, invalid. */
   readonly rejectReason: string | null;
+  /** Why it is queued, in words that consumers know: sending-paused, hourly-quota, or sending-backlog, as the queue takes all mail. */
+  readonly queuedReason: string | null;
 }
 
 /** accepted: durable on the spool · unknown-subaccount: none of that id · full / fault: nothing was kept, try again later. */
@@ -81,6 +83,8 @@ export type Leave = { readonly kind: 'now' } | { readonly kind: 'later'; readonl
 
 export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
+  /** What would hold a message back if it were to leave now, if anything. It takes no place in a quota. Throws `StoreAway`. */
+  heldBecause(account: string, outgoing: Outgoing, now: number): Promise<'sending-paused' | 'hourly-quota' | undefined>;
 }
 
 /** What holds mail back believes for a while what it has read. */

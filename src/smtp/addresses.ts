@@ -10,18 +10,6 @@ export function normalizeAddress(text: string): string | undefined {
   return mapped ?? address;
 }
 
-/** What a cap counts by: an IPv4 address, or the /64 of an IPv6 one, because a client commands all of that. */
-export function capKey(address: string): string {
-  if (!address.includes(':')) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  if (tail !== undefined) {
-    const behind = tail === '' ? 0 : tail.split(':').length;
-    while (groups.length + behind < 8) groups.push('0');
-  }
-  return `${groups.slice(0, 4).join(':')}::/64`;
-}
-
 /** Whether an address is one of these addresses and networks (`10.0.0.0/8`, `::1`). */
 export function createNetworks(entries: readonly string[]): (address: string) => boolean {
   const list = new BlockList();

@@ -1,7 +1,8 @@
 import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { capKey, createNetworks, normalizeAddress } from './addresses.ts';
+import { networkOf } from '../base/networks.ts';
+import { createNetworks, normalizeAddress } from './addresses.ts';
 import { createLagProbe } from './lag.ts';
 import { createCaps } from './limits.ts';
 import type { Meters } from './meters.ts';
@@ -56,7 +57,7 @@ export function createDoor(
   }
 
   function enterFrom(socket: Socket, address: string) {
-    const key = capKey(address);
+    const key = networkOf(address);
     const refused = caps.enterFrom(key);
     if (refused) {
       caps.leave();

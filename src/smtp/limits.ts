@@ -1,3 +1,4 @@
+import { isTooSlow } from '../base/shares.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerSettings } from './settings.ts';
 
@@ -47,15 +48,10 @@ export function overdue(pulse: Pulse, now: number, settings: ListenerSettings): 
     return undefined;
   }
   if (now - pulse.startedAt > settings.sessionTimeoutMs) return REFUSALS.sessionTooLong;
-  if (pulse.data && tooSlow(pulse.data, settings.minDataRate)) return REFUSALS.dataTooSlow;
+  const floor = { rate: settings.minDataRate, seconds: RATE_WINDOW_S };
+  if (pulse.data && isTooSlow(pulse.data.seconds, pulse.data.bytes, floor)) return REFUSALS.dataTooSlow;
   if (pulse.lineSince !== undefined && now - pulse.lineSince > settings.commandTimeoutMs) return REFUSALS.commandTooSlow;
   return now - pulse.quietSince > settings.idleTimeoutMs ? REFUSALS.idle : undefined;
-}
-
-function tooSlow(data: { readonly bytes: number; readonly seconds: number[] }, floor: number): boolean {
-  data.seconds.push(data.bytes);
-  if (data.seconds.length <= RATE_WINDOW_S) return false;
-  return data.bytes - (data.seconds.shift() ?? 0) < floor * RATE_WINDOW_S;
 }
 
 /** Counts sessions, in all and by address. */
@@ -63,7 +59,7 @@ export interface Caps {
   /** Takes a place, or answers why there is none. */
   enter(): Reply | undefined;
   leave(): void;
-  /** As `enter`, for the address `key` (addresses.ts `capKey`). */
+  /** As `enter`, for the address `key` (base/networks.ts `networkOf`). */
   enterFrom(key: string): Reply | undefined;
   leaveFrom(key: string): void;
   count(): number;

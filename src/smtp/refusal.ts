@@ -34,6 +34,7 @@ export const REFUSALS = Object.freeze({
   // 45x: the client tries again
   cannotLogIn: reply(454, '4.7.0', 'Cannot look up keys now, try again later'),
   accountBacklog: reply(452, '4.3.1', 'Too much mail of yours waits, try again later'),
+  accountFull: reply(452, '4.2.2', 'Account storage limit reached, try again later'),
   fault: reply(451, '4.3.0', 'Trouble on our side, try again later'),
   full: reply(452, '4.3.1', 'No room for mail now, try again later'),
   backlog: reply(452, '4.2.2', 'Too much mail waits for this recipient, try again later'),

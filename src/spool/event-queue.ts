@@ -1,4 +1,4 @@
-import type { Room } from './room.ts';
+import type { Room } from '../base/room.ts';
 import type { BatchLimits, EventNews, EventQueue, Wanted } from './event-types.ts';
 import { SpoolFull } from './faults.ts';
 import type { QueueFile } from './queue-file.ts';

@@ -1,4 +1,3 @@
-import { statfs } from 'node:fs/promises';
 import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
@@ -17,7 +16,7 @@ import { showQueue } from './meters.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './recovery.ts';
-import { createRoom, type Room } from './room.ts';
+import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { isTight } from './tight.ts';
 import type {
   AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Settlement, Spool, SpoolSettings,
@@ -93,11 +92,7 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
     await file.close();
     throw error;
   }
-  const look = async () => {
-    const { blocks, bavail, bsize } = await statfs(folder.dir);
-    return { total: blocks * bsize, free: bavail * bsize };
-  };
-  const room = createRoom(settings, { clock, log, look });
+  const room = createRoom('spool', settings, { clock, log, look: () => lookAtDisk(folder.dir) });
   return { clock, log, folder, file, reading, room, listeners, blobs: createBlobs(folder), cache: createCache(CACHE_BYTES) };
 }
 

@@ -1,3 +1,4 @@
+import type { RoomSettings } from '../base/room.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { EventQueue } from './event-types.ts';
 
@@ -214,11 +215,7 @@ export interface Spool {
   close(): Promise<void>;
 }
 
-export interface SpoolSettings {
+export interface SpoolSettings extends RoomSettings {
   /** Folder of spool.db, blobs/ and tmp/. */
   readonly dir: string;
-  /** Free space that is left alone: the larger of these and three messages of the largest size. */
-  readonly minFreePercent: number;
-  readonly minFreeBytes: number;
-  readonly maxMessageBytes: number;
 }

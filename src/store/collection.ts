@@ -67,6 +67,8 @@ export interface CollectionSpec<R extends Row> {
   readonly unique?: readonly (readonly (keyof R & string)[])[];
   /** Fields that hold Dates (or null), and are the only ones that do at the top of a row. */
   readonly dates: readonly (keyof R & string)[];
+  /** Rows that deleting and tidying need, few and small: written also where the disk has no room for what is new. */
+  readonly upkeep?: true;
 }
 
 /** A driver: opens collections on one database. */
@@ -81,6 +83,16 @@ export interface Database {
 /** The database cannot be reached, or did not answer in time: temporary by nature. */
 export class StoreAway extends Error {
   override readonly name = 'StoreAway';
+}
+
+/**
+ * The disk has no room for what is new: rows are neither added nor made much larger. Reading, removing and small changes go on, so
+ * that whoever has too much can delete it.
+ */
+export class StoreFull extends StoreAway {
+  constructor() {
+    super('the disk of the store is nearly full: nothing is added, deleting works');
+  }
 }
 
 /** A change would have given two rows the same values in a unique index. */

@@ -17,8 +17,8 @@ export interface Link {
   plan(plan: TablePlan): Promise<void>;
   /** Throws `StoreAway` when the thread died or was too slow: a write may then have been done or not. */
   read(statement: Statement): Promise<Rows>;
-  /** Resolves after the sync. Throws `DuplicateRow` when a unique index said no. */
-  write(statement: Statement): Promise<Rows>;
+  /** Resolves after the sync. On a full disk what `grows` fails, and the rest is given the room that was kept for it. Throws `DuplicateRow` when a unique index said no. */
+  write(statement: Statement, grows: boolean): Promise<Rows>;
   close(): Promise<void>;
 }
 
@@ -78,7 +78,7 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
       plans.push(plan);
     },
     read: (statement: Statement) => ask({ kind: 'read', ...statement }),
-    write: (statement: Statement) => ask({ kind: 'write', ...statement }),
+    write: (statement: Statement, grows: boolean) => ask({ kind: 'write', grows, ...statement }),
     async close() {
       if (closed) return;
       closed = true;

@@ -2,16 +2,23 @@ import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { systemClock, type Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { DuplicateRow, type Collection, type CollectionSpec, type Database, type Filter, type Page, type Patch, type Row } from './collection.ts';
+import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../base/room.ts';
+import { DuplicateRow, StoreFull, type Collection, type CollectionSpec, type Database, type Filter, type Page, type Patch, type Row } from './collection.ts';
 import { createLink, type Link, type LinkSettings, type Rows } from './embedded-link.ts';
 import { toSlice, toTerms } from './filter.ts';
 import { pings } from './pings.ts';
 import { createPresence } from './presence.ts';
-import { addSql, changeSql, insertSql, removeSql, selectSql, toPlan } from './sql.ts';
+import { addSql, changeSql, insertSql, removeSql, selectSql, toPlan, type Statement } from './sql.ts';
 import { checkId, fresh, markDate, shapeOf, toAmounts, toFields, toPatch, toRow, type Fields, type Shape } from './values.ts';
 
 /** `file` is made where it is missing; `timeoutMs` is how long an operation may take before the store counts as away. */
-export type EmbeddedSettings = LinkSettings;
+export interface EmbeddedSettings extends LinkSettings {
+  /** Free disk that is left alone. */
+  readonly room: RoomSettings;
+}
+
+/** A patch of so many bytes of JSON makes no row much larger, also when each of its fields is. */
+const SMALL_PATCH = 4096;
 
 /**
  * The embedded store: one SQLite file (WAL, synchronous=FULL), a table a collection, a row as JSON, a generated column and an
@@ -23,18 +30,27 @@ export type EmbeddedSettings = LinkSettings;
 export async function openEmbedded(settings: EmbeddedSettings, deps: { readonly log: Log; readonly clock?: Clock }): Promise<Database> {
   await makeFile(settings.file);
   const presence = createPresence(deps.log, 'embedded');
-  const link = createLink({ clock: deps.clock ?? systemClock, presence }, settings);
-  await link.open();
+  const clock = deps.clock ?? systemClock;
+  const room = createRoom('store', settings.room, { clock, log: deps.log, look: () => lookAtDisk(dirname(settings.file)) });
+  await room.start();
+  const link = createLink({ clock, presence }, settings);
+  await link.open().catch((error: unknown) => {
+    room.stop();
+    throw error;
+  });
   const collection = async <R extends Row>(spec: CollectionSpec<R>) => {
     const shape = shapeOf(spec);
     await link.plan(toPlan(shape, spec.indexes, spec.unique ?? []));
-    return createCollection<R>(link, shape);
+    return createCollection<R>(link, shape, room);
   };
   const alive = await collection(pings);
   return Object.freeze({
     collection,
     async ping() { await alive.add('ping', { count: 1 }, { count: 0 }); },
-    close: () => link.close(),
+    async close() {
+      room.stop();
+      await link.close();
+    },
   });
 }
 
@@ -44,7 +60,12 @@ async function makeFile(file: string): Promise<void> {
   await (await open(file, 'a', 0o600)).close();
 }
 
-function createCollection<R extends Row>(link: Link, shape: Shape): Collection<R> {
+function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'has'>): Collection<R> {
+  /** What makes the file grow is refused where the disk has no room, and gives way to deleting where it has none at all. */
+  const write = (statement: Statement, grows: boolean) => {
+    if (grows && !room.has()) throw new StoreFull();
+    return link.write(statement, grows);
+  };
   const rows = (answer: Rows) => answer.map(([id, text]) => toRow<R>(shape, id, readFields(text)));
   const first = (answer: Rows) => rows(answer)[0];
   const many = async (filter: Filter<R>, page: Page<R> = {}) => {
@@ -58,7 +79,7 @@ function createCollection<R extends Row>(link: Link, shape: Shape): Collection<R
     async insert(row: R) {
       const statement = insertSql(shape, checkId(shape, row.id), toFields(shape, row, markDate));
       try {
-        await link.write(statement);
+        await write(statement, !shape.upkeep);
         return 'inserted';
       } catch (error) {
         if (error instanceof DuplicateRow) return 'duplicate';
@@ -68,17 +89,24 @@ function createCollection<R extends Row>(link: Link, shape: Shape): Collection<R
     async change(filter: Filter<R>, patch: Patch<R>) {
       const fields = toPatch(shape, patch, markDate);
       const terms = toTerms(shape, filter);
-      return Object.keys(fields).length > 0 ? first(await link.write(changeSql(shape, terms, fields))) : one(filter);
+      if (Object.keys(fields).length === 0) return one(filter);
+      const statement = changeSql(shape, terms, fields);
+      return first(await write(statement, !shape.upkeep && sizeOf(statement) > SMALL_PATCH));
     },
     async add(id: string, amounts: { readonly [F in keyof R]?: number }, row: Omit<R, 'id'>) {
       const sums = toAmounts(shape, amounts);
-      const answer = await link.write(addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)));
+      const answer = await write(addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)), false);
       const made = first(answer);
       if (!made) throw new Error(`${shape.name}: no row after an addition`);
       return made;
     },
-    async remove(filter: Filter<R>) { return first(await link.write(removeSql(shape, toTerms(shape, filter)))); },
+    async remove(filter: Filter<R>) { return first(await write(removeSql(shape, toTerms(shape, filter)), false)); },
   });
+}
+
+/** Characters of the text among the parameters. */
+function sizeOf({ params }: Statement): number {
+  return params.reduce<number>((size, param) => size + (typeof param === 'string' ? param.length : 0), 0);
 }
 
 /** A row's JSON is our own, written by sql.ts. */

@@ -15,6 +15,7 @@ export const keys: CollectionSpec<KeyRow> = {
   name: 'keys',
   indexes: [['account', 'createdAt']],
   dates: ['createdAt', 'revokedAt'],
+  upkeep: true, // to revoke one is to write a row
 };
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */

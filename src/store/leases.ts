@@ -10,4 +10,4 @@ export interface LeaseRow extends Row {
   readonly ranAt: Date;
 }
 
-export const leases: CollectionSpec<LeaseRow> = { name: 'leases', indexes: [['until']], dates: ['until', 'ranAt'] };
+export const leases: CollectionSpec<LeaseRow> = { name: 'leases', indexes: [['until']], dates: ['until', 'ranAt'], upkeep: true };

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { type Collection, type CollectionSpec, type Database, DuplicateRow, type Row, StoreAway } from './collection.ts';
+import { type Collection, type CollectionSpec, type Database, DuplicateRow, type Row, StoreAway, StoreFull } from './collection.ts';
 
 type Operation = 'one' | 'many' | 'insert' | 'change' | 'add' | 'remove' | 'ping';
 type Run = <T>(operation: Operation, work: Promise<T>) => Promise<T>;
@@ -43,7 +43,7 @@ function createRun(clock: Clock, metrics: Metrics): Run {
       away = false;
       return answer;
     } catch (error) {
-      if (error instanceof StoreAway) away = true;
+      if (error instanceof StoreAway && !(error instanceof StoreFull)) away = true;
       // That a unique index says no is an answer.
       if (!(error instanceof DuplicateRow)) (error instanceof StoreAway ? meter.away : meter.fault).add();
       throw error;

@@ -1,3 +1,4 @@
+import type { Metadata } from '../mail/sending.ts';
 import type { CollectionSpec, Row } from './collection.ts';
 import type { Marked } from './marks.ts';
 
@@ -11,12 +12,13 @@ export interface SentMessageRow extends Row, Marked {
   readonly sender: string;
   /** The recipient. */
   readonly email: string;
+  /** As the recipient reads it: merged. */
   readonly subject: string;
   readonly tags: readonly string[];
   /** Slug. */
   readonly template: string | null;
   readonly subaccount: string | null;
-  readonly metadata: Readonly<Record<string, string>>;
+  readonly metadata: Metadata;
   /** `id` of the API key that it was sent with. */
   readonly apiKey: string | null;
   /** Of the delivery that carries it, so that its content can be found while the spool has it. */

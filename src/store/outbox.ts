@@ -1,6 +1,12 @@
-/** What may be asked of a webhook, as its `events` name it, and `deferral`, which some clients know. */
-export const HOOK_EVENTS = ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'open', 'click', 'spam', 'unsub', 'reject', 'blacklist', 'whitelist'] as const;
+/** What may be asked of a webhook, as its `events` name it. */
+export const HOOK_EVENTS = ['send', 'delivered', 'deferral', 'hard_bounce', 'soft_bounce', 'open', 'click', 'spam', 'unsub', 'reject', 'blacklist', 'whitelist'] as const;
 export type HookEvent = (typeof HOOK_EVENTS)[number];
+
+/** What came later to the public ancestor, and is sent to nobody who does not name it. */
+const BY_NAME_ONLY: ReadonlySet<HookEvent> = new Set(['delivered', 'deferral']);
+
+/** What a webhook gets that names no events. */
+export const DEFAULT_EVENTS: readonly HookEvent[] = HOOK_EVENTS.filter((event) => !BY_NAME_ONLY.has(event));
 
 /**
  * An event that a row carries until the spool has it: the change and its event are one write and cannot come apart.

@@ -5,4 +5,4 @@ export interface PingRow extends Row {
   readonly count: number;
 }
 
-export const pings: CollectionSpec<PingRow> = { name: 'pings', indexes: [], dates: [] };
+export const pings: CollectionSpec<PingRow> = { name: 'pings', indexes: [], dates: [], upkeep: true };

@@ -5,4 +5,4 @@ export interface QuotaRow extends Row {
   readonly until: Date;
 }
 
-export const quotas: CollectionSpec<QuotaRow> = { name: 'quotas', indexes: [['until']], dates: ['until'] };
+export const quotas: CollectionSpec<QuotaRow> = { name: 'quotas', indexes: [['until']], dates: ['until'], upkeep: true };

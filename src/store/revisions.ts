@@ -5,4 +5,4 @@ export interface RevisionRow extends Row {
   readonly count: number;
 }
 
-export const revisions: CollectionSpec<RevisionRow> = { name: 'revisions', indexes: [], dates: [] };
+export const revisions: CollectionSpec<RevisionRow> = { name: 'revisions', indexes: [], dates: [], upkeep: true };

@@ -105,7 +105,8 @@ export interface AccountStore {
   readonly urlHours: Pick<BoundCollection<UrlHourRow>, 'one' | 'many'>;
 }
 
-interface Owned extends Row {
+/** A row that belongs to an account. */
+export interface Owned extends Row {
   readonly account: string;
 }
 

@@ -8,4 +8,4 @@ export interface TagRemovalRow extends Row {
   readonly before: Date;
 }
 
-export const tagRemovals: CollectionSpec<TagRemovalRow> = { name: 'tag_removals', indexes: [['before']], dates: ['before'] };
+export const tagRemovals: CollectionSpec<TagRemovalRow> = { name: 'tag_removals', indexes: [['before']], dates: ['before'], upkeep: true };

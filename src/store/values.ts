@@ -14,6 +14,8 @@ export interface Shape {
   readonly indexed: ReadonlySet<string>;
   readonly unique: ReadonlySet<string>;
   readonly dates: ReadonlySet<string>;
+  /** As in the declaration. */
+  readonly upkeep: boolean;
 }
 
 /** The top-level fields of a row without its id, checked: safe names, values that both drivers keep alike. */
@@ -34,7 +36,7 @@ export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   const indexed = [...spec.indexes.flat(), ...unique];
   if (!COLLECTION.test(spec.name) || spec.name.startsWith('sqlite_')) throw new TypeError(`not a name for a collection: ${spec.name}`);
   for (const field of [...indexed, ...spec.dates]) checkField(spec.name, field);
-  return Object.freeze({ name: spec.name, indexed: new Set(indexed), unique: new Set(unique), dates: new Set(spec.dates) });
+  return Object.freeze({ name: spec.name, indexed: new Set(indexed), unique: new Set(unique), dates: new Set(spec.dates), upkeep: spec.upkeep ?? false });
 }
 
 /** A field name is letters, digits and underscores: never an operator, a path or a prototype. */

@@ -7,7 +7,7 @@ export interface WebhookRow extends Row {
   readonly number: number;
   readonly url: string;
   readonly description: string | null;
-  /** What it wants; none: everything but `deferral`. */
+  /** What it wants; none: `DEFAULT_EVENTS`. */
   readonly events: readonly HookEvent[];
   readonly createdAt: Date;
 }
@@ -42,4 +42,5 @@ export const webhookTallies: CollectionSpec<WebhookTallyRow> = {
   name: 'webhook_tallies',
   indexes: [['account', 'webhook']],
   dates: ['lastSentAt', 'lastErrorAt'],
+  upkeep: true,
 };

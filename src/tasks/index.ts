@@ -10,7 +10,9 @@ import type { Scheduling } from '../outbound/scheduling.ts';
 import type { Notices } from '../outbound/types.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
+import type { UsageMeter } from '../store/usage.ts';
 import { applyEventsTask } from './apply-events.ts';
+import { countUsageTask } from './count-usage.ts';
 import { expireRejectsTask } from './expire-rejects.ts';
 import { finishWarmupsTask } from './finish-warmups.ts';
 import { keepTimeTask } from './keep-time.ts';
@@ -30,9 +32,9 @@ import { tendBatchesTask } from './tend-batches.ts';
 import { tendScheduledTask } from './tend-scheduled.ts';
 
 /** Every task of the daemon. */
-export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; trackingDomainTests: RetestTrackingDeps['trackingDomainTests']; cached: Resolver; resolver: Resolver }): readonly Task[] {
+export function createTasks(settings: { readonly purge: PurgeSettings; readonly batches: { readonly retryHours: number }; readonly ips: ProvisioningSettings; readonly inbound: RetestInboundSettings; readonly exports: ExportSettings; readonly rows: PurgeRowsSettings }, deps: { sweep: () => Promise<number>; ids: Ids; log: Log; recorder: EventRecorder; numbers: Numbers; spool: Spool; store: Store; meter: UsageMeter; clock: Clock; time: RunningTime; notices: Notices; scheduling: Scheduling; domainTests: DomainTests; trackingDomainTests: RetestTrackingDeps['trackingDomainTests']; cached: Resolver; resolver: Resolver }): readonly Task[] {
   const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
-  return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestTrackingDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
+  return [purgeTask(settings.purge, deps), keepTimeTask(deps), sweepOutboxTask(deps), tendBatchesTask(settings.batches, deps), tendScheduledTask(deps), runExportsTask(settings.exports, exportDeps), expireExportsTask(settings.exports, deps), purgeRowsTask(settings.rows, deps), applyEventsTask(deps), countUsageTask(deps), expireRejectsTask(deps), ...ipTasks(settings.ips, deps), sendNoticesTask(deps), retestSenderDomainsTask(deps), retestTrackingDomainsTask(deps), retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached })];
 }
 
 function ipTasks(settings: ProvisioningSettings, deps: ProvisioningDeps & ReverseDnsDeps): readonly Task[] {

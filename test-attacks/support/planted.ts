@@ -11,7 +11,7 @@ import type { ApiWorld } from '../../test/support/api.ts';
 /** The API with other operations over the keys of a world: what faults that are planted there do can be seen. */
 export async function servePlanted({ store, clock, log }: ApiWorld, operations: readonly Operation[]) {
   const app = createApp({
-    operations, body: createBodyReader({ maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000 }, { clock }), keys: createKeyReader({ maxBadKeysPerMinute: 1_000_000 }, { store, clock, log }),
+    operations, body: createBodyReader({ maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0 }, { clock }), keys: createKeyReader({ maxBadKeysPerMinute: 1_000_000 }, { store, clock, log }), limits: { call: () => undefined },
     clientAddress: () => '127.0.0.1', partsOf: () => Object(undefined), pages: async (ctx, next) => {
       await next();
       if (ctx.status === 200) ctx.set('X-Injected', '1');

@@ -31,7 +31,7 @@ describe('the operations of exports', () => {
   it('keep who is to be told, and refuse who cannot be', async () => {
     const { body } = await world.call('/exports/whitelist', { notify_email: 'ops+exports@example.com' });
     expect((await rowOf(body.id))?.notifyEmail).to.equal('ops+exports@example.com');
-    for (const wrong of ['ops', 'ops@', 'a@example.com,b@example.com', '"a b"@example.com', 'a@example.com\r\nBcc: b@example.com', 'Ops <ops@example.com>', 'ops@[192.0.2.1]', '']) {
+    for (const wrong of ['ops', 'ops@', 'a@example.com,b@example.com', '"a b"@example.com', 'a@example.com\r\nBcc: b@example.com', 'Ops <ops@example.com>', 'ops@[192.0.2.1]']) {
       const { status, body: refused } = await world.call('/exports/rejects', { notify_email: wrong });
       expect({ status, name: refused.name }, wrong).to.deep.equal({ status: 422, name: 'ValidationError' });
     }

@@ -19,7 +19,7 @@ describe('beyond the documented interface', () => {
 
   it('route-key answers ServiceUnavailable while the key cannot be had', async () => {
     await world.stop();
-    world = await startApi({ deps: { signingKeys: { keysFor: async () => undefined, rotate: () => Promise.reject(new Error('unused')) } } });
+    world = await startApi({ deps: { signingKeys: { keysFor: async () => undefined, rotate: () => Promise.reject(new Error('unused')), carryOver: () => Promise.reject(new Error('unused')) } } });
     expect((await world.call('/inbound/route-key', { id: '1.1' })).status).to.equal(503);
   });
 
@@ -72,7 +72,7 @@ describe('beyond the documented interface', () => {
     });
 
     it('refuses limits and times that make no sense', async () => {
-      for (const params of [{ limit: 0 }, { limit: 1001 }, { limit: 1.5 }, { state: 'lost' }, { from: 'yesterday' }, { from: '2026-02-30 00:00:00' }]) {
+      for (const params of [{ limit: -1 }, { limit: 1001 }, { limit: 1.5 }, { state: 'lost' }, { from: 'yesterday' }, { from: '2026-02-30 00:00:00' }]) {
         expect((await world.call('/inbound/deliveries', params)).body, JSON.stringify(params)).to.include({ name: 'ValidationError', code: -2 });
       }
     });

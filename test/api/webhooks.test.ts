@@ -53,9 +53,26 @@ describe('webhooks', () => {
     expect(world.spool.tended).to.deep.equal([]);
     const after = await ok('/webhooks/update', { id: 4, url: URL, description: '' });
     expect(after).to.deep.include({ url: URL, description: '', events: before.events, batches_sent: before.batches_sent });
-    expect(after.auth_key).to.not.equal(before.auth_key);
     expect(world.spool.tended).to.deep.equal([`redirect 4 ${URL}`]);
-    expect((await ok('/webhooks/update', { id: 4, url: URL, events: [] })).events).to.deep.equal(ALL);
+  });
+
+  it('keep their events when an update names an empty list, as the official client sends it for none given', async () => {
+    const { events } = await ok('/webhooks/info', { id: 4 });
+    expect((await ok('/webhooks/update', { id: 4, url: URL, events: [] })).events).to.deep.equal(events).and.to.not.deep.equal(ALL);
+    expect((await ok('/webhooks/update', { id: 4, url: URL, events: ALL })).events).to.deep.equal(ALL);
+  });
+
+  it('keep their key at a new URL, because its consumer knows no other; a URL that has a key of its own keeps that', async () => {
+    const { auth_key: key } = await ok('/webhooks/info', { id: 4 });
+    expect((await ok('/webhooks/update', { id: 4, url: URL })).auth_key).to.equal(key);
+    expect((await ok('/webhooks/info', { id: 4 })).auth_key).to.equal(key);
+    expect((await ok('/webhooks/key', { id: 4 })).auth_key).to.equal(key);
+    const { auth_key: other } = await ok('/webhooks/add', { url: `${URL}/other` });
+    expect(other).to.not.equal(key);
+    expect((await ok('/webhooks/update', { id: 4, url: `${URL}/other` })).auth_key).to.equal(other);
+    const { auth_key: ofRoute } = await ok('/inbound/route-key', { id: '1.1' });
+    await ok('/inbound/update-route', { id: '1.1', url: `${URL}/mail` });
+    expect((await ok('/inbound/route-key', { id: '1.1' })).auth_key, 'of a route likewise').to.equal(ofRoute);
   });
 
   it('are gone with what waits for them and what was counted', async () => {
@@ -106,14 +123,14 @@ describe('webhooks', () => {
   });
 
   it('post an example of each event that they asked for', async () => {
-    const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral'] });
-    expect(await ok('/webhooks/test', { id })).to.include({ events: 11 });
+    const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral', 'delivered'] });
+    expect(await ok('/webhooks/test', { id })).to.include({ events: 12 });
     const [sent] = world.spool.sent;
     expect(sent?.hook).to.deep.equal({ id: String(id), account: ACCOUNT, url: URL });
     const events = (sent?.events ?? []).map(({ body }) => JSON.parse(body));
-    expect(events.map(({ event, type }) => event ?? type)).to.deep.equal([...ALL, 'deferral']);
+    expect(events.map(({ event, type }) => event ?? type)).to.deep.equal([...ALL, 'deferral', 'delivered']);
     for (const { msg } of events.filter(({ event }) => event !== undefined)) {
-      expect(msg).to.deep.include({ subject: 'This an example webhook message', tags: ['webhook-example'], metadata: { user_id: '111' } });
+      expect(msg).to.deep.include({ subject: 'This an example webhook message', tags: ['webhook-example'], metadata: { user_id: 111 } });
       expect(msg._id).to.match(/^example/).and.to.have.length(32);
     }
     expect(events.find(({ event }) => event === 'click')).to.include({ url: 'https://example.com/', ip: '127.0.0.1' });

@@ -23,11 +23,11 @@ describe('the notifier', () => {
     const { sent, tell } = recording();
     const notifier = createNotifier({ tell, log: createTestLog() });
     await Promise.all([
-      notifier.ready('taking mail'), notifier.reloading(), notifier.ready('again'), notifier.alive(),
+      notifier.starting(60), notifier.ready('taking mail'), notifier.reloading(), notifier.ready('again'), notifier.alive(),
       notifier.status('1 waiting'), notifier.stopping('draining'),
     ]);
     expect(sent).to.deep.equal([
-      ['READY=1', 'STATUS=taking mail'], ['RELOADING=1', 'STATUS=Reading settings again'], ['READY=1', 'STATUS=again'],
+      ['EXTEND_TIMEOUT_USEC=60000000', 'STATUS=Starting'], ['READY=1', 'STATUS=taking mail'], ['RELOADING=1', 'STATUS=Reading settings again'], ['READY=1', 'STATUS=again'],
       ['WATCHDOG=1'], ['STATUS=1 waiting'], ['STOPPING=1', 'STATUS=draining'],
     ]);
   });

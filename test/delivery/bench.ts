@@ -86,7 +86,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
     head: async () => answered(200),
     async stop() {},
   };
-  const signingKeys = { keysFor: async () => keys, rotate: async () => '' };
+  const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
   const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
   const open = () => createDispatcher(
     { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },

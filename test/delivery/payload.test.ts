@@ -22,7 +22,7 @@ describe('the payload of an inbound message', () => {
     const event = await eventOf(body);
     expect(Object.keys(event)).to.deep.equal(['event', 'ts', 'msg']);
     expect(Object.keys(event.msg)).to.deep.equal(['raw_msg', 'headers', 'text', 'text_flowed', 'html', 'attachments', 'images', 'from_email', 'from_name',
-      'to', 'cc', 'subject', 'dkim', 'spf', 'dmarc', 'arc', 'email', 'tags', 'sender', 'template']);
+      'to', 'cc', 'subject', 'spam_report', 'dkim', 'spf', 'dmarc', 'arc', 'email', 'tags', 'sender', 'template']);
   });
 
   it('tells who, when and what the verdicts were', async () => {
@@ -36,11 +36,28 @@ describe('the payload of an inbound message', () => {
     expect({ dkim, spf, dmarc, arc }).to.deep.equal(VERDICTS);
   });
 
-  it('leaves out what is not there', async () => {
+  it('has every key in every event, because public consumers index them without asking', async () => {
+    const always = ['raw_msg', 'headers', 'attachments', 'images', 'from_email', 'from_name', 'to', 'cc', 'subject', 'spam_report', 'dkim', 'spf', 'dmarc', 'arc',
+      'email', 'tags', 'sender', 'template'];
+    const unread = { attachments: {}, images: {}, from_name: null, to: [], cc: [], subject: '', spam_report: { score: 0, matched_rules: [] }, tags: [], sender: null, template: null };
+    const events = {
+      'a file alone': crlf('From: jane@example.com', 'Content-Type: application/pdf; name=a.pdf', '', 'x'),
+      'an image alone': crlf('From: jane@example.com', 'Content-Type: image/png', 'Content-ID: <i>', 'Content-Disposition: inline', '', 'x'),
+      'what cannot be parsed': Buffer.from(`From: jane@example.com\r\n${'X: y\r\n'.repeat(2000)}\r\nx`),
+    };
+    for (const [name, raw] of Object.entries(events)) {
+      const { parse_error: _, ...msg } = await msgOf(raw);
+      expect(msg, name).to.have.all.keys(always);
+      for (const [key, value] of Object.entries(unread)) if (!(name.startsWith('a') && /^(?:attachments|images)$/.test(key))) expect(msg, name).to.deep.include({ [key]: value });
+    }
+    expect(await msgOf(crlf('From: jane@example.com', '', 'x')), 'a text').to.have.all.keys([...always, 'text', 'text_flowed']);
+    expect((await msgOf(events['what cannot be parsed'])).parse_error, 'the sample is what it says').to.be.a('string');
+  });
+
+  it('leaves out the bodies that are not there, because consumers ask by their keys which ones there are', async () => {
     const msg = await msgOf(crlf('From: jane@example.com', 'Content-Type: application/pdf', '', 'x'));
-    expect(msg).not.to.have.any.keys('text', 'text_flowed', 'html', 'images', 'cc', 'raw_msg_base64', 'parse_error', 'spam_report');
-    expect(await msgOf(crlf('From: jane@example.com', '', 'x'))).not.to.have.any.keys('html', 'attachments', 'images');
-    expect([msg.from_name, msg.to, msg.subject]).to.deep.equal([null, [], '']);
+    expect(msg).not.to.have.any.keys('text', 'text_flowed', 'html', 'raw_msg_base64', 'parse_error');
+    expect(await msgOf(crlf('From: jane@example.com', '', 'x'))).not.to.have.any.keys('html');
   });
 
   it('says who sent it by the envelope when the header does not', async () => {

@@ -31,7 +31,7 @@ describe('deliveries from the spool to receivers', () => {
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createDispatcher({ concurrency: 16, concurrencyPerEndpoint: 4, retryHours }, {
       spool, poster, renderer, clock, ids: createIds(clock), log: createTestLog(),
-      destinations: { of: async () => ({ kind: 'here' }) }, signingKeys: { keysFor: async () => ['k'], rotate: async () => '' },
+      destinations: { of: async () => ({ kind: 'here' }) }, signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
     });
     await dispatcher.start();
     return dispatcher;

@@ -66,7 +66,10 @@ for (const driver of drivers) describe(`an event that is recorded, ${driver.name
       expect(await record(kind)).to.equal('recorded');
       expect((await message()).state).to.equal(state);
       for (const [thing, key] of THINGS) expect(await countsOf(store, thing, key, 'hour'), thing).to.deep.equal(counts);
-      expect(world.published.map(({ id, event, at }) => ({ id, event, at }))).to.deep.equal([{ id: `event-${kind}`, event: kind, at: new Date('2026-01-05T11:30:00Z') }]);
+      expect(world.published.map(({ id, event, at }) => ({ id, event, at }))).to.deep.equal([
+        { id: `event-${kind}`, event: kind, at: new Date('2026-01-05T11:30:00Z') },
+        ...kind === 'send' ? [{ id: 'event-send-delivered', event: 'delivered', at: new Date('2026-01-05T11:30:00Z') }] : [],
+      ]);
       const row = await store.messageEvents.one({ id: `event-${kind}` });
       expect(row).to.deep.include({ kind, unsent: null, unsentSince: null, appliedAt: new Date(world.clock.now()) });
     });
@@ -187,7 +190,7 @@ for (const driver of drivers) describe(`an event that is recorded, ${driver.name
     world.spool.broken = true;
     expect(await record('send')).to.equal('recorded');
     const row = await store.messageEvents.one({ id: 'event-send' });
-    expect(row?.unsent?.map(({ id, event }) => ({ id, event }))).to.deep.equal([{ id: 'event-send', event: 'send' }]);
+    expect(row?.unsent?.map(({ id, event }) => ({ id, event }))).to.deep.equal([{ id: 'event-send', event: 'send' }, { id: 'event-send-delivered', event: 'delivered' }]);
     expect(row?.unsentSince).to.deep.equal(new Date(world.clock.now()));
     expect(row?.appliedAt, 'the numbers have it').to.deep.equal(new Date(world.clock.now()));
     expect(world.log.of('event.unsent')).to.have.length(1);

@@ -37,7 +37,8 @@ const BODIES: readonly (readonly [string, string | Uint8Array<ArrayBuffer>, numb
   ['a key with NUL', `{"key":"${KEY}\\u0000"}`, 401, 'Invalid API key'],
   ['a key of a megabyte', `{"key":"${'k'.repeat(1_000_000)}"}`, 401, 'Invalid API key'],
   ['a number that is none', '{"key":1e999}', 401, 'Invalid API key'],
-  ['a form of 2000 fields', Array.from({ length: 2000 }, (_, i) => `f${i}=1`).join('&'), 422, 'more than 1000 fields'],
+  ['a form of 25,000 fields', Array.from({ length: 25_000 }, (_, i) => `f${i}=1`).join('&'), 422, 'more than 20000 fields'],
+  ['a form with brackets without end', `key=${KEY}&x${'[]'.repeat(400_000)}=1`, 200, 'inbound.example.com'],
   ['a form with broken escapes', 'key=%zz%ff%&key[]=%00&=&&&', 401, 'Invalid API key'],
   ['a form with __proto__', `__proto__[key]=1&key=${KEY}&constructor[]=2`, 200, 'inbound.example.com'],
   ['90,000 parameters', `{"key":"${KEY}",${Array.from({ length: 90_000 }, (_, i) => `"p${i}":1`).join(',')}}`, 200, 'inbound.example.com'],
@@ -123,22 +124,6 @@ describe('the API, attacked', () => {
   it('refuses what is compressed wrongly or in a way it does not know', async () => {
     expect((await world.send('/inbound/domains.json', 'no gzip', { 'content-encoding': 'gzip' })).status).to.equal(422);
     expect((await world.send('/inbound/domains.json', 'x', { 'content-encoding': 'snappy' })).status).to.equal(415);
-  });
-
-  it('holds only so many large bodies at a time, and says so to the next; small calls go on', async () => {
-    const message = { raw_message: 'a'.repeat(100_000) };
-    const open = Array.from({ length: 8 }, () => {
-      const req = request({ port: world.port, host: '127.0.0.1', method: 'POST', path: '/api/1.0/inbound/send-raw.json', headers: { 'content-length': 2_860_000 } });
-      req.on('error', () => {});
-      req.write('{');
-      return req;
-    });
-    let status = 0;
-    while (status !== 503) status = (await world.call('/inbound/send-raw', message)).status;
-    expect((await world.call('/users/ping')).status).to.equal(200);
-    open.pop()?.destroy();
-    while (status !== 200) status = (await world.call('/inbound/send-raw', message)).status;
-    for (const req of open) req.destroy();
   });
 
   for (const line of ['POST // HTTP/1.1', 'OPTIONS * HTTP/1.1', 'POST http://[::1/x HTTP/1.1', 'POST http:// HTTP/1.1', 'POST x HTTP/1.1', 'POST /a#//[::1 HTTP/1.1', 'POST /api/1.0/users/ping.json?%zz HTTP/1.1', 'GET /docs/%ff%00 HTTP/1.1', 'GET /docs/../../etc/passwd HTTP/1.1', 'BREW / HTTP/1.1', 'GET /' + 'a'.repeat(20_000) + ' HTTP/1.1']) {

@@ -1,9 +1,10 @@
 import { expect } from 'chai';
 import { dkimSign } from 'mailauth/lib/dkim/sign.js';
-import { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
+import { DkimVerifier, type CheckedSignature } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import { createBodyHash, hashBody } from '../../src/inbound/dkim/body.ts';
-import { readPlain, verifyPlain, type CheckedSignature } from '../../src/inbound/dkim/verify.ts';
+import { parseSignature } from '../../src/inbound/dkim/signature.ts';
+import { createSignatureChecker, isUsable } from '../../src/inbound/dkim/verify.ts';
 import { parseHeaderSection } from '../../src/inbound/header-section.ts';
 import { createPublicKeys, type PublicKey } from '../../src/inbound/public-keys.ts';
 import { makeKey, signMessage, type DkimKey } from '../support/dns-keys.ts';
@@ -34,23 +35,36 @@ const keysOf = createPublicKeys(getPublicKey<PublicKey>, toALabel);
 const signedBy = ({ domain: signingDomain, selector, privateKey }: DkimKey) =>
   ({ signingDomain, selector, privateKey: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() });
 
-/** What the library says, given the message as it is. */
-async function library(message: Buffer): Promise<readonly CheckedSignature[]> {
+type Outcome = 'pass' | 'fault' | `temperror ${string}`;
+
+/** What the library says of every signature, in the order of the fields; undefined when it throws, as it does when one of them has `c=/`. */
+async function library(message: Buffer): Promise<readonly CheckedSignature[] | undefined> {
   const verifier = new DkimVerifier({ minBitLength: 1024, curTime: new Date(NOW), strict: true });
   verifier.keyCache = keysOf(lookUp);
-  await verifier.writeAsync(message);
-  await verifier.finish();
-  return verifier.results;
+  try {
+    await verifier.writeAsync(message);
+    await verifier.finish();
+    return verifier.results;
+  } catch {
+    return undefined;
+  }
 }
 
-/** What we say; undefined when it is for the library. */
-async function ours(message: Buffer): Promise<readonly CheckedSignature[] | undefined> {
+function outcomeOf({ result, comment, underSized }: CheckedSignature['status']): Outcome {
+  if (result === 'temperror') return `temperror ${comment?.replace('DNS failure: ', '') ?? ''}`;
+  return result === 'pass' && !underSized ? 'pass' : 'fault';
+}
+
+/** What we say of every signature, and what we read in it. */
+async function ours(message: Buffer): Promise<{ readonly value: string; readonly outcome: Outcome }[]> {
   const section = parseHeaderSection(message);
-  const plain = readPlain(section, section.fields);
-  return plain && verifyPlain(plain, { bytes: message }, { keys: keysOf(lookUp), minBitLength: 1024, now: NOW });
+  const fields = section.fields.filter(({ name }) => name === 'dkim-signature');
+  const reads = fields.map((field) => ({ field, value: section.text.slice(section.text.indexOf(':', field.start) + 1, field.end) }))
+    .map(({ field, value }) => ({ field, value, read: parseSignature(value) }));
+  const deps = { keys: keysOf(lookUp), minBitLength: 1024, now: NOW };
+  const checker = await createSignatureChecker(section, { bytes: message }, reads.map(({ read }) => read).filter(isUsable), deps);
+  return Promise.all(reads.map(async ({ field, value, read }) => ({ value, outcome: outcomeOf(await checker.check(field, read)) })));
 }
-
-const shown = (checked: readonly CheckedSignature[]) => checked.map(({ signingDomain, status }) => `${signingDomain} ${status.result} ${status.result === 'temperror' ? status.comment : ''}`);
 
 interface Chance { readonly random: () => number; pick<T>(from: readonly [T, ...T[]]): T; some(pieces: readonly [string, ...string[]], most: number): string }
 
@@ -121,32 +135,38 @@ const CHANGES: readonly [(text: string, chance: Chance) => string, ...((text: st
   (text) => `ARC-Seal: i=1; cv=none\r\n${text}`,
 ];
 
-describe('signatures that we check ourselves', () => {
-  it('come out as the library has them, for 800 generated messages, most of them damaged', async () => {
+/** Where we take less than the library does, and the RFC is with us. */
+const EXCEPTIONS: readonly { readonly found: RegExp; readonly why: string }[] = [
+  { found: /\bb==/, why: 'an equals sign alone is no base64 (RFC 6376 section 2.10)' },
+  { found: /\r(?!\n)/, why: 'a bare CR is no white space (section 2.8)' },
+];
+
+describe('signatures as we check them', () => {
+  it('come out as the library has them, for 2,000 generated messages, most of them damaged, but where RFC 6376 says otherwise', async () => {
     const seen: Record<string, number> = {};
-    for (let seed = 1; seed <= 800; seed++) {
+    for (let seed = 1; seed <= 2000; seed++) {
       const message = await generate(chanceOf(seed));
-      const own = await ours(message);
-      const results = own ? shown(own) : ['left to the library'];
-      if (own) expect(results, `seed ${seed}\n${message.toString('latin1')}`).to.deep.equal(shown(await library(message)));
-      for (const result of results) seen[result] = (seen[result] ?? 0) + 1;
+      const [own, theirs] = [await ours(message), await library(message)];
+      for (const [place, { value, outcome }] of own.entries()) {
+        const status = theirs?.[place]?.status;
+        const expected = status && outcomeOf(status);
+        const exception = EXCEPTIONS.find(({ found }) => found.test(message.toString('latin1')))?.why;
+        const key = outcome === expected ? outcome : expected === undefined ? 'the library threw' : exception ?? `${outcome} instead of ${expected}`;
+        if (expected !== undefined && outcome !== expected && (exception === undefined || outcome === 'pass')) expect.fail(`seed ${seed}: ${outcome}, the library says ${expected}\n${value}\n${message.toString('latin1')}`);
+        seen[key] = (seen[key] ?? 0) + 1;
+      }
     }
-    // All outcomes were seen, so the comparison above can fail.
-    for (const result of ['pass', 'fail', 'neutral', 'policy', 'temperror DNS failure: ETIMEOUT', 'temperror DNS failure: EBUDGET']) {
-      expect(Object.keys(seen).some((key) => key.includes(` ${result}`)), result).to.equal(true);
-    }
-    expect(seen['left to the library']).to.be.within(100, 600);
-    expect(seen['example.net pass ']).to.be.above(200);
+    for (const key of ['pass', 'fault', 'temperror ETIMEOUT', 'temperror EBUDGET']) expect(seen[key], key).to.be.above(20);
   }).timeout(60_000);
 
-  it('are all that common software makes', async () => {
+  it('are those that the library makes', async () => {
     for (const key of [RSA, ED]) for (const form of ['relaxed/relaxed', 'relaxed/simple', 'simple/simple', 'simple/relaxed']) {
       const text = `Subject: a  b\r\n c\r\nFrom: ann@example.net\r\n\r\nHello \r\n\r\n\tyou\r\n\r\n`;
       const { signatures } = await dkimSign(text, {
         canonicalization: form, algorithm: key.algorithm, signTime: new Date(NOW),
         ...signedBy(key), signatureData: [signedBy(key)],
       });
-      expect(shown(await ours(Buffer.from(signatures + text)) ?? []), form).to.deep.equal(['example.net pass ']);
+      expect((await ours(Buffer.from(signatures + text))).map(({ outcome }) => outcome), form).to.deep.equal(['pass']);
     }
   });
 });
@@ -155,7 +175,7 @@ describe('the hash of a body', () => {
   const signed = (form: string) => `From: a@example.net\r\nDKIM-Signature: v=1; a=rsa-sha256; c=simple/${form}; d=example.net; s=rsa; h=from; bh=x; b=x\r\n\r\n`;
 
   async function hashed(form: string, body: Buffer): Promise<unknown> {
-    const [result] = await library(Buffer.concat([Buffer.from(signed(form)), body]));
+    const [result] = await library(Buffer.concat([Buffer.from(signed(form)), body])) ?? [];
     return result && 'bodyHash' in result ? result.bodyHash : undefined;
   }
 
@@ -165,14 +185,14 @@ describe('the hash of a body', () => {
       const body = Buffer.from(some(seed % 2 === 0 ? BODY : TORN, 60), 'latin1');
       for (const form of ['simple', 'relaxed'] as const) {
         const expected = await hashed(form, body);
-        expect(hashBody(form, body), `${form} of ${JSON.stringify(body.toString('latin1'))}`).to.equal(expected);
+        expect(hashBody(form, body).hash.toString('base64'), `${form} of ${JSON.stringify(body.toString('latin1'))}`).to.equal(expected);
         const running = createBodyHash(form);
         for (let at = 0; at < body.length;) {
           const next = at + 1 + Math.floor(random() * pick([1, 3, 30]));
           running.update(body.subarray(at, next));
           at = next;
         }
-        expect(running.digest(), `${form} in pieces of ${JSON.stringify(body.toString('latin1'))}`).to.equal(expected);
+        expect(running.digest().hash.toString('base64'), `${form} in pieces of ${JSON.stringify(body.toString('latin1'))}`).to.equal(expected);
       }
     }
   }).timeout(30_000);

@@ -43,6 +43,18 @@ describe('signing keys', () => {
     expect(await keys.keysFor('a', URL)).to.deep.equal([fresh]);
   });
 
+  it('go along with a URL that changes, in the middle of a rotation too, to one that has none of its own', async () => {
+    const keys = createSigningKeys({ store, clock, ids });
+    const [old] = await keys.keysFor('a', URL) ?? [];
+    const fresh = await keys.rotate('a', URL);
+    await keys.carryOver('a', URL, `${URL}2`);
+    expect(await keys.keysFor('a', `${URL}2`)).to.deep.equal([fresh, old]);
+    expect(await createSigningKeys({ store, clock, ids }).keysFor('a', `${URL}2`)).to.deep.equal([fresh, old]);
+    const own = await keys.keysFor('a', `${URL}3`);
+    await keys.carryOver('a', URL, `${URL}3`);
+    expect(await keys.keysFor('a', `${URL}3`)).to.deep.equal(own);
+  });
+
   it('keep the key that consumers hold when two rotations meet', async () => {
     const [old] = await createSigningKeys({ store, clock, ids }).keysFor('a', URL) ?? [];
     const [one, other] = await Promise.all([createSigningKeys({ store, clock, ids }).rotate('a', URL), createSigningKeys({ store, clock, ids }).rotate('a', URL)]);

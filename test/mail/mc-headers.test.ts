@@ -82,8 +82,8 @@ describe('the X-MC-* fields of a message', () => {
   });
 
   it('carry metadata, flat and of at most 200 bytes', () => {
-    expect(parse('X-MC-Metadata: {"user_id":12,"group":"a"}').metadata).to.deep.equal({ user_id: '12', group: 'a' });
-    expect(parse('X-MC-Metadata: {"_rcpt":"A@b.test","user_id":1}').rcptMetadata).to.deep.equal({ 'a@b.test': { user_id: '1' } });
+    expect(parse('X-MC-Metadata: {"user_id":12,"group":"a"}').metadata).to.deep.equal({ user_id: 12, group: 'a' });
+    expect(parse('X-MC-Metadata: {"_rcpt":"A@b.test","user_id":1}').rcptMetadata).to.deep.equal({ 'a@b.test': { user_id: 1 } });
     expect(parse(`X-MC-Metadata: {"x":"${'é'.repeat(100)}"}`)).to.deep.include({ metadata: {}, ignored: ['X-MC-Metadata'] });
     expect(parse('X-MC-Metadata: {"a":{"b":1},"c":"d"}')).to.deep.include({ metadata: { c: 'd' }, ignored: ['X-MC-Metadata'] });
   });

@@ -13,13 +13,14 @@ import { drivers } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';
 import { readScrape } from '../support/metrics.ts';
 import { tempDir } from '../support/temp.ts';
+import { NO_FLOOR } from '../support/room.ts';
 
 interface Thing extends Row { readonly name: string }
 const THINGS: CollectionSpec<Thing> = { name: 'things', indexes: [], dates: [] };
 
 /** A database that can be told to fail. */
 async function openFailing() {
-  const real = await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log: createTestLog() });
+  const real = await openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog() });
   let failure: Error | undefined;
   const database: Database = {
     ...real,

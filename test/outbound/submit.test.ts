@@ -4,6 +4,7 @@ import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Recorder } from '../../src/events/types.ts';
 import { sentId } from '../../src/mail/send-tokens.ts';
+import { createLeaving } from '../../src/outbound/leave.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
 import type { Submission, SubmitOutcome } from '../../src/outbound/types.ts';
 import { StoreAway } from '../../src/store/collection.ts';
@@ -35,7 +36,7 @@ describe('submitting', () => {
     const outbox = { publish: async (_: string, events: readonly { event: string }[]) => { published.push(...events.map(({ event }) => event)); } };
     const lists = createLists({ store, outbox, clock, ids, log });
     const recorder = createRecorder({ store, lists, outbox, clock, log });
-    const deps = { store, spool, lists, recorder, clock, ids, log };
+    const deps = { store, spool, lists, recorder, leaving: createLeaving({ quota: true }, { store, ids }), clock, ids, log };
     const submitting = (other: Partial<typeof deps> = {}) => createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.postern.test' }, { ...deps, ...other });
     const submit = (recipients: readonly string[], change: Partial<Submission> = {}, other: Partial<typeof deps> = {}) => submitting(other).submit({
       account: ACCOUNT, outgoing: PLAIN_OUTGOING, bytes: Buffer.from('{"html":null}'), recipients, sendAt: null, client: null, ...change,

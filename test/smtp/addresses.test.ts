@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { capKey, createNetworks, normalizeAddress } from '../../src/smtp/addresses.ts';
+import { networkOf } from '../../src/base/networks.ts';
+import { createNetworks, normalizeAddress } from '../../src/smtp/addresses.ts';
 
 describe('the address of a client', () => {
   it('has one form', () => {
@@ -12,11 +13,11 @@ describe('the address of a client', () => {
   });
 
   it('counts by its /64 when it is IPv6', () => {
-    for (const address of ['2001:db8::1', '2001:db8::ffff:1:2:3', '2001:db8:0:0:1::']) expect(capKey(address)).to.equal('2001:db8:0:0::/64');
-    expect(capKey('2001:db8:0:1::1')).to.equal('2001:db8:0:1::/64');
-    expect(capKey('::1')).to.equal('0:0:0:0::/64');
-    expect(capKey('1:2:3:4:5:6:7:8')).to.equal('1:2:3:4::/64');
-    expect(capKey('192.0.2.1')).to.equal('192.0.2.1');
+    for (const address of ['2001:db8::1', '2001:db8::ffff:1:2:3', '2001:db8:0:0:1::']) expect(networkOf(address)).to.equal('2001:db8:0:0::/64');
+    expect(networkOf('2001:db8:0:1::1')).to.equal('2001:db8:0:1::/64');
+    expect(networkOf('::1')).to.equal('0:0:0:0::/64');
+    expect(networkOf('1:2:3:4:5:6:7:8')).to.equal('1:2:3:4::/64');
+    expect(networkOf('192.0.2.1')).to.equal('192.0.2.1');
   });
 
   it('is found in lists of addresses and networks of both families', () => {

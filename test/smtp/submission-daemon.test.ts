@@ -41,7 +41,7 @@ describe('mail that is handed over to a whole daemon', () => {
       expect(mail.raw).to.include('Subject: Hello Jo').and.include('For Jo').and.not.match(/x-mc-/i);
       expect(mail.raw).to.match(/^Received: from .*\r?\n(?:\s.*\r?\n)*?.*with ESMTPSA/m);
       await until('the row', async () => (await postern.api('/messages/info', { id })).state === 'sent');
-      expect(await postern.api('/messages/info', { id })).to.deep.include({ email: to, sender: 'ann@sender.test', tags: ['weekly'], metadata: { order: '7' } });
+      expect(await postern.api('/messages/info', { id })).to.deep.include({ email: to, sender: 'ann@sender.test', tags: ['weekly'], metadata: { order: 7 } });
     });
   }
 

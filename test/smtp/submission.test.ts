@@ -72,7 +72,7 @@ describe('mail that is handed over', () => {
       'X-MC-BccAddress: copy@away.test', 'X-MC-Important: true', 'X-MC-GoogleAnalytics: x.test', `${FROM}`, 'x'].join('\r\n'));
     expect(outgoing).to.deep.include({
       tags: ['one', 'two'], trackOpens: true, trackClicks: 'html', autoText: true, globalVars: [{ name: 'a', content: 'b' }], rcptVars: { 'b@ours.test': [{ name: 'a', content: 'c' }] },
-      metadata: { order: '7' }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
+      metadata: { order: 7 }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
       extras: { analytics: { domains: ['x.test'], campaign: null } },
     });
     expect(recipients).to.deep.equal(['b@ours.test', 'copy@away.test']);
@@ -144,7 +144,7 @@ describe('mail that is handed over', () => {
   it('waits for the sync before its 250', async () => {
     let sync: (() => void) | undefined;
     started.below.answer = ({ recipients }) => new Promise((resolve) => {
-      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce' })) });
+      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce', queuedReason: null })) });
     });
     const client = await started.loggedIn();
     await openData(client);
@@ -311,12 +311,16 @@ describe('a login', () => {
     expect(said.at(-1)).to.deep.equal(['127.0.0.1', 'AUTH', '535 5.7.8']);
   });
 
-  it('is closed to an address that failed too often, right keys and all, for a minute', async () => {
+  it('with a good key is not locked out by wrong ones from the same address', async () => {
     const strict = await startSubmission({ tls: CERTIFICATE, maxBadKeysPerMinute: 3 });
-    for (let i = 0; i < 3; i++) expect(await (await strict.secured()).say(`AUTH PLAIN ${plain('wrong')}`)).to.match(/^535/);
-    expect(await (await strict.secured()).say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^421 4\.7\.0/);
+    const logIn = async (key: string) => (await strict.secured()).say(`AUTH PLAIN ${plain(key)}`);
+    for (let i = 0; i < 3; i++) expect(await logIn('wrong')).to.match(/^535/);
+    expect(await logIn('wrong')).to.match(/^421 4\.7\.0/);
+    expect(await logIn(SUBMISSION_KEY)).to.match(/^235/);
+    expect(await logIn('wrong'), 'a good one does not excuse wrong ones').to.match(/^421 4\.7\.0/);
+    expect(strict.waits(), 'each wrong one waits for its answer').to.equal(5);
     await strict.clock.advance(61_000);
-    expect(await (await strict.secured()).say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^235/);
+    expect(await logIn('wrong')).to.match(/^535/);
     await strict.stop();
   });
 
@@ -333,6 +337,16 @@ describe('a login', () => {
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^454 4\.7\.0/);
     started.storeState.away = false;
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
+  });
+
+  it('may send nothing while its account has more in the store than is allowed', async () => {
+    const strict = await startSubmission({ tls: CERTIFICATE, maxAccountBytes: 1000 });
+    const client = await strict.loggedIn();
+    strict.below.bytes = 1000;
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('452 4.2.2 Account storage limit reached, try again later');
+    strict.below.bytes = 999;
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
+    await strict.stop();
   });
 
   it('is not passed by asking for ever', async () => {

@@ -3,7 +3,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { createRoom } from '../../src/spool/room.ts';
+import { createRoom } from '../../src/base/room.ts';
 import type { Body } from '../../src/spool/types.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
@@ -20,7 +20,7 @@ describe('room for new mail', () => {
     const disk = { total, free };
     const clock = createTestClock();
     const log = createTestLog();
-    const room = createRoom({ ...settings, ...overrides }, { clock, log, look: async () => ({ ...disk }) });
+    const room = createRoom('spool', { ...settings, ...overrides }, { clock, log, look: async () => ({ ...disk }) });
     await room.start();
     return { disk, clock, log, room };
   }

@@ -14,6 +14,7 @@ import { createTestLog } from '../support/log.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { failure, note, notes } from './notes.ts';
+import { NO_FLOOR } from '../support/room.ts';
 
 describe('the embedded store', () => {
   let file: string;
@@ -21,7 +22,7 @@ describe('the embedded store', () => {
   const opened: Database[] = [];
 
   const open = async (timeoutMs = 10_000) => {
-    const database = await openEmbedded({ file, timeoutMs }, { log });
+    const database = await openEmbedded({ file, timeoutMs, room: NO_FLOOR }, { log });
     opened.push(database);
     return database;
   };

@@ -14,6 +14,7 @@ import { runTasks } from '../support/run-tasks.ts';
 import { tempDir } from '../support/temp.ts';
 import { PATIENCE } from '../support/until.ts';
 import { watchUsages, type Usage } from '../support/usages.ts';
+import { NO_FLOOR } from '../support/room.ts';
 
 // Every way in which the application really looks for rows has an index, so that it is as fast with a million of them.
 
@@ -27,7 +28,7 @@ describe('every filter and order that operations and tasks use', function () {
 
   before(async () => {
     file = join(await tempDir(), 'store.db');
-    const watched = watchUsages(await openEmbedded({ file, timeoutMs: 5000 * PATIENCE }, { log: createTestLog() }));
+    const watched = watchUsages(await openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log: createTestLog() }));
     const world = await startStages(undefined, { database: async () => watched.database });
     const stage = await createStage(world);
     // One after the other: some prepare their account by taking all its addresses away.

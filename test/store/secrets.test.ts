@@ -6,9 +6,10 @@ import { openEmbedded } from '../../src/store/embedded.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createTestLog } from '../support/log.ts';
 import { tempDir } from '../support/temp.ts';
+import { NO_FLOOR } from '../support/room.ts';
 
 describe('the secret for tokens', () => {
-  const open = async (file: string) => openStore(await openEmbedded({ file, timeoutMs: 5000 }, { log: createTestLog() }));
+  const open = async (file: string) => openStore(await openEmbedded({ file, timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog() }));
   const counting = () => { let n = 0; return { signingKey: () => `secret ${++n}` }; };
 
   it('is made once, whoever starts first, and stays over restarts', async () => {

@@ -4,9 +4,10 @@
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { createTestLog } from '../support/log.ts';
 import { notes } from './notes.ts';
+import { NO_FLOOR } from '../support/room.ts';
 
 const [what, file = '', argument = ''] = process.argv.slice(2);
-const database = await openEmbedded({ file, timeoutMs: 10_000 }, { log: createTestLog() });
+const database = await openEmbedded({ file, timeoutMs: 10_000, room: NO_FLOOR }, { log: createTestLog() });
 const rows = await database.collection(notes);
 
 async function insertForEver(lane: number): Promise<never> {

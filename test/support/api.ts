@@ -13,6 +13,7 @@ import { openEmbedded } from '../../src/store/embedded.ts';
 import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { metadataFieldId } from '../../src/store/metadata-fields.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { LIMITED_KINDS, meteredDatabase, type LimitedKind } from '../../src/store/usage.ts';
 import { urlHourId, urlId, urlKey } from '../../src/store/urls.ts';
 import { createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
@@ -28,6 +29,7 @@ import { seedTemplates } from './templates.ts';
 import { createTestMessages } from './messages.ts';
 import { createTestTracking } from './tracking.ts';
 import { zoneResolver, type ZoneRecords } from './zone.ts';
+import { NO_FLOOR } from './room.ts';
 
 export const HOUR_MS = 3_600_000;
 /** The key of the account that the examples belong to, and that of another. */
@@ -41,13 +43,24 @@ export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
 
 const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF] }, 'example.net': { TXT: [TEST_SPF] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
 
+/** Accounts that may have and do whatever they like. */
+export const NO_LIMITS = { rows: limitsOf(1e9), bytes: 1e12, callsPerSecond: 1e9 };
+
+/** So many rows of every kind. */
+export function limitsOf(rows: number): Record<LimitedKind, number> {
+  const limits: Partial<Record<LimitedKind, number>> = {};
+  for (const kind of LIMITED_KINDS) limits[kind] = rows;
+  return limits as Record<LimitedKind, number>; // every kind was named
+}
+
 /** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
 export async function startApi(options: { settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
-  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 }, { log });
-  const real = await openStore(await (options.database?.(log) ?? embedded()));
+  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
+  const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
+  const real = await openStore(database);
   const store = options.store?.(real) ?? real;
   const spool = createTestSpool();
   const missingUrls = new Set<string>();
@@ -67,10 +80,10 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
   await seed(real, clock, ids);
   await routing.start();
   const api = createApi({
-    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000,
+    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000, limits: NO_LIMITS,
     maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
   }, {
-    store, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
+    store, meter, spool, ...messages, routing, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
     lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlFault: async (url) => missingUrls.has(url) ? 'nothing is there' : undefined,
     sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
     health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
@@ -85,7 +98,7 @@ export async function startApi(options: { settings?: Partial<ApiSettings>; deps?
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    senders, feedback, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
+    senders, feedback, meter, poked, forgotten, exportsDir, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {

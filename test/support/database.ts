@@ -9,6 +9,7 @@ import { createTestLog } from './log.ts';
 import { lacks, mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
 import { tempDir } from './temp.ts';
 import { PATIENCE } from './until.ts';
+import { NO_FLOOR } from './room.ts';
 
 /** A driver of the store and a way to an empty database of its own. */
 export interface TestDriver {
@@ -31,7 +32,7 @@ export interface OpenOptions {
 const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
-  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE }, { log }),
+  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log }),
 };
 
 const kind = mongoKind();

@@ -3,6 +3,7 @@ import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
 import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { mailUrl } from '../../src/mail/sending.ts';
+import { createLeaving } from '../../src/outbound/leave.ts';
 import { createReleasing } from '../../src/outbound/releasing.ts';
 import { createScheduling } from '../../src/outbound/scheduling.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
@@ -18,7 +19,8 @@ import type { createTestLog } from './log.ts';
 export function createTestMessages(deps: { store: Store; spool: TestSpool; lists: Lists; outbox: Outbox; clock: TestClock; log: ReturnType<typeof createTestLog> }) {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
-  const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), ids });
+  const leaving = createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } });
+  const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), leaving, ids });
   return { submitting, scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }), releasing: createReleasing({ ...deps, holding: { changed: () => {} } }) };
 }
 

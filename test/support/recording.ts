@@ -31,7 +31,7 @@ export function createRecording(store: Store, clock = createTestClock()) {
 export function newMessage(fields: Partial<NewSentMessage> = {}): NewSentMessage {
   return {
     id: MESSAGE, account: ACCOUNT, createdAt: new Date('2026-01-05T11:00:00Z'), sender: 'News@Example.com', email: 'person@example.net', subject: 'Hello', tags: ['one', 'two'],
-    template: 'welcome', subaccount: 'cust-1', metadata: { user: '7' }, apiKey: 'key', ...fields,
+    template: 'welcome', subaccount: 'cust-1', metadata: { user: 7 }, apiKey: 'key', ...fields,
   };
 }
 

@@ -11,7 +11,7 @@ import { zoneResolver } from './zone.ts';
 const outbox = { publish: () => Promise.resolve() };
 
 /** Runs every task of the daemon once on what is in the store of the API. What concerns the spool alone is left out. */
-export async function runTasks({ store, clock, log, lists, spool, senders, exportsDir }: ApiWorld): Promise<void> {
+export async function runTasks({ store, meter, clock, log, lists, spool, senders, exportsDir }: ApiWorld): Promise<void> {
   const ids = createIds(clock);
   const resolver = zoneResolver({});
   const tasks = createTasks({
@@ -19,7 +19,7 @@ export async function runTasks({ store, clock, log, lists, spool, senders, expor
     ips: { hostname: 'mx.postern.test', quarantineDays: 30 }, rows: { keepDays: 30 },
     exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, metadataFields: [] },
   }, {
-    store, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
+    store, meter, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
     recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock, time: createRunningTime(clock) }),
     domainTests: senders.domainTests, trackingDomainTests: senders.trackingDomains,
   });

@@ -16,6 +16,7 @@ import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { createClient, LISTENER_SETTINGS, type Client } from './smtp.ts';
 import { openTestStore } from './store.ts';
+import { limitsOf } from './api.ts';
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
 
@@ -32,6 +33,7 @@ const SETTINGS: SubmissionSettings = {
   tracking: { opens: false, clicks: 'none' },
   maxBytesInData: 10_000_000,
   maxBadKeysPerMinute: 20,
+  maxAccountBytes: 1e12,
   maxSessions: 1000,
   maxSessionsPerAddress: 1000,
 };
@@ -39,6 +41,8 @@ const SETTINGS: SubmissionSettings = {
 /** What stands behind AUTH PLAIN. */
 export const plain = (key: string, user = 'anybody', authorization = ''): string => base64(`${authorization}\0${user}\0${key}`);
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
+
+const NOTHING = { ...limitsOf(0), bytes: 0 };
 
 /** A clock that lets the answer to a wrong key wait no time, and counts how often it would have. */
 function createHastyClock(clock: TestClock): { readonly clock: Clock; waits(): number } {
@@ -74,6 +78,8 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
   const below = {
     submitted: [] as Submission[],
     room: true,
+    /** Bytes that the account has in the store. */
+    bytes: 0,
     backlog: 0,
     answer: async ({ recipients }: Submission): Promise<SubmitOutcome> => ({ outcome: 'accepted', recipients: recipients.map(toSubmitted) }),
   };
@@ -85,7 +91,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     },
   };
   const spool = { hasRoom: () => below.room, backlog: () => below.backlog };
-  const listener = createSubmission({ ...SETTINGS, ...settings }, { store: part, spool, submitting, clock, ids: createIds(clock), log });
+  const listener = createSubmission({ ...SETTINGS, ...settings }, { store: part, spool, meter: { of: async () => ({ ...NOTHING, bytes: below.bytes }) }, submitting, clock, ids: createIds(clock), log });
   await listener.start().catch(async (error: unknown) => {
     await store.close();
     throw error;
@@ -138,5 +144,5 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
 export type StartedSubmission = Awaited<ReturnType<typeof startSubmission>>;
 
 function toSubmitted(email: string, index: number): Submitted {
-  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null };
+  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null, queuedReason: 'sending-backlog' };
 }

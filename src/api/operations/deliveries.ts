@@ -1,17 +1,18 @@
 import { z } from 'zod';
-import { optional, text, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
 import { operation } from '../operation.ts';
 import { deliveryRecord, toDeliveryRecord } from './records.ts';
-import { knownDomain } from './rules.ts';
+import { knownDomain, limitOf } from './rules.ts';
 
 const MAX_LISTED = 1000;
+const DEFAULT_LISTED = 100;
 /** Questions to the queue at one time: an account that looks at its mail must not keep mail from being taken. */
 const AT_A_TIME = 20;
 
 const deliveryId = text(255);
 const routeId = optional(text(255)).meta({ description: 'id of a route; also of one that was deleted since' });
-const from = optional(timestamp).meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
-const to = optional(timestamp).meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
+const from = optionalTime.meta({ description: 'accepted at this time or later, UTC, YYYY-MM-DD HH:MM:SS' });
+const to = optionalTime.meta({ description: 'accepted before this time, UTC, YYYY-MM-DD HH:MM:SS' });
 
 const EXAMPLE_ID = '01kcexamplemessage00000000-ExampleHash0';
 
@@ -26,7 +27,7 @@ const list = operation({
     domain: optional(knownDomain).meta({ description: 'those of the routes that the domain has now' }),
     state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
     from, to,
-    limit: optional(z.int().min(1).max(MAX_LISTED)).meta({ description: `at most ${MAX_LISTED}; 100 when left out` }),
+    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
@@ -39,7 +40,7 @@ const list = operation({
       attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' }],
     }],
   },
-  async handle({ id, route, domain, state, from, to, limit = 100 }, { store, deliveries, attempts, refuse }) {
+  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, deliveries, attempts, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
       if (!await store.inboundDomains.one({ id: domain.id })) throw refuse('Unknown_InboundDomain', domain.domain);

@@ -1,11 +1,11 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { optional, text, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../outbound/plain-address.ts';
 import { exportId, exportName, type ExportRow } from '../../store/exports.ts';
 import { keyHash } from '../../store/keys.ts';
 import { operation } from '../operation.ts';
-import { emailAddress, endTime } from './rules.ts';
+import { emailAddress, optionalEndTime } from './rules.ts';
 import { MAX_LIST } from './stats-records.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
@@ -126,8 +126,8 @@ const activity = operation({
     + `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
-    date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    date_to: optional(endTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+    date_from: optionalTime.meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+    date_to: optionalEndTime.meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
     tags: list(z.string().max(255), 'messages with any of these tags'),
     senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
     states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).meta({ description: 'messages in any of these states' }),

@@ -132,14 +132,16 @@ const addRoute = operation({
 const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
-  notes: 'With a new URL, mail that still waits for this route goes there too.',
+  notes: 'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
   params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
   example: { params: { id: '1.1', pattern: 'box-*' }, answer: { ...ROUTE, pattern: 'box-*' } },
   async handle({ id, pattern, url }, call) {
-    if (!await call.store.inboundRoutes.one({ id })) throw call.refuse('Unknown_InboundRoute', id);
+    const before = await call.store.inboundRoutes.one({ id });
+    if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
+    if (url !== undefined && url !== before.url) await call.carryKey(before.url, url);
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
     await call.routingChanged(row.domain);

@@ -1,8 +1,8 @@
 import { inSlices } from '../../base/steps.ts';
 import { toExtras } from '../../mail/extras.ts';
 import { findingFault, type MergeLanguage } from '../../mail/merge/language.ts';
-import { isScalar, type MergeValue, toText } from '../../mail/merge/value.ts';
-import type { ClickTracking, Draft, DraftFile, MergeVar, Outgoing } from '../../mail/sending.ts';
+import { type MergeValue, toText } from '../../mail/merge/value.ts';
+import type { ClickTracking, Draft, DraftFile, MergeVar, Metadata, Outgoing } from '../../mail/sending.ts';
 import { readRecipient } from '../../outbound/recipients.ts';
 import type { TemplateContent } from '../../store/templates.ts';
 import type { Call } from '../operation.ts';
@@ -25,7 +25,6 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
   const mergeLanguage = message.merge_language;
-  if (mergeLanguage !== 'handlebars' && hasNested(message)) throw call.invalid('message', 'Merge variables that are lists or structs need the merge_language handlebars');
   const rcptVars = message.merge_vars?.map(({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars, mergeLanguage)] as const);
   return {
     sender: sender.toLowerCase(),
@@ -98,13 +97,9 @@ function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickT
 
 type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
 
-/** Texts, as they are shown, but where a condition may ask what they are. */
+/** Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is nothing. */
 function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
   return vars.map(({ name, content = '' }) => ({ name, content: language === 'handlebars' ? content : toText(content) }));
-}
-
-function hasNested({ global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
-  return [...global, ...own.flatMap(({ vars = [] }) => vars)].some(({ content = '' }) => !isScalar(content));
 }
 
 /** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
@@ -116,9 +111,8 @@ export async function checkTemplates({ mergeLanguage, globalVars, rcptVars, subj
 
 type Map<T> = Readonly<Record<string, T>> | readonly never[];
 
-/** Values become texts, as they are shown. */
-export function toMetadata(values: Map<string | number | boolean> | undefined): Readonly<Record<string, string>> {
-  return Object.fromEntries(Object.entries(values ?? {}).map(([name, value]) => [name, String(value)]));
+function toMetadata(values: Map<string | number | boolean> | undefined): Metadata {
+  return Object.fromEntries(Object.entries(values ?? {}));
 }
 
 function toHeaders(headers: MessageParam['headers']): Draft['headers'] {

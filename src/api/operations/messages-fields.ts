@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { optional, text, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../mail/extras.ts';
 import { readMergeValue } from '../../mail/merge/value.ts';
@@ -121,7 +121,7 @@ export type MessageParam = z.output<typeof messageParam>;
 export const sendingParams = {
   async: optional(z.boolean()).meta({ description: 'accepted and ignored: every message is queued, and safe on disk when the answer comes' }),
   ip_pool: optional(z.string().max(255)).meta({ description: 'the pool of dedicated addresses to send from; the default pool when there is none of that name' }),
-  send_at: optional(timestamp).meta({ description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; at once when that time has passed' }),
+  send_at: optionalTime.meta({ description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; at once when that time has passed' }),
 };
 
 /** What became of each recipient. */
@@ -129,6 +129,6 @@ export const sentRecord = z.object({
   email: z.string().meta({ description: 'the recipient, as it was given' }),
   status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
   reject_reason: z.string().nullable().meta({ description: 'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` for what is no address' }),
-  queued_reason: z.string().nullable(),
+  queued_reason: z.string().nullable().meta({ description: 'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, as every message waits its turn in the queue' }),
   _id: z.string().meta({ description: 'the id of the message to this recipient' }),
 }).meta({ title: 'sent message' });

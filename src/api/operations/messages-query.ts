@@ -51,7 +51,7 @@ function toTerm(field: string | undefined, value: string, whole: string): Matche
   const same = SAME.get(field ?? '');
   if (same) return toSame(same, wanted);
   if (within) return toWithin(within, wanted);
-  if (field?.startsWith('u_')) return ({ metadata }) => Object.entries(metadata).some(([name, own]) => name.toLowerCase() === field.slice(2) && own.toLowerCase() === wanted);
+  if (field?.startsWith('u_')) return ({ metadata }) => Object.entries(metadata).some(([name, own]) => name.toLowerCase() === field.slice(2) && String(own).toLowerCase() === wanted);
   return toWithin(ANYWHERE, whole.toLowerCase());
 }
 

@@ -1,13 +1,15 @@
 import { z } from 'zod';
 import { PLEASE_ENTER, optional } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
+import { soleAuthor } from '../../mail/author.ts';
 import { breachOfBlock } from '../../mail/caps.ts';
 import { toExtras } from '../../mail/extras.ts';
-import { parseHeaders } from '../../mail/headers.ts';
+import { allValues, firstValue, parseHeaders } from '../../mail/headers.ts';
 import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
 import type { Mailbox } from '../../mail/parsed.ts';
 import type { Outgoing } from '../../mail/sending.ts';
+import { decodeWords } from '../../mail/words.ts';
 import { headerRecipients } from '../header-recipients.ts';
 import { operation, type Call } from '../operation.ts';
 import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './messages-fields.ts';
@@ -31,16 +33,15 @@ interface Head {
   readonly options: McOptions;
 }
 
-async function readHead(document: string, call: Call<never>): Promise<Head> {
+function readHead(document: string, call: Call<never>): Head {
   const end = document.startsWith('\r\n') ? 0 : document.indexOf('\r\n\r\n');
   const block = Buffer.from(end < 0 ? `${document}\r\n` : document.slice(0, end + 2));
   const breach = breachOfBlock(block);
   if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
   const fields = parseHeaders(block);
-  const scan = scanMessage(Buffer.from(fields.filter(({ name, value }) => /^(?:from|subject)$/i.test(name) && value.length <= LONGEST_FROM)
-    .map(({ name, value }) => `${name}: ${value}\r\n`).join('') + '\r\n'));
-  const parsed = scan.breach === undefined ? await parseMessage(Buffer.alloc(0), scan.root) : undefined;
-  return { from: parsed?.from, subject: parsed?.subject ?? '', options: parseMcHeaders(fields) };
+  const subject = firstValue(fields, 'subject') ?? '';
+  const tooLong = allValues(fields, 'from').some((value) => value.length > LONGEST_FROM);
+  return { from: tooLong ? undefined : soleAuthor(fields), subject: decodeWords(subject), options: parseMcHeaders(fields) };
 }
 
 interface Asked {
@@ -53,7 +54,7 @@ interface Asked {
 function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, pool, returnPathDomain }: Asked, call: Call<never>): Outgoing {
   const sender = fromEmail ?? from?.address ?? '';
   const address = parseAddress(sender);
-  if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter a From header, or from_email');
+  if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter one From header with one address, or from_email');
   if (options.template) throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
   const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain, mergeLanguage } = options;
   const { opens, clicks } = call.settings.tracking;
@@ -86,13 +87,13 @@ const sendRaw = operation({
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
-    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
+    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
   ] },
   async handle({ raw_message, from_email: from, from_name: fromName, to = [], ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
     const document = normalised(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const head = await readHead(document, call);
+    const head = readHead(document, call);
     const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain }, call);
     const named = to.length > 0 ? to.map((address) => address.trim()) : headerRecipients(document, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message names no recipient');

@@ -26,7 +26,7 @@ const fields = {
   clicks: z.int(),
   clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
-  metadata: z.record(z.string(), z.string()),
+  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
   subaccount: maybe.meta({ description: 'id of the subaccount (beyond the public ancestor)' }),
   diag: maybe.meta({ description: 'what the server of the recipient said to a bounce (beyond the public ancestor)' }),
   bounce_description: maybe.meta({ description: 'the kind of bounce (beyond the public ancestor)' }),

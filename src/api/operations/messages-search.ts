@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { optional, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime } from '../../base/schema.ts';
 import { NO_COUNTS, startOf, type Counts } from '../../store/counters.ts';
 import { keyHash } from '../../store/keys.ts';
 import type { SentMessageRow } from '../../store/messages.ts';
@@ -9,7 +9,7 @@ import type { AccountStore } from '../../store/store.ts';
 import { operation, type Call } from '../operation.ts';
 import { parseQuery } from './messages-query.ts';
 import { foundRecord, toFound } from './messages-records.ts';
-import { emailAddress, endTime, withinCalendar } from './rules.ts';
+import { emailAddress, limitOf, optionalEndTime, withinCalendar } from './rules.ts';
 import { NO_STATS, tagHourlyEntry, toStats } from './stats-records.ts';
 
 const DAY_MS = 86_400_000;
@@ -24,8 +24,8 @@ const PAGE = 200;
 
 const filterParams = {
   query: optional(z.string().max(4000)).meta({ description: 'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *' }),
-  date_from: optional(timestamp).meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
-  date_to: optional(endTime).meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+  date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
+  date_to: optionalEndTime.meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
   tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages with any of these tags' }),
   senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
 };
@@ -93,7 +93,7 @@ const search = operation({
   params: {
     ...filterParams,
     api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages sent with any of these API keys of the account' }),
-    limit: optional(z.int().min(1).max(MAX_LIMIT)).meta({ description: `how many at most, up to ${MAX_LIMIT}; ${DEFAULT_LIMIT} when left out` }),
+    limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
   },
   returns: z.array(foundRecord),
   errors: [],

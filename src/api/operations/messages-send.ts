@@ -26,8 +26,8 @@ export async function submitted(submission: Parameters<Call<SendErrors>['message
 }
 
 /** One recipient of a submission as the API shows it. */
-export function toSentRecord({ email, status, rejectReason, id }: Submitted): Sent {
-  return { email, status, reject_reason: rejectReason, queued_reason: null, _id: id };
+export function toSentRecord({ email, status, rejectReason, queuedReason, id }: Submitted): Sent {
+  return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
 }
 
 interface Asked {
@@ -65,7 +65,7 @@ const send = operation({
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: { params: { message: MESSAGE }, answer: [
-    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
+    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
     { email: 'gone@example.com', status: 'rejected', reject_reason: 'hard-bounce', queued_reason: null, _id: 'a56e631363ed591797dbb1461d73f13e' },
   ] },
   handle: ({ message, ip_pool: pool, send_at: sendAt }, call) => sendDraft({ message, template: null, pool, sendAt }, call),
@@ -92,7 +92,7 @@ const sendTemplate = operation({
       template_name: 'Example Template', template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
       message: { to: [{ email: 'recipient.email@example.com' }], global_merge_vars: [{ name: 'name', content: 'you' }] },
     },
-    answer: [{ email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: null, _id: '6f70a52ec2d1bcd8ad31231790f51a0e' }],
+    answer: [{ email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' }],
   },
   async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
     const { slug, published } = await findTemplate(name, call);

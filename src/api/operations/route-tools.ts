@@ -13,7 +13,7 @@ const routeKey = operation({
   path: '/inbound/route-key',
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or makes a new one.',
-  notes: 'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take. After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  notes: 'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }),

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
 import { z } from 'zod';
-import { PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
+import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import { MAX_PATTERN } from '../../mail/pattern.ts';
 import type { Call } from '../operation.ts';
@@ -74,6 +74,12 @@ export const greeting = z.string().max(255)
   .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
   .transform((value) => value === '' ? undefined : value);
 
+/** How many at most; 0 is what clients in typed languages send for "not given". */
+export function limitOf(max: number, otherwise: number) {
+  return optional(z.int().min(0).max(max).transform((limit) => limit === 0 ? undefined : limit))
+    .meta({ description: `how many at most, up to ${max}; ${otherwise} when left out or 0` });
+}
+
 const SECOND_MS = 1000;
 /** What every store can hold (store/values.ts). */
 const FIRST_TIME = Date.parse('0000-01-01T00:00:00Z');
@@ -85,7 +91,7 @@ export function withinCalendar(ms: number): Date {
 }
 
 /** The last second that is meant, read as the first time that is not; a date alone means all of that day. */
-export const endTime = z.string().max(32)
+export const optionalEndTime = optional(z.string().max(40)
   .transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value)
   .pipe(timestamp)
-  .transform((last) => withinCalendar(last.getTime() + SECOND_MS));
+  .transform((last) => isUnset(last) ? undefined : withinCalendar(last.getTime() + SECOND_MS)));

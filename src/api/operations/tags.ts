@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { optional, text, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
 import { reputationOf, REPUTATION_FORMULA, type Month } from '../../mail/reputation.ts';
 import { sinceHours, windowsOf } from '../../mail/stats.ts';
 import { counterId, NO_COUNTS, startOf, type CounterRow } from '../../store/counters.ts';
@@ -103,7 +103,7 @@ const allTimeSeries = operation({
   summary: 'Shows the numbers of all tags by hour, for the last 30 days.',
   notes: `An entry for each tag in each hour with activity, by time and then tag, up to ${MAX_ENTRIES} at a time; with \`after_time\` and \`after_tag\`, those that follow.`,
   params: {
-    after_time: optional(timestamp).meta({ description: 'time of the last entry of the page before (beyond the documented interface)' }),
+    after_time: optionalTime.meta({ description: 'time of the last entry of the page before (beyond the documented interface)' }),
     after_tag: optional(z.string().max(1000)).meta({ description: 'tag of the last entry of the page before (beyond the documented interface)' }),
   },
   returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),

@@ -1,16 +1,13 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../spool/types.ts';
-import { HOOK_EVENTS, type HookEvent } from '../../store/outbox.ts';
+import { DEFAULT_EVENTS, HOOK_EVENTS } from '../../store/outbox.ts';
 import type { WebhookRow, WebhookTallyRow } from '../../store/webhooks.ts';
 import { deliveryRecord, toDeliveryRecord } from './records.ts';
 
 // Records of the Webhooks group, and how rows become them.
 
 const timeOrNull = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-
-/** What a webhook without a list of events gets. `deferral` came later to the public ancestor and is sent only when asked for. */
-const EVERYTHING: readonly HookEvent[] = HOOK_EVENTS.filter((event) => event !== 'deferral');
 
 export const webhookRecord = z.object({
   id: z.int().meta({ description: 'unique identifier' }),
@@ -34,7 +31,7 @@ export function toWebhookRecord(row: WebhookRow, authKey: string, tallies: reado
     url: row.url,
     description: row.description,
     auth_key: authKey,
-    events: row.events.length === 0 ? [...EVERYTHING] : [...row.events],
+    events: row.events.length === 0 ? [...DEFAULT_EVENTS] : [...row.events],
     created_at: toTimestamp(row.createdAt),
     last_sent_at: sent?.lastSentAt ? toTimestamp(sent.lastSentAt) : null,
     batches_sent: tallies.reduce((sum, { batchesSent }) => sum + batchesSent, 0),

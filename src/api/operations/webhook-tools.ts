@@ -1,12 +1,14 @@
 import { z } from 'zod';
-import { optional, text, timestamp } from '../../base/schema.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toExampleEvents } from '../../events/example-events.ts';
 import { toSigningSecret } from '../../mail/signature.ts';
 import { operation } from '../operation.ts';
+import { limitOf } from './rules.ts';
 import { batchRecord, toBatchRecord, toWebhookRecord } from './webhook-records.ts';
 import { findWebhook, webhookId } from './webhooks.ts';
 
 const MAX_LISTED = 1000;
+const DEFAULT_LISTED = 100;
 /** Questions to the queue at one time: an account that looks at its batches must not keep mail from being taken. */
 const AT_A_TIME = 20;
 const URL = 'https://app.example.com/hooks/events';
@@ -36,7 +38,7 @@ const key = operation({
   path: '/webhooks/key',
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or makes a new one.',
-  notes: 'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take. After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  notes: 'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }) },
   returns: z.object({
     id: webhookId,
@@ -66,9 +68,9 @@ const deliveries = operation({
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
     state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
-    from: optional(timestamp).meta({ description: 'made at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    to: optional(timestamp).meta({ description: 'made before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
-    limit: optional(z.int().min(1).max(MAX_LISTED)).meta({ description: `at most ${MAX_LISTED}; 100 when left out` }),
+    from: optionalTime.meta({ description: 'made at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+    to: optionalTime.meta({ description: 'made before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
   },
   returns: z.array(batchRecord),
   errors: ['Unknown_Webhook'],
@@ -80,7 +82,7 @@ const deliveries = operation({
       attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK' }], webhook: 4, events: 3,
     }],
   },
-  async handle({ id, delivery, state, from, to, limit = 100 }, call) {
+  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
     const { id: webhook } = await findWebhook(id, call);
     const found = await call.webhooks.batches({ ids: delivery === undefined ? undefined : [delivery], webhook, states: state && [state], from: from?.getTime(), to: to?.getTime() }, limit);
     const records = [];

@@ -64,7 +64,7 @@ const list = operation({
 const add = operation({
   path: '/webhooks/add',
   summary: 'Adds a webhook: events of the account are posted to its URL in batches.',
-  notes: 'Without `events`, or with an empty list, it gets every event but deferral. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
+  notes: 'Without `events`, or with an empty list, it gets every event but deferral and delivered, which have to be named. The key belongs to the account and the URL: a route to the same URL signs with the same key.',
   params: { url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['ServiceUnavailable'],
@@ -100,7 +100,8 @@ const info = operation({
 const update = operation({
   path: '/webhooks/update',
   summary: 'Changes a webhook; description and events remain unchanged when they are left out.',
-  notes: 'With a new URL, what still waits for this webhook goes there too. An empty list of events means every event but deferral.',
+  notes: 'An empty list of events leaves them unchanged too: official clients send it when none are given. With a new URL, what still waits for this webhook goes there too, and the key '
+    + 'stays, unless another webhook or a route of the account has that URL and so a key for it.',
   params: { id: webhookId, url: endpointUrl, ...details },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -108,10 +109,12 @@ const update = operation({
     params: { id: 4, url: 'https://app.example.com/hooks/events', events: ['spam', 'unsub'] },
     answer: { ...HOOK, events: ['spam', 'unsub'] },
   },
-  async handle({ id, url, description, events }, call) {
+  async handle({ id, url, description, events = [] }, call) {
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
-    const row = await call.store.webhooks.change({ id: String(id) }, { url, description, events: events && [...new Set(events)] });
+    // Before the row: no post to the new URL may be signed with another key.
+    if (url !== before.url) await call.carryKey(before.url, url);
+    const row = await call.store.webhooks.change({ id: String(id) }, { url, description, events: events.length > 0 ? [...new Set(events)] : undefined });
     if (!row) throw call.refuse('Unknown_Webhook', id);
     call.webhooks.changed();
     if (url !== before.url) await call.webhooks.moved(row);

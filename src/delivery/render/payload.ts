@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { createNames, toFileName } from '../../mail/filename.ts';
+import { authorOf, authorOfMessage, type Author } from '../../mail/author.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { asUtf8 } from '../../mail/as-utf8.ts';
 import { withHeader } from '../../mail/headless.ts';
@@ -8,6 +9,9 @@ import type { FilePart, Parsed } from '../../mail/parsed.ts';
 import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../spool/types.ts';
 import { contentPieces, json, jsonText, jsonOf, rawBase64, rawText, type Piece } from './pieces.ts';
+
+/** Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking. */
+const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** What the event of one delivery is made of. */
 export interface Inbound {
@@ -25,8 +29,8 @@ export interface Inbound {
 
 /**
  * The inbound event as JSON text, piece by piece: fields, types and their order as consumers of the form know them.
- * There is no `spam_report`: nothing here scores spam, a score of 0 would read as "clean", and consumers
- * (django-anymail among them) take a missing report but stumble over null.
+ * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a message has
+ * (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
  */
 export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
   const { message, verdicts, content, raw, root } = inbound;
@@ -43,6 +47,7 @@ export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
   if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
   else yield* unparsedPieces(inbound);
   const { dkim, spf, dmarc, arc } = verdicts;
+  yield `,"spam_report":${NOT_SCORED}`;
   yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
   yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
   if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
@@ -62,16 +67,22 @@ function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<Piece> {
   }
   yield* attachmentPieces(parsed.files.filter((file) => !isImage(file)));
   yield* imagePieces(parsed.files.filter(isImage));
-  yield `,"from_email":${json(parsed.from?.address ?? message.envelope.mailFrom)},"from_name":${json(parsed.from?.name ?? null)}`;
+  yield authorJson(authorOf(parsed.fields, message.envelope.mailFrom));
   yield `,"to":${mailboxesJson(parsed.to)}`;
-  if (parsed.cc !== undefined) yield `,"cc":${mailboxesJson(parsed.cc)}`;
+  yield `,"cc":${mailboxesJson(parsed.cc ?? [])}`;
   yield `,"subject":${json(parsed.subject)}`;
 }
 
-/** What is known without looking into the message: our own trace and the envelope. */
-function* unparsedPieces({ message }: Inbound): Iterable<Piece> {
+/** What is known without a parser: our own trace, and the author, because the DMARC verdict is about him. */
+function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), [])}`;
-  yield `,"from_email":${json(message.envelope.mailFrom)},"from_name":null,"to":[],"subject":""`;
+  yield ',"attachments":{},"images":{}';
+  yield `${authorJson(authorOfMessage(raw, message.envelope.mailFrom))},"to":[],"cc":[],"subject":""`;
+}
+
+/** The author that DMARC judged: both ask mail/author.ts, about the same bytes. */
+function authorJson({ mailbox }: Author): string {
+  return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;
 }
 
 function traceFields(message: Message): HeaderField[] {
@@ -109,9 +120,9 @@ function isImage({ type, disposition, contentId }: FilePart): boolean {
 }
 
 function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
-  if (files.length === 0) return;
+  yield ',"attachments":{';
   const names = createNames();
-  let separator = ',"attachments":{';
+  let separator = '';
   for (const file of files) {
     const name = json(names.take(toFileName(file.name), file.type));
     const content = contentPieces(file.content, file.type.startsWith('text/'));
@@ -125,9 +136,9 @@ function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
 
 /** Keyed by what `cid:` links in the HTML name, else by file name. */
 function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
-  if (files.length === 0) return;
+  yield ',"images":{';
   const names = createNames();
-  let separator = ',"images":{';
+  let separator = '';
   for (const file of files) {
     const fileName = toFileName(file.name);
     const key = names.take(file.contentId ?? fileName, file.type);

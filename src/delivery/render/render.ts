@@ -23,7 +23,6 @@ interface Deps {
 type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
 type Content = Inbound['content'];
 
-const NOTHING = { bytes: Buffer.alloc(0) };
 /** A batch of events came from us and not from a sender. */
 const NO_VERDICTS: Verdicts = {
   spf: { result: 'none', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' },
@@ -67,16 +66,11 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
     }
   }
 
-  /** A message that no parser should see has nothing that could be signed, but SPF needs only the envelope. */
-  async function verdictsOf(job: PostJob, readable: boolean): Promise<Verdicts> {
-    const { verdicts, envelope } = job.message;
-    return verdicts ?? await authenticator.authenticate(readable ? job.source : NOTHING, envelope);
-  }
-
   return async (job) => {
     if (job.isBatch) return withRaw(job.source, async (raw) => ({ kind: 'rendered', number: job.number, ...await encode(encoder, job, [raw.toString()]), verdicts: NO_VERDICTS, parseError: null }));
     const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
-    const verdicts = await verdictsOf(job, scanned.breach === undefined);
+    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a verdict by a thousand parts.
+    const verdicts = job.message.verdicts ?? await authenticator.authenticate(job.source, job.message.envelope);
     const finish = async (raw: Buffer): Promise<Rendering> => {
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;

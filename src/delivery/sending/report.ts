@@ -1,7 +1,8 @@
 import { hash } from 'node:crypto';
+import { toEnd } from '../../base/steps.ts';
 import type { MessageEvent, NewSentMessage } from '../../events/types.ts';
 import { sentId } from '../../mail/send-tokens.ts';
-import { toSentMessage } from '../../outbound/sent-message.ts';
+import { makingSentMessage } from '../../outbound/sent-message.ts';
 import type { SentDelivery } from '../../outbound/types.ts';
 import type { Message, Report } from '../../spool/types.ts';
 
@@ -41,7 +42,7 @@ export interface Reported {
 export function toReport({ delivery, attempts, at, message }: Reported, { kind, detail, links }: Happening): Report {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
-  const sent = message && outgoing ? toSentMessage(outgoing, delivery, message.receivedAt) : null;
+  const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
   const body: Body = {
     event: { account, message: sentId(id), kind, at, detail, ...links && { links } },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },

@@ -62,10 +62,11 @@ interface Loaded {
   readonly outgoing: Outgoing;
 }
 
-const INVALID: Happening = { kind: 'reject', detail: { reason: 'invalid' } };
+/** The reason of a reject is one of the words that consumers know; the sentence goes beside it. */
+const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({ kind: 'reject', detail: { reason, diag } });
+const LOST = rejected('invalid', 'the message was lost on our disk');
 /** No claim to be given back. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
-const LOST: Happening = { kind: 'reject', detail: { reason: 'the message was lost on our disk' } };
 
 export function createRoad(deps: RoadDeps): Road {
   const { spool, leaving, scheduling, clock, log, time, limit } = deps;
@@ -79,7 +80,7 @@ export function createRoad(deps: RoadDeps): Road {
       // As late as can be, so that what is held back can be cancelled; before anything is told of it.
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return await giveWay(waiting, claim);
-      if (leave.kind === 'never') return await end(waiting, found.message, 'dead', { kind: 'reject', detail: { reason: leave.reason } }, leave.reason);
+      if (leave.kind === 'never') return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
       if (leave.kind === 'now') return await send(waiting, found, gate, claim.first);
       return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
     } catch (error) {
@@ -119,7 +120,7 @@ export function createRoad(deps: RoadDeps): Road {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
-    if (!job) return await end(waiting, found.message, 'dropped', { kind: 'reject', detail: { reason: 'its account is gone' } }, null);
+    if (!job) return await end(waiting, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
     const [composed, sourceAddresses] = await Promise.all([
       deps.renderer.compose(job), deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
@@ -136,11 +137,11 @@ export function createRoad(deps: RoadDeps): Road {
   /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
   async function refuse(waiting: Waiting, message: Message, { reason, final }: { readonly reason: string; readonly final: boolean }): Promise<Carried> {
     const error = `cannot be composed: ${reason}`;
-    if (final) return await end(waiting, message, 'dead', INVALID, error);
+    if (final) return await end(waiting, message, 'dead', rejected('invalid', error), error);
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    await note(waiting, message, settled.settlement, settled.outcome === 'failed' ? INVALID : undefined);
+    await note(waiting, message, settled.settlement, settled.outcome === 'failed' ? rejected('invalid', error) : undefined);
     return { kind: 'settled', settled, result: toTold(attempt) };
   }
 
@@ -191,7 +192,7 @@ export function createRoad(deps: RoadDeps): Road {
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
     await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
     const { id, messageId, account } = waiting.delivery;
-    log.warn('delivery.failed', { delivery: id, message: messageId, account, attempt: waiting.attempts, error: error ?? happening.detail['reason'] ?? happening.detail['diag'] });
+    log.warn('delivery.failed', { delivery: id, message: messageId, account, attempt: waiting.attempts, error: error ?? happening.detail['diag'] });
     return { kind: 'gone' };
   }
 

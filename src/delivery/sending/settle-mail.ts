@@ -35,7 +35,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   const base = { deliveryId: delivery.id, attempt: toRecord(attempt, now), at: now, parked: false };
   const lesson = lessonOf(attempt);
   if (attempt.kind === 'answered' && attempt.code >= 200 && attempt.code < 300) {
-    return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson, happening: { kind: 'send', detail: {} } };
+    return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson, happening: toHappening('send', attempt) };
   }
   const { age, limit, mayEnd } = budget;
   const refused = isFinal(attempt);
@@ -44,7 +44,7 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
     return { outcome: 'failed', settlement: { ...base, state: 'dead', dueAt: now }, wait: 0, lesson, happening };
   }
   const wait = Math.round(mailGap(delivery.attempts + 1, jitter));
-  return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson, happening: toDeferral(attempt) };
+  return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson, happening: toHappening('deferral', attempt) };
 }
 
 /** What is told of mail whose time was over before anybody took it. */
@@ -91,9 +91,9 @@ function toBounce(attempt: MailAttempt): Happening {
   return { kind, detail: { diag: `smtp;550 ${diag}`, description, code } };
 }
 
-function toDeferral(attempt: MailAttempt): Happening {
+function toHappening(kind: 'send' | 'deferral', attempt: MailAttempt): Happening {
   const places = attempt.kind === 'answered' ? { source_ip: attempt.source, destination_ip: attempt.address } : {};
-  return { kind: 'deferral', detail: { diag: wordsOf(attempt), ...places } };
+  return { kind, detail: { diag: wordsOf(attempt), ...places } };
 }
 
 /** RFC 3463: 4.4.1, no answer from host. */

@@ -4,8 +4,16 @@ import type { Form } from './signature.ts';
 /** The hash of a body that is handed over in pieces. */
 export interface BodyHash {
   update(piece: Uint8Array): void;
-  /** SHA-256 in base64. Ends the computation. */
-  digest(): string;
+  /** Ends the computation. */
+  digest(): HashedBody;
+}
+
+/** A body in one of its forms. */
+export interface HashedBody {
+  /** SHA-256 of as many octets as were asked for. */
+  readonly hash: Buffer;
+  /** How many octets there are. */
+  readonly length: number;
 }
 
 const TAB = 0x09;
@@ -14,11 +22,14 @@ const CR = 0x0d;
 const SPACE = 0x20;
 const ROOM = 16 * 1024;
 
-/** The hash of a body that is in memory. Most bodies stand there as they are hashed, but for empty lines at their end. */
-export function hashBody(form: Form, body: Uint8Array): string {
+/**
+ * The hash of the first `most` octets of a body that is in memory. Most bodies stand there as they are hashed, but for empty lines
+ * at their end.
+ */
+export function hashBody(form: Form, body: Uint8Array, most = Infinity): HashedBody {
   const length = lengthAsItIs(form, body);
-  if (length !== undefined) return hashOnce('sha256', body.subarray(0, length), 'base64');
-  const running = createBodyHash(form);
+  if (length !== undefined) return { hash: hashOnce('sha256', body.subarray(0, Math.min(length, most)), 'buffer'), length };
+  const running = createBodyHash(form, most);
   running.update(body);
   return running.digest();
 }
@@ -43,9 +54,9 @@ function lengthAsItIs(form: Form, body: Uint8Array): number | undefined {
 }
 
 /** One pass, for bodies of any size. A bare LF ends a line, a bare CR is text like any other. */
-export function createBodyHash(form: Form): BodyHash {
+export function createBodyHash(form: Form, most = Infinity): BodyHash {
   const relaxed = form === 'relaxed';
-  const { put, putAll, digest } = createWriter();
+  const { put, putAll, digest } = createWriter(most);
   // Line ends and white space are held back until it is known what follows them.
   let lines = 0;
   let space = false;
@@ -75,7 +86,7 @@ export function createBodyHash(form: Form): BodyHash {
         at = end;
       }
     },
-    digest(): string {
+    digest(): HashedBody {
       if (cr) release();
       // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC 6376 section 3.4.3).
       if (!empty || !relaxed) { put(CR); put(LF); }
@@ -98,12 +109,19 @@ function endOfText(relaxed: boolean, piece: Uint8Array, at: number): number {
   return end;
 }
 
-function createWriter() {
+function createWriter(most: number) {
   const hash = createHash('sha256');
   const room = Buffer.allocUnsafeSlow(ROOM);
   let used = 0;
+  let length = 0;
+  let left = most;
+  const write = (bytes: Uint8Array): void => {
+    length += bytes.length;
+    if (left > 0) hash.update(bytes.length > left ? bytes.subarray(0, left) : bytes);
+    left -= bytes.length;
+  };
   const flush = (): void => {
-    hash.update(room.subarray(0, used));
+    write(room.subarray(0, used));
     used = 0;
   };
   const put = (byte: number): void => {
@@ -114,12 +132,12 @@ function createWriter() {
     put,
     putAll(bytes: Uint8Array): void {
       if (used + bytes.length > ROOM) flush();
-      if (bytes.length > ROOM) hash.update(bytes);
+      if (bytes.length > ROOM) write(bytes);
       else { room.set(bytes, used); used += bytes.length; }
     },
-    digest(): string {
+    digest(): HashedBody {
       flush();
-      return hash.digest('base64');
+      return { hash: hash.digest(), length };
     },
   };
 }

@@ -1,15 +1,16 @@
 import type { Field, HeaderSection } from '../header-section.ts';
-import type { Form, PlainSignature } from './signature.ts';
+import type { Form, Signature } from './signature.ts';
 
 /** What signatures are made over, of the fields of one message. */
 export interface SignedHeader {
   /** The octets that the signature in `field` was made over (RFC 6376 section 3.7). */
-  octets(field: Field, signature: PlainSignature): Buffer;
+  octets(field: Field, signature: Pick<Signature, 'headerForm' | 'names'>): Buffer;
 }
 
 const UNEVEN = /\t| {2}/;
+const BARE_LINE_FEED = /(?<!\r)\n/g;
 
-export function createSignedHeader({ text }: Pick<HeaderSection, 'text'>, fields: readonly Field[]): SignedHeader {
+export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): SignedHeader {
   const byName = new Map<string, Field[]>();
   for (const field of fields) {
     const before = byName.get(field.name);
@@ -17,26 +18,29 @@ export function createSignedHeader({ text }: Pick<HeaderSection, 'text'>, fields
     else byName.set(field.name, [field]);
   }
   return Object.freeze({
-    octets(field: Field, { headerForm, names }: PlainSignature): Buffer {
-      const taken = new Map<string, number>();
+    octets(field: Field, { headerForm, names }: Pick<Signature, 'headerForm' | 'names'>): Buffer {
+      const left = new Map<string, Iterator<Field>>();
+      const own = toForm(text, field, headerForm);
       let all = '';
       for (const name of names) {
-        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2).
-        const place = (taken.get(name) ?? 0) + 1;
-        const signed = byName.get(name)?.at(-place);
-        if (signed === undefined) continue;
-        taken.set(name, place);
-        all += `${toForm(text, signed, headerForm)}\r\n`;
+        // Of fields of one name the last comes first; one that is not there counts as nothing (section 5.4.2). No signature covers
+        // itself among the others (section 3.5, h=).
+        const others = left.get(name) ?? (byName.get(name) ?? []).toReversed().filter((other) => other !== field).values();
+        left.set(name, others);
+        const { value: signed, done } = others.next();
+        if (done !== true) all += `${toForm(text, signed, headerForm)}\r\n`;
       }
-      return Buffer.from(all + withoutSignature(toForm(text, field, headerForm)), 'latin1');
+      return Buffer.from(all + withoutSignature(own), 'latin1');
     },
   });
 }
 
 /** A field without its line end (section 3.4.1 and 3.4.2). */
 function toForm(text: string, { name, start, end }: Field, form: Form): string {
-  if (form === 'simple') return text.slice(start, text.endsWith('\r\n', end) ? end - 2 : end);
-  const value = text.slice(text.indexOf(':', start) + 1, end).replaceAll('\r\n', '');
+  const written = text.slice(start, end).replace(BARE_LINE_FEED, '\r\n');
+  const line = written.endsWith('\r\n') ? written.slice(0, -2) : written;
+  if (form === 'simple') return line;
+  const value = line.slice(line.indexOf(':') + 1).replaceAll('\r\n', '');
   const even = UNEVEN.test(value) ? value.replace(/[ \t]+/g, ' ') : value;
   const from = even.startsWith(' ') ? 1 : 0;
   return `${name}:${even.slice(from, Math.max(from, even.length - (even.endsWith(' ') ? 1 : 0)))}`;

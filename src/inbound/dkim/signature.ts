@@ -1,80 +1,124 @@
-/** What a DKIM-Signature field says, in the form that nearly all of them have. */
-export interface PlainSignature {
+import { isUtf8 } from 'node:buffer';
+import { toAsciiDomain } from '../../mail/address.ts';
+
+/** What a DKIM-Signature field (RFC 6376 section 3.5) or an ARC-Message-Signature (RFC 8617 section 4.1.2) says. */
+export interface Signature {
   readonly keyType: 'rsa' | 'ed25519';
   readonly headerForm: Form;
   readonly bodyForm: Form;
-  /** d=, as it was written. */
+  /** d=, in lower case and as A-labels. */
   readonly domain: string;
   readonly selector: string;
-  /** The domain of i=; undefined when there is no such tag. */
-  readonly identityDomain: string | undefined;
+  /** Whether i= names a subdomain of d=. */
+  readonly below: boolean;
   /** h=, in lower case. */
   readonly names: readonly string[];
-  /** In base64. */
-  readonly bodyHash: string;
+  readonly bodyHash: Buffer;
+  /** l=: how many octets of the body are signed; all of them when it is undefined. */
+  readonly length: number | undefined;
   readonly signature: Buffer;
   /** Milliseconds since 1970. */
   readonly expires: number | undefined;
 }
 
+/** Why a field is no signature that anybody may count on. */
+export interface Unusable {
+  /** `policy`: it may be one, but of a kind that no longer proves anything. */
+  readonly result: 'neutral' | 'policy';
+  readonly comment: string;
+}
+
 /** The two ways to make what is hashed of what is read (RFC 6376 section 3.4). */
 export type Form = 'simple' | 'relaxed';
 
-const FOREIGN = /[^\t\r\n -~]/;
-const TAG_NAME = /^[a-z][a-z0-9_]*$/;
-const ALGORITHMS: ReadonlyMap<string, PlainSignature['keyType']> = new Map([['rsa-sha256', 'rsa'], ['ed25519-sha256', 'ed25519']]);
+interface Made { readonly of: 'dkim' | 'arc'; readonly forms?: readonly [Form, Form] }
+
+// RFC 6376 section 3.2, FWS included, and UTF-8 (RFC 8616 section 5).
+const FOREIGN = /[^\t\r\n -~\x80-\xff]/;
+const TAG_NAME = /^[A-Za-z][A-Za-z0-9_]*$/;
+const WHITE_EDGES = /^[ \t\r\n]+|[ \t\r\n]+$/g;
+const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([['rsa-sha256', 'rsa'], ['ed25519-sha256', 'ed25519']]);
 const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
   ['simple', ['simple', 'simple']], ['relaxed', ['relaxed', 'simple']], ['simple/simple', ['simple', 'simple']],
   ['simple/relaxed', ['simple', 'relaxed']], ['relaxed/simple', ['relaxed', 'simple']], ['relaxed/relaxed', ['relaxed', 'relaxed']],
 ]);
-const DOMAIN = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)+$/;
-const SELECTOR = /^[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?)*$/;
-const IDENTITY = /^(?:[\w+-]+(?:\.[\w+-]+)*)?@([^@]+)$/;
-const SECONDS = /^[0-9]{1,12}$/;
+// RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the DNS has no objection.
+const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
+const SELECTOR = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`);
 const LONGEST_NAME = 253;
+const FIELD_NAME = /^[!-9;-~]+$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+// RFC 5322 dot-atom or quoted string.
+const LOCAL_PART = /^(?:[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+(?:\.[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+)*|"(?:[^"\\\r\n]|\\.)*")$/u;
+const SECONDS = /^[0-9]{1,12}$/;
+const OCTETS = /^[0-9]{1,76}$/;
+const SHA256_BYTES = 32;
 
-/** Reads the value of a DKIM-Signature field; undefined when there is something that the library knows better, a fault above all. */
-export function parseSignature(value: string): PlainSignature | undefined {
+const SYNTAX: Unusable = { result: 'neutral', comment: 'signature syntax error' };
+const neutral = (comment: string): Unusable => ({ result: 'neutral', comment });
+
+/**
+ * Reads the value of a signature field, bytes as latin1. Verifiers have to be meticulous about its form, and to ignore it as a whole when it
+ * is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves nothing.
+ */
+export function parseSignature(value: string, { of, forms: given }: Made = { of: 'dkim' }): Signature | Unusable {
   const tags = parseTags(value);
-  if (tags === undefined || tags.get('v') !== '1' || tags.has('l') || (tags.get('q') ?? 'dns/txt') !== 'dns/txt') return undefined;
+  if (tags === undefined) return SYNTAX;
+  if (of === 'dkim' && tags.get('v') !== '1') return neutral('incompatible version');
+  const missing = ['a', 'b', 'bh', 'd', 'h', 's'].find((name) => !tags.has(name));
+  if (missing !== undefined) return neutral(`missing ${missing}=`);
+  // RFC 8301 section 3.1: it must not be used.
+  if (of === 'dkim' && tags.get('a') === 'rsa-sha1') return { result: 'policy', comment: 'weak algorithm' };
   const keyType = ALGORITHMS.get(tags.get('a') ?? '');
-  const forms = FORMS.get(tags.get('c') ?? 'simple');
-  const domain = tags.get('d') ?? '';
-  const selector = tags.get('s') ?? '';
-  const names = toNames(tags.get('h') ?? '');
-  const times = readTimes(tags.get('t'), tags.get('x'));
-  const identity = readIdentity(tags.get('i'), domain);
-  const [bodyHash, signature] = [tags.get('bh'), tags.get('b')];
-  if (!keyType || !forms || !names || !times || !identity || bodyHash === undefined || signature === undefined) return undefined;
-  if (domain.length > LONGEST_NAME || !DOMAIN.test(domain) || selector.length > LONGEST_NAME || !SELECTOR.test(selector)) return undefined;
-  return {
-    keyType, headerForm: forms[0], bodyForm: forms[1], domain, selector, names, bodyHash: unspaced(bodyHash),
-    signature: Buffer.from(unspaced(signature), 'base64'), ...times, ...identity,
-  };
+  if (keyType === undefined) return neutral('unknown algorithm');
+  const forms = tags.has('c') ? FORMS.get(tags.get('c') ?? '') : given ?? FORMS.get('simple');
+  if (forms === undefined) return neutral('unknown canonicalization');
+  if (!(tags.get('q') ?? 'dns/txt').split(':').some((method) => method.replace(WHITE_EDGES, '') === 'dns/txt')) return neutral('unsupported query method');
+  const names = toNames(tags.get('h') ?? '', of);
+  if (names === undefined) return SYNTAX;
+  // A signature that leaves From out says nothing about the author (section 6.1.1). An ARC chain says nothing about him in any case.
+  if (names.length > 0 && !names.includes('from')) return neutral('From field not signed');
+  return finished(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
 }
 
-/** A tag list (RFC 6376 section 3.2) without faults; undefined for any other. */
-function parseTags(text: string): Map<string, string> | undefined {
+/** What is left to be read: the values that a syntax has to be held against. */
+function finished(tags: ReadonlyMap<string, string>, { of, ...read }: Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>): Signature | Unusable {
+  const domain = toDomain(tags.get('d') ?? '');
+  const selector = toSelector(tags.get('s') ?? '');
+  const times = readTimes(tags.get('t'), tags.get('x'));
+  const length = tags.get('l');
+  const [bodyHash, signature] = [toBytes(tags.get('bh') ?? ''), toBytes(tags.get('b') ?? '')];
+  if (domain === undefined || selector === undefined || times === undefined || !bodyHash || !signature) return SYNTAX;
+  if (bodyHash.length !== SHA256_BYTES || (length !== undefined && !OCTETS.test(length))) return SYNTAX;
+  // i= of an ARC-Message-Signature is the number of its set.
+  const identity = of === 'dkim' ? readIdentity(tags.get('i'), domain) : { below: false };
+  if (identity === undefined) return neutral('domain mismatch');
+  return { ...read, domain, selector, bodyHash, signature, length: length === undefined ? undefined : Number(length), ...times, ...identity };
+}
+
+/** A tag list (RFC 6376 section 3.2); undefined for what is none: the one fault of a list makes all of it invalid. */
+function parseTags(text: string): ReadonlyMap<string, string> | undefined {
   if (FOREIGN.test(text)) return undefined;
   const tags = new Map<string, string>();
   const pieces = text.split(';');
   for (const [place, piece] of pieces.entries()) {
     const equals = piece.indexOf('=');
-    if (equals === -1) return place === pieces.length - 1 && piece.trim() === '' ? tags : undefined;
-    const name = piece.slice(0, equals).trim();
+    if (equals === -1) return place > 0 && place === pieces.length - 1 && piece.trim() === '' ? tags : undefined;
+    const name = piece.slice(0, equals).replace(WHITE_EDGES, '');
     if (!TAG_NAME.test(name) || tags.has(name)) return undefined;
-    tags.set(name, piece.slice(equals + 1).trim());
+    tags.set(name, piece.slice(equals + 1).replace(WHITE_EDGES, ''));
   }
   return tags;
 }
 
-/** From must be among the signed fields; that a signature covers another signature is rare, and read in different ways. */
-function toNames(text: string): string[] | undefined {
-  const names = unspaced(text).toLowerCase().split(':');
-  return names.includes('from') && !names.includes('dkim-signature') ? names : undefined;
+/** h=: it must not be empty, but of an ARC-Message-Signature, which then covers the body and itself. */
+function toNames(text: string, of: Made['of']): string[] | undefined {
+  if (text === '') return of === 'arc' ? [] : undefined;
+  const names = text.toLowerCase().split(':').map((name) => name.replace(WHITE_EDGES, ''));
+  return names.every((name) => FIELD_NAME.test(name)) ? names : undefined;
 }
 
-function readTimes(made: string | undefined, over: string | undefined): Pick<PlainSignature, 'expires'> | undefined {
+function readTimes(made: string | undefined, over: string | undefined): Pick<Signature, 'expires'> | undefined {
   if (made !== undefined && !SECONDS.test(made)) return undefined;
   if (over === undefined) return { expires: undefined };
   if (!SECONDS.test(over) || (made !== undefined && Number(over) <= Number(made))) return undefined;
@@ -82,13 +126,38 @@ function readTimes(made: string | undefined, over: string | undefined): Pick<Pla
 }
 
 /** i= must lie within d= (RFC 6376 section 3.5). */
-function readIdentity(text: string | undefined, domain: string): Pick<PlainSignature, 'identityDomain'> | undefined {
-  if (text === undefined) return { identityDomain: undefined };
-  const own = IDENTITY.exec(text)?.[1] ?? '';
-  const within = `.${own.toLowerCase()}`.endsWith(`.${domain.toLowerCase()}`);
-  return within && own.length <= LONGEST_NAME && DOMAIN.test(own) ? { identityDomain: own } : undefined;
+function readIdentity(text: string | undefined, domain: string): Pick<Signature, 'below'> | undefined {
+  if (text === undefined) return { below: false };
+  const identity = utf8(unquoted(text));
+  const at = identity.lastIndexOf('@');
+  const own = at === -1 ? undefined : toDomain(identity.slice(at + 1));
+  if (own === undefined || (at > 0 && !LOCAL_PART.test(identity.slice(0, at)))) return undefined;
+  return own === domain ? { below: false } : own.endsWith(`.${domain}`) ? { below: true } : undefined;
 }
 
-function unspaced(text: string): string {
-  return /\s/.test(text) ? text.replace(/\s+/g, '') : text;
+/** dkim-quoted-printable (section 2.11), in which white space is none. */
+function unquoted(text: string): string {
+  return text.replace(/[ \t\r\n]+/g, '').replace(/=([0-9A-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
+}
+
+function toDomain(text: string): string | undefined {
+  const name = utf8(text);
+  return name.includes('.') && !name.endsWith('.') && !/\s/.test(name) ? toAsciiDomain(name) : undefined;
+}
+
+function toSelector(text: string): string | undefined {
+  const name = /^[\x00-\x7f]*$/.test(text) ? text.toLowerCase() : toAsciiDomain(utf8(text));
+  return name !== undefined && name.length <= LONGEST_NAME && SELECTOR.test(name) ? name : undefined;
+}
+
+/** Names may be written in UTF-8 (RFC 8616); what is none of it stays as it is and is then no name. */
+function utf8(latin1: string): string {
+  const bytes = Buffer.from(latin1, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : latin1;
+}
+
+/** A base64 value, in which white space is none. */
+function toBytes(text: string): Buffer | undefined {
+  const base64 = /\s/.test(text) ? text.replace(/[ \t\r\n]+/g, '') : text;
+  return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined;
 }

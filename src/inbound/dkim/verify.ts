@@ -1,87 +1,98 @@
 import { hash, verify } from 'node:crypto';
+import { BUDGET_CODE, isFailureCode } from '../look-up.ts';
 import type { Field, HeaderSection } from '../header-section.ts';
 import type { MessageKeys, PublicKey } from '../public-keys.ts';
 import { bodyPieces, type RawSource } from '../raw-source.ts';
-import { createBodyHash, hashBody } from './body.ts';
-import { createSignedHeader } from './header.ts';
-import { parseSignature, type Form, type PlainSignature } from './signature.ts';
+import { createBodyHash, hashBody, type HashedBody } from './body.ts';
+import { createSignedHeader, type SignedHeader } from './header.ts';
+import type { Signature, Unusable } from './signature.ts';
 
-/** One signature and what came of it. */
-export interface CheckedSignature {
-  readonly signingDomain?: string;
-  readonly status: { readonly result: string; readonly comment?: string; readonly underSized?: number };
+/** What came of one signature, in the words of RFC 8601 section 2.7.1. */
+export interface Checked {
+  readonly result: 'pass' | 'fail' | 'neutral' | 'policy' | 'temperror';
+  /** Why, for who looks into it; a code where the DNS had a part in it. */
+  readonly comment?: string;
 }
 
-/** The signatures of a message, to be checked. */
-export interface PlainSignatures {
-  readonly section: HeaderSection;
-  readonly fields: readonly Field[];
-  readonly signatures: readonly { readonly field: Field; readonly plain: PlainSignature }[];
+/** Checks the signatures of one message, each for itself: whatever is wrong with one, and whatever it makes us throw, says nothing of the others. */
+export interface SignatureChecker {
+  /** `field` is where the signature stands. */
+  check(field: Field, signature: Signature | Unusable): Promise<Checked>;
 }
 
 interface Deps { readonly keys: MessageKeys; readonly minBitLength: number; readonly now: number }
 
-const BARE_LINE_END = /\r(?!\n)|(?<!\r)\n/;
-/** What went wrong with a key and would go wrong again; anything else the DNS kept from us. */
-const KEY_FAULTS = new Set(['ENOTFOUND', 'ENODATA', 'EINVALIDVER', 'EINVALIDTYPE', 'EINVALIDVAL', 'EINVALIDHASH', 'EINVALIDSERVICE']);
-
-/** Reads the signatures among the fields; undefined when one of them, or the header around it, is for the library. */
-export function readPlain(section: HeaderSection, fields: readonly Field[]): PlainSignatures | undefined {
-  const { text, bodyAt } = section;
-  const signatures: { field: Field; plain: PlainSignature }[] = [];
-  for (const field of fields) {
-    if (field.name === '' || field.name.startsWith('arc-')) return undefined;
-    if (field.name !== 'dkim-signature') continue;
-    const plain = parseSignature(text.slice(text.indexOf(':', field.start) + 1, field.end));
-    if (plain === undefined) return undefined;
-    signatures.push({ field, plain });
-  }
-  return signatures.length === 0 || BARE_LINE_END.test(text.slice(0, bodyAt)) ? undefined : { section, fields, signatures };
+/** Whether a field may be a signature at all. */
+export function isUsable(read: Signature | Unusable): read is Signature {
+  return !('result' in read);
 }
 
-/** Checks signatures as the library does, at a sixth of the cost. */
-export async function verifyPlain({ section, fields, signatures }: PlainSignatures, source: RawSource, deps: Deps): Promise<CheckedSignature[]> {
-  const hashes = await hashBodies(new Set(signatures.map(({ plain }) => plain.bodyForm)), source, section.bodyAt);
-  const header = createSignedHeader(section, fields);
-  const checked: CheckedSignature[] = [];
-  for (const { field, plain } of signatures) {
-    const status = hashes.get(plain.bodyForm) === plain.bodyHash
-      ? await check(plain, () => header.octets(field, plain), deps)
-      : { result: 'fail', comment: 'body hash did not verify' };
-    checked.push({ signingDomain: plain.domain, status });
-  }
-  return checked;
+/** Reads the body once, for all the signatures that will be checked. Rejects when it cannot be read. */
+export async function createSignatureChecker(section: HeaderSection, source: RawSource, signatures: readonly Signature[], deps: Deps): Promise<SignatureChecker> {
+  const bodies = await hashBodies(signatures, source, section.bodyAt);
+  const header = createSignedHeader(section);
+  return Object.freeze({
+    async check(field: Field, read: Signature | Unusable): Promise<Checked> {
+      if (!isUsable(read)) return read;
+      try {
+        const body = bodies.get(bodyKey(read));
+        if (!body?.hash.equals(read.bodyHash)) return { result: 'fail', comment: 'body hash did not verify' };
+        return await checkSignature(read, body, () => header.octets(field, read), deps);
+      } catch {
+        return { result: 'neutral', comment: 'cannot be processed' };
+      }
+    },
+  });
 }
 
-/** Each form once, however many signatures there are. */
-async function hashBodies(forms: ReadonlySet<Form>, source: RawSource, bodyAt: number): Promise<ReadonlyMap<Form, string>> {
+/** Each form and length once, however many signatures there are. */
+async function hashBodies(signatures: readonly Signature[], source: RawSource, bodyAt: number): Promise<ReadonlyMap<string, HashedBody>> {
+  const wanted = new Map(signatures.map((signature) => [bodyKey(signature), signature]));
   if ('bytes' in source) {
     const body = source.bytes.subarray(bodyAt);
-    return new Map(Array.from(forms, (form) => [form, hashBody(form, body)]));
+    return new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, hashBody(bodyForm, body, length)]));
   }
-  const running = Array.from(forms, (form) => ({ form, hash: createBodyHash(form) }));
-  for await (const piece of bodyPieces(source, bodyAt)) for (const { hash } of running) hash.update(piece);
-  return new Map(running.map(({ form, hash }) => [form, hash.digest()]));
+  if (wanted.size === 0) return new Map();
+  const running = Array.from(wanted, ([key, { bodyForm, length }]) => ({ key, hash: createBodyHash(bodyForm, length) }));
+  for await (const piece of bodyPieces(source, bodyAt)) for (const { hash: one } of running) one.update(piece);
+  return new Map(running.map(({ key, hash: one }) => [key, one.digest()]));
 }
 
-async function check(plain: PlainSignature, octets: () => Buffer, { keys, minBitLength, now }: Deps): Promise<CheckedSignature['status']> {
-  const { selector, domain, identityDomain } = plain;
+function bodyKey({ bodyForm, length }: Signature): string {
+  return `${bodyForm} ${length ?? 'all'}`;
+}
+
+async function checkSignature(signature: Signature, body: HashedBody, octets: () => ReturnType<SignedHeader['octets']>, { keys, minBitLength, now }: Deps): Promise<Checked> {
+  const { selector, domain, length, expires } = signature;
+  const key = await keyOf(keys, `${selector}._domainkey.${domain}`, minBitLength);
+  if ('result' in key) return key;
+  if (key.keyType !== signature.keyType) return { result: 'neutral', comment: 'inappropriate key algorithm' };
+  // t=s in the key: no i= from a subdomain (RFC 6376 section 3.6.1).
+  if (signature.below && key.flags?.includes('s')) return { result: 'neutral', comment: 'domain mismatch' };
+  if (!isSignature(signature, octets(), key.publicKey)) return { result: 'fail', comment: 'bad signature' };
+  if (expires !== undefined && expires < now) return { result: 'neutral', comment: 'expired' };
+  // A tail that l= leaves unsigned anybody may have added (section 8.2), and what is not there nobody can have signed (section 3.5).
+  if (length !== undefined && length !== body.length) return { result: 'policy', comment: 'l= is not the length of the body' };
+  return { result: 'pass' };
+}
+
+/** What the DNS kept from us it may tell us later; whatever else is wrong with a key is so for good. */
+async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Promise<PublicKey | Checked> {
   try {
-    const key = await keys.get('DKIM', `${selector}._domainkey.${domain}`, minBitLength, { strict: true, hashAlgo: 'sha256' });
-    if (key.keyType !== plain.keyType) return { result: 'neutral', comment: 'inappropriate key algorithm' };
-    // t=s in the key: no i= from a subdomain (RFC 6376 section 3.6.1).
-    const exact = identityDomain === undefined || identityDomain.toLowerCase() === domain.toLowerCase();
-    if (!exact && key.flags?.includes('s')) return { result: 'neutral', comment: 'domain mismatch' };
-    if (!isSignature(plain, octets(), key.publicKey)) return { result: 'fail', comment: 'bad signature' };
-    return plain.expires !== undefined && plain.expires < now ? { result: 'neutral', comment: 'expired' } : { result: 'pass' };
+    return await keys.get('DKIM', name, minBitLength, { strict: true, hashAlgo: 'sha256' });
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'EUNKNOWN';
     if (code === 'ESHORTKEY') return { result: 'policy', comment: code };
-    return KEY_FAULTS.has(code) ? { result: 'neutral', comment: code } : { result: 'temperror', comment: `DNS failure: ${code}` };
+    return { result: isFailureCode(code) ? 'temperror' : 'neutral', comment: code };
   }
 }
 
-function isSignature({ keyType, signature }: PlainSignature, octets: Buffer, key: PublicKey['publicKey']): boolean {
+/** Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more. */
+export function isUnknown({ result, comment }: Checked): boolean {
+  return result === 'temperror' && comment !== BUDGET_CODE;
+}
+
+function isSignature({ keyType, signature }: Signature, octets: Buffer, key: PublicKey['publicKey']): boolean {
   try {
     // RFC 8463 section 3: Ed25519 signs the hash.
     return keyType === 'rsa' ? verify('sha256', octets, key, signature) : verify(null, hash('sha256', octets, 'buffer'), key, signature);

@@ -1,7 +1,7 @@
 import type { Steps } from '../../base/steps.ts';
 import { MAX_RENDERED } from '../too-long.ts';
 import { FaultyTemplate } from './faulty-template.ts';
-import { createBudget } from './handlebars/budget.ts';
+import { type Budget, createBudget } from './handlebars/budget.ts';
 import { runningTemplate } from './handlebars/run.ts';
 import { readingTemplate } from './handlebars/template.ts';
 import { toVariables } from './handlebars/variables.ts';
@@ -24,9 +24,9 @@ export interface Filler {
 
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
 
-/** A filler with these variables: of two with one name, the last. */
-export function createFiller(language: MergeLanguage | undefined, variables: List, options: Omit<MergeOptions, 'maxLength'>): Filler {
-  return language === 'handlebars' ? handlebars(variables, options) : mailchimp(variables, options);
+/** A filler with these variables: of two with one name, the last. `budget`: what handlebars may cost. */
+export function createFiller(language: MergeLanguage | undefined, variables: List, options: Omit<MergeOptions, 'maxLength'>, budget = createBudget()): Filler {
+  return language === 'handlebars' ? handlebars(variables, options, budget) : mailchimp(variables, options);
 }
 
 function mailchimp(variables: List, options: MergeOptions): Filler {
@@ -37,9 +37,8 @@ function mailchimp(variables: List, options: MergeOptions): Filler {
   });
 }
 
-function handlebars(list: List, options: MergeOptions): Filler {
+function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
   const variables = toVariables(list);
-  const budget = createBudget();
   return Object.freeze({
     hasTags: (text: string) => text.includes('{{'),
     *filling(text: string, form: TextForm, maxLength = MAX_RENDERED) {

@@ -1,3 +1,4 @@
+import { parseAddressList } from '../address-list.ts';
 import { firstValue, type HeaderField } from '../headers.ts';
 import { readBlocks, type Returned } from './returned.ts';
 
@@ -48,7 +49,7 @@ function actionOf(text: string | undefined, status: string | undefined): Recipie
 /** `rfc822; jo@example.com`, in any spelling that is about. */
 function addressOf(value: string | undefined): string {
   const text = (value ?? '').replace(/^[^;]*;/, '').trim();
-  return (/<([^<>]+)>/.exec(text)?.[1] ?? text).toLowerCase();
+  return (parseAddressList(text).mailboxes[0]?.address ?? text).toLowerCase();
 }
 
 /** The type in lower case and no space behind it: the form in which consumers know a diagnosis. */

@@ -1,3 +1,4 @@
+import { correspondentsOf } from '../author.ts';
 import { firstValue } from '../headers.ts';
 import { readText, valueOf, type Returned } from './returned.ts';
 
@@ -51,7 +52,8 @@ export function parsePlainBounce(mail: Returned): PlainBounce | undefined {
 
 function isBounce(mail: Returned, subject: string, text: string): boolean {
   if (OPENING.some((opening) => opening.test(text))) return true;
-  const sender = SENDER.test(valueOf(mail, 'from'));
+  const { from } = correspondentsOf(mail.fields);
+  const sender = SENDER.test(from ? `${from.name ?? ''} <${from.address}>` : valueOf(mail, 'from'));
   const named = firstValue(mail.fields, 'x-failed-recipients') !== undefined;
   return named || (sender && SUBJECT.test(subject));
 }

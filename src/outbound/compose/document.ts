@@ -2,8 +2,8 @@ import { applyChanges, findFields, type Change, type FieldSpan } from '../../mai
 import { toCrlf } from '../../mail/compose/octets.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { parseAddress } from '../../mail/address.ts';
-import { parseHeaders } from '../../mail/headers.ts';
-import { parseMailboxes } from '../../mail/mailboxes.ts';
+import { soleAuthor } from '../../mail/author.ts';
+import { parseHeaders, type HeaderField } from '../../mail/headers.ts';
 import { scanStructure, type Part } from '../../mail/structure.ts';
 import { toMailDate } from '../../mail/trace.ts';
 import { decodeWords } from '../../mail/words.ts';
@@ -50,9 +50,8 @@ function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJo
 
 /** Whether the one mailbox in From is certainly not the sender: the account gave another beside the document. */
 function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: string): boolean {
-  const [from, ...others] = fields.filter(({ name }) => name === 'from');
-  const mailboxes = from && others.length === 0 ? parseMailboxes(valueOf(bytes, from)) : undefined;
-  const [given, wanted] = [parseAddress(mailboxes?.length === 1 ? mailboxes[0]?.address ?? '' : ''), parseAddress(sender)];
+  const author = soleAuthor(fields.filter(({ name }) => name === 'from').flatMap((field) => fieldsIn(bytes, field)));
+  const [given, wanted] = [parseAddress(author?.address ?? ''), parseAddress(sender)];
   if (!given || !wanted) return false;
   return given.domain !== wanted.domain || given.mailbox.toLowerCase() !== wanted.mailbox.toLowerCase();
 }
@@ -77,15 +76,19 @@ function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): str
 }
 
 function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
-  const [mailbox, ...others] = parseMailboxes(valueOf(bytes, field)) ?? [];
-  if (!mailbox?.name || !personal.hasTags(mailbox.name) || others.length > 0) return undefined;
+  const mailbox = soleAuthor(fieldsIn(bytes, field));
+  if (!mailbox?.name || !personal.hasTags(mailbox.name)) return undefined;
   const name = personal.fillLine(mailbox.name);
   return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
 }
 
 /** In one line, folds taken out. */
-function valueOf(bytes: Buffer, { start, end }: FieldSpan): string {
-  return parseHeaders(bytes.subarray(start, end))[0]?.value ?? '';
+function valueOf(bytes: Buffer, field: FieldSpan): string {
+  return fieldsIn(bytes, field)[0]?.value ?? '';
+}
+
+function fieldsIn(bytes: Buffer, { start, end }: FieldSpan): HeaderField[] {
+  return parseHeaders(bytes.subarray(start, end));
 }
 
 /** The changes in all text parts. The pixel stands in the first HTML part. */

@@ -1,6 +1,9 @@
-import { toEnd } from '../../base/steps.ts';
+import { type Steps, toEnd } from '../../base/steps.ts';
+import { createBudget } from '../../mail/merge/handlebars/budget.ts';
+import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
 import { createFiller, type Filler } from '../../mail/merge/language.ts';
-import type { MergeVar } from '../../mail/sending.ts';
+import type { MergeVar, Outgoing } from '../../mail/sending.ts';
+import { TooLong } from '../../mail/too-long.ts';
 import type { ComposeJob } from '../types.ts';
 
 /** What fills the texts of one message. */
@@ -41,7 +44,24 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   };
 }
 
-function variablesOf({ outgoing: { globalVars, rcptVars }, recipient }: ComposeJob): readonly MergeVar[] | undefined {
+/** Steps that a subject may cost here: some milliseconds, on the thread that takes mail. Composing has more, on a thread of its own. */
+const SUBJECT_STEPS = 10_000;
+
+/** The subject as it is written to one recipient. What cannot be merged stays as the account gave it: composing says what is wrong with it. */
+export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): Steps<string> {
+  const { subject, mergeLanguage } = outgoing;
+  const list = /\*\||\{\{/.test(subject) ? variablesOf({ outgoing, recipient }) : undefined;
+  if (!list) return subject;
+  const filler = createFiller(mergeLanguage, list, { now }, createBudget(SUBJECT_STEPS));
+  try {
+    return oneLine(yield* filler.filling(subject, 'text', LONGEST_LINE));
+  } catch (error) {
+    if (error instanceof TooLong || error instanceof FaultyTemplate) return subject;
+    throw error;
+  }
+}
+
+function variablesOf({ outgoing: { globalVars, rcptVars }, recipient }: Pick<ComposeJob, 'outgoing' | 'recipient'>): readonly MergeVar[] | undefined {
   if (globalVars === null && Object.keys(rcptVars).length === 0) return undefined;
   const own = Object.hasOwn(rcptVars, recipient.toLowerCase()) ? rcptVars[recipient.toLowerCase()] : undefined;
   return [{ name: 'email', content: recipient }, ...globalVars ?? [], ...own ?? []];

@@ -1,11 +1,11 @@
 import { breachOfBlock } from '../../mail/caps.ts';
 import { isHeadless } from '../../mail/headless.ts';
-import { firstValue, parseHeaders, type HeaderField } from '../../mail/headers.ts';
+import { soleAuthor } from '../../mail/author.ts';
+import { allValues, firstValue, parseHeaders } from '../../mail/headers.ts';
 import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
 import { MC_FIELD } from '../../mail/mc-reading.ts';
-import { parseMessage, scanMessage } from '../../mail/message.ts';
-import type { Mailbox } from '../../mail/parsed.ts';
 import { parseAddress } from '../../mail/address.ts';
+import { decodeWords } from '../../mail/words.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 
 /** A message as it was handed over, with what its header asks. */
@@ -28,32 +28,25 @@ const LONGEST_FROM = 4096;
 const IMPORTANT = 'X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n';
 
 /** Reads the header of a message, and takes off what was for us. */
-export async function readDocument(bytes: Buffer): Promise<{ readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document }> {
+export function readDocument(bytes: Buffer): { readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document } {
   const end = bytes.subarray(0, 2).equals(Buffer.from('\r\n')) ? 0 : bytes.indexOf(END_OF_HEADER) + 2;
   const headerEnd = end === 1 ? bytes.length : end; // no empty line: all of it is header
   const block = bytes.subarray(0, headerEnd);
   if (breachOfBlock(block) !== undefined) return { refused: REFUSALS.badHeader };
   const fields = isHeadless(bytes) ? [] : parseHeaders(block);
-  const from = await readFrom(fields);
+  const tooLong = allValues(fields, 'from').some((value) => Buffer.byteLength(value) > LONGEST_FROM);
+  const from = tooLong ? undefined : soleAuthor(fields);
   const address = from && parseAddress(from.address);
   if (!from || !address || address.domain.startsWith('[')) return { refused: REFUSALS.badFrom };
   const options = parseMcHeaders(fields);
   const header = Buffer.from(`${options.important ? IMPORTANT : ''}${strip(block.toString('latin1'))}`, 'latin1');
   const rest = headerEnd === bytes.length && end === 1 ? Buffer.from('\r\n') : bytes.subarray(headerEnd);
-  return { document: { sender: from.address.toLowerCase(), fromName: from.name, subject: from.subject, options, bytes: Buffer.concat([header, rest]) } };
+  return { document: { sender: from.address.toLowerCase(), fromName: from.name, subject: subjectOf(fields), options, bytes: Buffer.concat([header, rest]) } };
 }
 
-/** The one sender and the subject; undefined when there is no From field, or two, or one that names several or nobody. */
-async function readFrom(fields: readonly HeaderField[]): Promise<Mailbox & { readonly subject: string } | undefined> {
-  const values = fields.filter(({ name }) => name.toLowerCase() === 'from').map(({ value }) => value);
-  const [value = ''] = values;
-  if (values.length !== 1 || Buffer.byteLength(value) > LONGEST_FROM) return undefined;
-  // As a recipient of it: the To field is the one that is read as a list.
-  const header = Buffer.from(`Subject: ${firstValue(fields, 'subject') ?? ''}\r\nTo: ${value}\r\n\r\n`);
-  const scan = scanMessage(header);
-  if (scan.breach !== undefined) return undefined;
-  const { to: [mailbox, another], subject } = await parseMessage(header, scan.root);
-  return mailbox && !another ? { ...mailbox, subject } : undefined;
+function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
+  const subject = firstValue(fields, 'subject') ?? '';
+  return decodeWords(subject);
 }
 
 /** Takes fields out of a header block, each with its folded lines, and leaves every other byte alone. */

@@ -1,5 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Spool } from '../../spool/types.ts';
+import { StoreAway } from '../../store/collection.ts';
+import type { UsageMeter } from '../../store/usage.ts';
 import { splitCommand } from '../command.ts';
 import { MAX_IDLE_COMMANDS } from '../limits.ts';
 import { REFUSALS, REPLIES, type Reply } from '../refusal.ts';
@@ -13,22 +15,23 @@ import type { SubmissionSettings } from './settings.ts';
 export const WRONG_KEY_MS = 1500;
 /** Wrong keys in one session. */
 const MAX_FAILED_LOGINS = 5;
-/** How long a session is believed before its key is looked up again: so much later a revocation holds at the latest. */
-const FRESH_MS = 2000;
+/** How long a session is believed before its key is looked up again. The look-up may be a second old (store/key-check.ts). */
+const FRESH_MS = 1000;
 
 /** What the client is asked for; each takes its next line. */
 type Asked = (response: string) => Answer | Promise<Answer>;
 
 interface GateParts {
-  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount'>;
+  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount' | 'maxAccountBytes'>;
   readonly logins: Logins;
   readonly spool: Pick<Spool, 'backlog'>;
+  readonly meter: Pick<UsageMeter, 'of'>;
   readonly clock: Clock;
 }
 
 /** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
 export function createGate(parts: GateParts, said: Said, connection: { readonly address: string; readonly offersTls: boolean }): Gate {
-  const { settings, logins, spool, clock } = parts;
+  const { settings, logins, spool, meter, clock } = parts;
   const { address, offersTls } = connection;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
   let asked: Asked | undefined;
@@ -43,7 +46,6 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
     if (said.who) return REFUSALS.loggedInAlready;
     if (said.transaction) return REFUSALS.loginTooLate;
     if (!mayLogIn()) return REFUSALS.needsTls;
-    if (logins.tooMany(address)) return REFUSALS.tooManyFailedLogins;
     return /^\S+(?: +\S+)?$/.test(rest) ? undefined : REFUSALS.badArgument;
   }
 
@@ -84,7 +86,8 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
       return { reply: REPLIES.loggedIn };
     }
     if (login.why === 'away') return { reply: REFUSALS.cannotLogIn };
-    return { reply: ++failed >= MAX_FAILED_LOGINS ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
+    const ends = ++failed >= MAX_FAILED_LOGINS || login.why === 'too-many';
+    return { reply: ends ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
   }
 
   /** The verbs count a MAIL that reaches them; this one does not. */
@@ -97,7 +100,22 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
     if (said.helo === null) return undefined;
     if (!said.who) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
     if (spool.backlog(said.who.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
-    return clock.monotonic() - checkedAt < FRESH_MS ? undefined : checkAgain(said.who);
+    return admit(said.who);
+  }
+
+  async function admit(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
+    const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(who);
+    return refused ?? (await hasTooMuch(who.account) ? refuse(REFUSALS.accountFull) : undefined);
+  }
+
+  /** While the store is away nobody is held to a limit that cannot be read: the spool takes the mail. */
+  async function hasTooMuch(account: string): Promise<boolean> {
+    try {
+      return (await meter.of(account)).bytes >= settings.maxAccountBytes;
+    } catch (error) {
+      if (error instanceof StoreAway) return false;
+      throw error;
+    }
   }
 
   async function checkAgain(who: NonNullable<Said['who']>): Promise<Answer | undefined> {

@@ -25,7 +25,7 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
   const recipients = [...transaction?.recipients.values() ?? []].map(({ recipient }) => recipient);
 
   async function hand(): Promise<Awaited<ReturnType<Keeping['finish']>>> {
-    const read = await readDocument(held.bytes());
+    const read = readDocument(held.bytes());
     if (read.refused) return read;
     const { document } = read;
     if (document.options.ignored.length > 0) log.info('submission.note', { account: who.account, client: address, ignored: document.options.ignored.join(', ') });

@@ -5,7 +5,7 @@ import type { Side } from '../side.ts';
 import type { Said } from '../verbs.ts';
 import { createGate } from './gate.ts';
 import { openHandingOver } from './handing-over.ts';
-import { countLogins, createLogins } from './logins.ts';
+import { createLogins } from './logins.ts';
 import { createSubmissionPolicy } from './policy.ts';
 import { createRoom } from './room.ts';
 import type { SubmissionDeps, SubmissionSettings } from './settings.ts';
@@ -44,11 +44,11 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 
 function createSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   const room = createRoom(settings.maxBytesInData);
-  const logins = countLogins(createLogins(settings, deps), deps.metrics);
+  const logins = createLogins(settings, deps);
   return Object.freeze({
     name: 'submission' as const,
     policy: createSubmissionPolicy(settings, { ...deps, room }),
-    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) => createGate({ settings, logins, spool: deps.spool, clock: deps.clock }, said, connection),
+    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) => createGate({ settings, logins, spool: deps.spool, meter: deps.meter, clock: deps.clock }, said, connection),
     receive(said: Said, address: string) {
       if (!said.who) throw new Error('DATA of nobody');
       return openReception(settings, { log: deps.log, keeping: openHandingOver({ ...deps, room, tracking: settings.tracking }, said.who, said, address) });

@@ -60,7 +60,7 @@ function toWhitelistLine(row: WhitelistRow): Line {
 
 function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]): Line {
   // Metadata has the names that callers chose; one like `constructor` must not find what every object has.
-  const metadata = metadataFields.map((name) => Object.hasOwn(row.metadata, name) ? row.metadata[name] ?? '' : '');
+  const metadata = metadataFields.map((name) => Object.hasOwn(row.metadata, name) ? String(row.metadata[name] ?? '') : '');
   const bounce = row.diag ?? row.bounceDescription ?? '';
   return [toTimestamp(row.createdAt), row.email, row.sender, row.subject, row.state, row.tags.join(','), row.opens, row.clicks, bounce, ...metadata];
 }

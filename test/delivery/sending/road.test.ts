@@ -34,7 +34,7 @@ describe('mail going out', () => {
     expect(row(delivery.id)).to.include({ state: 'delivered', attempts: 1, lastStatus: 250 });
     const [report] = world.spool.untold.values();
     const told = report && readReport(report);
-    expect(told?.event).to.deep.include({ account: 'acc', message: sentId(delivery.id), kind: 'send', detail: {} });
+    expect(told?.event).to.deep.include({ account: 'acc', message: sentId(delivery.id), kind: 'send', detail: { diag: '250 2.0.0 ok', source_ip: '192.0.2.1', destination_ip: '192.0.2.25' } });
     expect(told?.sent).to.deep.include({
       id: sentId(delivery.id), account: 'acc', sender: 'news@sender.example', email: 'Jo@example.com', subject: 'News', tags: ['weekly'], template: null,
       subaccount: 'cust-1', metadata: { list: 'a', user: '9' }, apiKey: 'k1',
@@ -140,7 +140,7 @@ describe('mail going out', () => {
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'dead', lastError: 'its subaccount was paused for 3 days' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'its subaccount was paused for 3 days' } }]);
+    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'rule', diag: 'its subaccount was paused for 3 days' } }]);
   });
 
   it('is not held back for longer than it is tried', async () => {
@@ -158,7 +158,7 @@ describe('mail going out', () => {
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'dead', lastError: 'cannot be composed: too large' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid' } }]);
+    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: too large' } }]);
   });
 
   it('that we cannot compose waits, in case we are mended, and is rejected when its time is over', async () => {
@@ -170,7 +170,7 @@ describe('mail going out', () => {
     expect(world.log.of('delivery.fault').length).to.be.within(2, 10);
     await world.clock.advance(5 * DAYS);
     expect(row(delivery.id)).to.include({ state: 'dead' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid' } }]);
+    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: a fault of ours' } }]);
   });
 
   it('that is for later is not sent before, though its destination is probed meanwhile, and its five days begin then', async () => {

@@ -1,6 +1,6 @@
-import type { Clock } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
-import type { SpoolSettings } from './types.ts';
+import { statfs } from 'node:fs/promises';
+import type { Clock } from './clock.ts';
+import type { Log } from './log.ts';
 
 /** Bytes of a disk: all, and those that we may still use. */
 export interface Disk {
@@ -8,7 +8,15 @@ export interface Disk {
   readonly free: number;
 }
 
-/** Whether the disk has room for new mail. */
+/** Free space that is left alone: the largest of the three. */
+export interface RoomSettings {
+  readonly minFreePercent: number;
+  readonly minFreeBytes: number;
+  /** Three messages of this size are always left. */
+  readonly maxMessageBytes: number;
+}
+
+/** Whether a disk has room for what is new. */
 export interface Room {
   has(): boolean;
   /** The disk as it was last seen. */
@@ -20,8 +28,14 @@ export interface Room {
 
 const LOOK_MS = 1000;
 
-/** Watches free disk; `look` asks the system. Each change is logged once. */
-export function createRoom(settings: Omit<SpoolSettings, 'dir'>, deps: { clock: Clock; log: Log; look: () => Promise<Disk> }): Room {
+/** The disk that a folder is on. */
+export async function lookAtDisk(folder: string): Promise<Disk> {
+  const { blocks, bavail, bsize } = await statfs(folder);
+  return { total: blocks * bsize, free: bavail * bsize };
+}
+
+/** Watches free disk for the spool or the store; `look` asks the system. Each change is logged once, under the name of whose it is. */
+export function createRoom(name: 'spool' | 'store', settings: RoomSettings, deps: { clock: Clock; log: Log; look: () => Promise<Disk> }): Room {
   const { clock, log, look } = deps;
   let room = true;
   let seen: Disk | undefined;
@@ -37,15 +51,15 @@ export function createRoom(settings: Omit<SpoolSettings, 'dir'>, deps: { clock: 
     const floor = floorOf(total);
     if (free >= floor === room) return;
     room = free >= floor;
-    if (room) log.info('spool.room', { free, floor });
-    else log.warn('spool.full', { free, floor });
+    if (room) log.info(`${name}.room`, { free, floor });
+    else log.warn(`${name}.full`, { free, floor });
   };
 
   async function watch(): Promise<void> {
     try {
       judge(await look());
     } catch (error) {
-      if (room) log.error('spool.fault', { reason: 'free disk cannot be looked up', error });
+      if (room) log.error(`${name}.fault`, { reason: 'free disk cannot be looked up', error });
       room = false;
       seen = undefined;
     }

@@ -1,0 +1,86 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import { networkOf } from '../base/networks.ts';
+import { createShares } from '../base/shares.ts';
+import { createAddressList, plainAddress } from './client-address.ts';
+import { refusal, toEnvelope } from './errors.ts';
+
+export interface DoorSettings {
+  /** Connections of one address at one time; behind a trusted proxy, calls in progress of one client. */
+  readonly maxConnectionsPerAddress: number;
+  readonly trustedProxies: readonly string[];
+}
+
+export interface DoorDeps {
+  readonly clientAddress: (req: IncomingMessage) => string;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Turns away who has too much open already, so that one address cannot have all connections of the server. */
+export interface Door {
+  /** Counts a connection. */
+  knock(socket: Socket): void;
+  /** Whether a request may go on; one that may not has been answered. */
+  admits(req: IncomingMessage, res: ServerResponse): boolean;
+}
+
+/** Connections over the cap that wait for their request, to be told why; those beyond are closed without a word. */
+const TOLD = { all: 100, each: 10 };
+/** How long such a connection may take to ask. */
+const FAREWELL_MS = 2_000;
+/** Clients turned away are logged once in this time. */
+const QUIET_MS = 1_000;
+
+export function createDoor(settings: DoorSettings, { clientAddress, clock, log }: DoorDeps): Door {
+  const isProxy = createAddressList(settings.trustedProxies);
+  const perAddress = { all: Number.MAX_SAFE_INTEGER, each: settings.maxConnectionsPerAddress };
+  const connections = createShares(perAddress);
+  const calls = createShares(perAddress);
+  const told = createShares(TOLD);
+  const refused = new WeakSet<Socket>();
+  let loggedAt = -Infinity;
+
+  function note(address: string): void {
+    if (clock.monotonic() - loggedAt < QUIET_MS) return;
+    loggedAt = clock.monotonic();
+    log.info('api.refused_connection', { address });
+  }
+
+  return Object.freeze({
+    knock(socket: Socket) {
+      const peer = plainAddress(socket.remoteAddress ?? '');
+      if (isProxy(peer)) return;
+      const who = networkOf(peer);
+      if (connections.take(who, 1) === 'taken') return void socket.once('close', () => connections.give(who, 1));
+      note(peer);
+      if (told.take(who, 1) !== 'taken') return void socket.destroy();
+      refused.add(socket);
+      const cancel = clock.after(FAREWELL_MS, () => socket.destroy());
+      socket.once('close', () => {
+        cancel();
+        told.give(who, 1);
+      });
+    },
+    admits(req: IncomingMessage, res: ServerResponse) {
+      if (refused.has(req.socket)) return turnAway(res);
+      if (!isProxy(plainAddress(req.socket.remoteAddress ?? ''))) return true;
+      const client = clientAddress(req);
+      const who = networkOf(client);
+      if (calls.take(who, 1) !== 'taken') {
+        note(client);
+        return turnAway(res);
+      }
+      res.once('close', () => calls.give(who, 1));
+      return true;
+    },
+  });
+}
+
+function turnAway(res: ServerResponse): false {
+  const headers = { 'Content-Type': 'application/json; charset=utf-8', 'Cache-Control': 'no-store', 'Retry-After': '60', Connection: 'close' };
+  res.writeHead(429, headers).end(JSON.stringify(toEnvelope(refusal('RequestLimitExceeded'))));
+  return false;
+}

@@ -1,0 +1,70 @@
+// The parts instead of the whole, as in authenticate.ts.
+import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
+import type { ARCChainEntry, DNSResolver } from 'mailauth';
+import type { Verdicts } from '../mail/envelope.ts';
+import { isUsable, type SignatureChecker } from './dkim/verify.ts';
+import { parseSignature, type Signature, type Unusable } from './dkim/signature.ts';
+import type { Field, HeaderSection } from './header-section.ts';
+import type { MessageKeys } from './public-keys.ts';
+
+/** The ARC sets of a message (RFC 8617), their form looked at and their signatures yet to be checked. */
+export interface Chain {
+  /** `none` without sets, `fail` when they are no chain. */
+  readonly state: 'none' | 'fail' | 'whole';
+  readonly sets: ARCChainEntry[];
+  /** Where the newest ARC-Message-Signature stands. */
+  readonly field: Field | undefined;
+  /** How it may be read: without c= there are two opinions on what it stands for. */
+  readonly readings: readonly (Signature | Unusable)[];
+}
+
+/** What a header needs for fifty sets, the most there may be (RFC 8617 section 4.2.1), of reasonable length. */
+const MOST_FIELDS = 150;
+const LONGEST_FIELD = 16_384;
+const ARC_FIELD = /^arc-(?:seal|message-signature|authentication-results)$/;
+
+const NONE: Chain = { state: 'none', sets: [], field: undefined, readings: [] };
+const BROKEN: Chain = { ...NONE, state: 'fail' };
+
+/** Finds the sets of a message. The library says whether they are a chain; its opinion on how a signature is written counts no less. */
+export function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Chain {
+  const found = fields.filter(({ name }) => ARC_FIELD.test(name));
+  if (found.length === 0) return NONE;
+  if (found.length > MOST_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
+  const rows = found.map((field) => ({ key: field.name, field, line: Buffer.from(text.slice(field.start, field.end).replace(/\r?\n$/, ''), 'latin1') }));
+  try {
+    const sets = getARChain({ parsed: rows }, { strict: true });
+    const newest = sets === false ? undefined : sets.at(-1)?.['arc-message-signature'];
+    // No two are the same: a set that is there twice is no chain.
+    const field = rows.find(({ line }) => String(line) === String(newest?.original))?.field;
+    return sets === false || field === undefined ? BROKEN : { state: 'whole', sets, field, readings: readingsOf(text, field) };
+  } catch {
+    return BROKEN;
+  }
+}
+
+/**
+ * Without c= it is simple/simple, as for DKIM (RFC 8617 section 4.1.2), but the drafts had relaxed/relaxed, and so have dkimpy, which
+ * many lists seal with, and the public test suite (`ams_fields_c_na`). A signature that verifies in either way is one.
+ */
+function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)[] {
+  const value = text.slice(text.indexOf(':', start) + 1, end);
+  const forms = [['simple', 'simple'], ['relaxed', 'relaxed']] as const;
+  const readings = forms.map((pair) => parseSignature(value, { of: 'arc', forms: pair }));
+  const [first, second] = readings;
+  return first && second && isUsable(first) && isUsable(second) && first.headerForm === second.headerForm && first.bodyForm === second.bodyForm ? [first] : readings;
+}
+
+/** What the chain is worth: the newest signature over the message and every seal have to verify (RFC 8617 section 5.2). All failures are permanent. */
+export async function checkChain({ state, sets, field, readings }: Chain, checker: SignatureChecker, dns: DNSResolver, keys: MessageKeys, minBitLength: number): Promise<Verdicts['arc']> {
+  if (state !== 'whole' || field === undefined) return { result: state === 'none' ? 'none' : 'fail' };
+  let sealed = false;
+  for (const reading of readings) sealed ||= (await checker.check(field, reading)).result === 'pass';
+  if (!sealed) return { result: 'fail' };
+  try {
+    const options = { resolver: dns, minBitLength, strict: true, keyCache: keys };
+    return { result: await verifyASChain({ chain: sets }, options) ? 'pass' : 'fail' };
+  } catch {
+    return { result: 'fail' };
+  }
+}

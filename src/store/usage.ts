@@ -1,0 +1,159 @@
+import type { Clock } from '../base/clock.ts';
+import { StoreAway, type Collection, type CollectionSpec, type Database, type Row } from './collection.ts';
+
+/** Kinds of rows, by the names of their collections, of which an account may have so many. */
+export const LIMITED_KINDS = [
+  'inbound_domains', 'inbound_routes', 'sender_domains', 'subaccounts', 'templates', 'webhooks', 'pools', 'rejects', 'whitelists', 'scheduled',
+  'tracking_domains',
+] as const;
+export type LimitedKind = (typeof LIMITED_KINDS)[number];
+
+/** What an account has in the store: rows of each kind that is limited, and bytes in all. */
+export interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
+  /** Of all rows of the account in every collection, written as JSON. Indexes are not counted. */
+  readonly bytes: number;
+}
+
+export const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
+
+export type Usage = Omit<UsageRow, 'id'>;
+export type UsagePart = keyof Usage;
+export const USAGE_PARTS = ['bytes', ...LIMITED_KINDS] as const;
+
+/** What a new account has. */
+export const NOTHING: Usage = Object.freeze({
+  bytes: 0, inbound_domains: 0, inbound_routes: 0, sender_domains: 0, tracking_domains: 0, subaccounts: 0, templates: 0, webhooks: 0, pools: 0,
+  rejects: 0, whitelists: 0, scheduled: 0,
+});
+
+/** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
+const FLUSH_MS = 1000;
+/** A patch larger than this is weighed against what it replaces, which costs a look-up. */
+const LARGE_PATCH = 1024;
+/** Accounts whose usage is remembered. */
+const MAX_REMEMBERED = 10_000;
+
+/**
+ * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up what it writes
+ * and brings the sums into the store once a second, by atomic increments, so that all hosts of a store share one count.
+ *
+ * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it was killed,
+ * by small patches and counters, and by what the command line wrote. `correct` makes that good, every night (tasks/count-usage.ts).
+ */
+export interface UsageMeter {
+  /** What the account has now. Throws `StoreAway`. */
+  of(account: string): Promise<Usage>;
+  /** What the store says without what this host has not brought yet. */
+  stored(account: string): Promise<Usage>;
+  /** Adds what a count of all rows found beyond it, which may be below nothing. */
+  correct(account: string, difference: Usage): Promise<void>;
+}
+
+/** The database with every write counted. Closing it brings the last counts. */
+export async function meteredDatabase(database: Database, { clock }: { readonly clock: Clock }): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
+  const rows = await database.collection(usage);
+  const pending = new Map<string, Map<UsagePart, number>>();
+  const known = new Map<string, { readonly usage: Usage; readonly readAt: number }>();
+  let cancel: (() => void) | undefined;
+  let flushing: Promise<void> = Promise.resolve();
+
+  function note(account: string, part: UsagePart, amount: number): void {
+    const parts = pending.get(account) ?? new Map<UsagePart, number>();
+    pending.set(account, parts);
+    parts.set(part, (parts.get(part) ?? 0) + amount);
+    cancel ??= clock.after(FLUSH_MS, () => {
+      cancel = undefined;
+      flushing = flushing.then(flush);
+    });
+  }
+
+  function remember(account: string, row: Usage): Usage {
+    if (known.size >= MAX_REMEMBERED) known.clear();
+    known.set(account, { usage: row, readAt: clock.monotonic() });
+    return row;
+  }
+
+  async function bring(account: string, parts: ReadonlyMap<UsagePart, number>): Promise<void> {
+    remember(account, await rows.add(account, Object.fromEntries(parts), NOTHING));
+  }
+
+  /** What cannot be brought is brought the next time. */
+  async function flush(): Promise<void> {
+    for (const [account, parts] of [...pending]) {
+      pending.delete(account);
+      await bring(account, parts).catch((error: unknown) => {
+        for (const [part, amount] of parts) note(account, part, amount);
+        if (!(error instanceof StoreAway)) throw error;
+      });
+    }
+  }
+
+  async function stored(account: string): Promise<Usage> {
+    const last = known.get(account);
+    if (last && clock.monotonic() - last.readAt < FLUSH_MS) return last.usage;
+    return remember(account, { ...NOTHING, ...await rows.one({ id: account }) });
+  }
+
+  const meter: UsageMeter = Object.freeze({
+    stored,
+    async of(account: string) {
+      const sum: Record<UsagePart, number> = { ...await stored(account) };
+      for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
+      return sum;
+    },
+    correct: (account: string, difference: Usage) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
+  });
+  const metered: Database = Object.freeze({
+    collection: async <R extends Row>(spec: CollectionSpec<R>) => meteredCollection(spec.name, await database.collection(spec), note),
+    ping: () => database.ping(),
+    async close() {
+      cancel?.();
+      await flushing.then(flush).catch(() => undefined); // the nightly count finds what could not be brought
+      cancel?.();
+      await database.close();
+    },
+  });
+  return { database: metered, meter };
+}
+
+export const isLimited = (name: string): name is LimitedKind => LIMITED_KINDS.some((kind) => kind === name);
+
+/** The account that a row belongs to; undefined for rows of nobody. */
+export function ownerOf(row: Row): string | undefined {
+  return 'account' in row && typeof row.account === 'string' ? row.account : undefined;
+}
+
+/** Bytes of a row, as they are counted. */
+export function bytesOf(row: object): number {
+  return Buffer.byteLength(JSON.stringify(row));
+}
+
+function meteredCollection<R extends Row>(name: string, rows: Collection<R>, note: (account: string, part: UsagePart, amount: number) => void): Collection<R> {
+  /** Notes a row that came (1) or went (-1). */
+  function noteRow(row: R, sign: 1 | -1): void {
+    const account = ownerOf(row);
+    if (account === undefined) return;
+    note(account, 'bytes', sign * bytesOf(row));
+    if (isLimited(name)) note(account, name, sign);
+  }
+  return Object.freeze<Collection<R>>({
+    ...rows,
+    async insert(row) {
+      const outcome = await rows.insert(row);
+      if (outcome === 'inserted') noteRow(row, 1);
+      return outcome;
+    },
+    async change(filter, patch) {
+      const before = bytesOf(patch) > LARGE_PATCH ? await rows.one(filter) : undefined;
+      const after = await rows.change(filter, patch);
+      const account = before && after && before.id === after.id ? ownerOf(after) : undefined;
+      if (before && after && account !== undefined) note(account, 'bytes', bytesOf(after) - bytesOf(before));
+      return after;
+    },
+    async remove(filter) {
+      const row = await rows.remove(filter);
+      if (row) noteRow(row, -1);
+      return row;
+    },
+  });
+}
