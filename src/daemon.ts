@@ -54,11 +54,13 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
-  const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, clock, ids, log });
-  const delivery = createDelivery(settings, deps, { spool, time, loopbackOnly, ...inbound, ...events, mail: sending.mail, ownCarrier: outbound.ownCarrier });
+  const scheduling = createScheduling({ ...storage, clock });
+  const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, scheduling, clock, ids, log });
+  const delivery = createDelivery(settings, deps, {
+    spool, store, time, loopbackOnly, ...inbound, ...events, mail: sending.mail, ownCarrier: outbound.ownCarrier,
+  });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
   const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, leaving, clock, ids, log, metrics });
-  const scheduling = createScheduling({ ...storage, clock });
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log, metrics });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });

@@ -2,6 +2,7 @@ import type { RunningTime } from '../base/running-time.ts';
 import { mailNames } from '../config.ts';
 import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
+import { createDestinations } from '../delivery/destinations.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
 import { createPoster } from '../delivery/post/attempt.ts';
 import { createGuard } from '../delivery/post/guard.ts';
@@ -25,7 +26,7 @@ import { createPostmaster } from '../inbound/postmaster.ts';
 import { createReturnAddresses } from '../inbound/return-addresses.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { createSigningKeys } from '../inbound/signing.ts';
-import type { SigningKeys } from '../inbound/types.ts';
+import type { Routing, SigningKeys } from '../inbound/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import { createMailCarriers } from '../outbound/carriers.ts';
 import { createCustomDomains } from '../outbound/custom-domains.ts';
@@ -98,6 +99,8 @@ export function createOutbound(settings: Settings, { log, clock, ids }: CountedD
 
 interface DeliveryParts {
   readonly spool: Spool;
+  readonly store: Store;
+  readonly routing: Routing;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
@@ -109,16 +112,18 @@ interface DeliveryParts {
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, { spool, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time }: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: CountedDeps, parts: DeliveryParts) {
+  const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
+  const destinations = createDestinations({ store, routing, clock });
   const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
   const notifying = { hostname, from: settings.mail.from };
   const dispatcher = createDispatcher(dispatcherSettings(settings), {
-    spool, renderer, poster, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics,
+    spool, renderer, poster, destinations, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics,
   });
   return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
 }

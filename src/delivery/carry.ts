@@ -9,6 +9,7 @@ import type { Verdicts } from '../mail/envelope.ts';
 import { isPostmasterUrl, isReportUrl, isReturnUrl } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
 import type { Delivery, Message, Settlement, Spool } from '../spool/types.ts';
+import type { Destination, Destinations } from './destinations.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
 import { settle, settleUnattempted, type Settled } from './settle.ts';
 import type { Poster, Rendered, Renderer, Told } from './types.ts';
@@ -20,14 +21,15 @@ import { createRoad, type MailParts } from './sending/road.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
-/** How long one is put off whose key the store could not be asked for: a store that is back should not be waited for much longer. */
-const WITHOUT_KEY = 10_000;
+/** How long one is put off for which the store could not be asked: a store that is back should not be waited for much longer. */
+const WITHOUT_STORE = 10_000;
 
 /** The parts that a delivery goes through. */
 export interface DeliveryDeps {
   readonly spool: Spool;
   readonly renderer: Renderer;
   readonly poster: Poster;
+  readonly destinations: Destinations;
   readonly signingKeys: SigningKeys;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -67,19 +69,19 @@ export interface Gate {
 /** settled: attempted · gone: no longer on the spool · put off: nothing was attempted, for a reason of ours · turned back: nor here, the endpoint is away. */
 export type Carried =
   | { readonly kind: 'settled'; readonly settled: Settled; readonly result: Told }
-  /** Until this wall time, or for `PUT_OFF` when none is said. */
-  | { readonly kind: 'put off'; readonly at?: number }
+  /** Until this wall time, or for `PUT_OFF` when none is said. `moved`: its time begins then, because that is when it is wanted. */
+  | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
   | { readonly kind: 'gone' | 'turned back' };
 
 export interface Carrier {
   /** One attempt, from the spool to the endpoint and its result back onto the spool. Never throws. */
   carry(waiting: Waiting, gate: Gate): Promise<Carried>;
-  /** Ends a delivery whose time was over while its endpoint was away. Never throws. */
-  giveUp(waiting: Waiting): Promise<void>;
+  /** Ends a delivery whose time was over while its endpoint was away, unless somebody chose another time for it. Never throws. */
+  giveUp(waiting: Waiting): Promise<Carried>;
 }
 
 export function createCarrier(deps: CarryDeps): Carrier {
-  const { spool, renderer, poster, signingKeys, clock, ids, log, time, meters } = deps;
+  const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time, meters } = deps;
   const notifying = createNotifying(deps.notifying, deps);
   const road = deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('mail', settlement) });
   const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
@@ -101,13 +103,15 @@ export function createCarrier(deps: CarryDeps): Carrier {
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
     if (isPostmasterUrl(delivery.url) || isReportUrl(delivery.url)) return await forwarding.attempt(waiting, gate);
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
+    const destination = await destinations.of(delivery);
+    if (destination.kind !== 'here') return await follow(delivery, destination);
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
       await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_KEY };
+    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_STORE };
     const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
     if (rendered.parseError !== null) meters.unparsed();
     try {
@@ -122,6 +126,13 @@ export function createCarrier(deps: CarryDeps): Carrier {
       // A file that cannot be removed is no reason to say anything else of the attempt.
       await renderer.discard(rendered.body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
     }
+  }
+
+  /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
+  async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<Carried> {
+    if (destination.kind === 'nowhere' && batch) await spool.events.forget(batch.webhook, clock.now());
+    if (destination.kind === 'there') await (batch ? spool.events.redirect(batch.webhook, destination.url) : spool.redirect(routeId, destination.url));
+    return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
   /**
@@ -175,15 +186,17 @@ export function createCarrier(deps: CarryDeps): Carrier {
     }
   }
 
-  async function giveUp(waiting: Waiting): Promise<void> {
+  async function giveUp(waiting: Waiting): Promise<Carried> {
     const { delivery, delivery: { id, url }, parked } = waiting;
-    if (!isMailUrl(url) || !road) {
+    try {
+      if (isMailUrl(url) && road) return await road.expire(waiting);
       await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
-      const found = isMailUrl(url) ? undefined : await spool.message(delivery.messageId).catch(() => undefined);
+      const found = isMailUrl(url) ? undefined : await spool.message(delivery.messageId);
       if (found?.message.verdicts && found.message.envelope.dsn) await tell(found.message, found.message.verdicts, delivery, 'failed');
-      return;
+    } catch (error) {
+      log.error('delivery.fault', { delivery: id, error });
     }
-    await road.expire(waiting).catch((error: unknown) => log.error('delivery.fault', { delivery: id, error }));
+    return { kind: 'gone' };
   }
 
   return Object.freeze({ carry, giveUp });

@@ -114,9 +114,9 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     const { attempts } = placesOf(lane);
     for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limitOf(lane.url))) {
       attempts.begin(false);
-      void carrier.giveUp(waiting).then(() => {
-        lane.queue.done(waiting.delivery.id);
-        notices.givenUp(lane, waiting);
+      void carrier.giveUp(waiting).then((carried) => {
+        requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
+        if (carried.kind === 'gone') notices.givenUp(lane, waiting);
         attempts.end(false);
       });
     }
@@ -149,7 +149,10 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
 /** What becomes of a delivery in memory after it was taken and carried; the spool knows already. */
 function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: { readonly wall: number; readonly steady: number }): void {
   if (carried.kind === 'turned back') return queue.putBack(waiting);
-  if (carried.kind === 'put off') return queue.defer({ ...waiting, due: now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall)) });
+  if (carried.kind === 'put off') {
+    const due = now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall));
+    return queue.defer({ ...waiting, due, budgetFrom: carried.moved && carried.at !== undefined ? carried.at : waiting.budgetFrom });
+  }
   const settled = carried.kind === 'settled' ? carried.settled : undefined;
   if (settled?.outcome !== 'deferred') return queue.done(waiting.delivery.id);
   const { wait, settlement } = settled;

@@ -17,6 +17,8 @@ interface Domain {
   readonly exact: ReadonlyMap<string, Match>;
   /** The rest: the most literal characters first, then the oldest. */
   readonly globs: Globs<Match>;
+  /** Where each leads to, by id. */
+  readonly urls: ReadonlyMap<string, string>;
 }
 
 export interface RoutingSettings {
@@ -81,6 +83,7 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
+    urlOf: (routeId: string, domain: string) => table?.get(toAsciiDomain(domain) ?? '')?.urls.get(routeId),
     async changed(domain: string) {
       try {
         await store.revisions.add('routing', { count: 1 }, { count: 0 });
@@ -105,7 +108,7 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
     if (!exact.has(name)) exact.set(name, toMatch(row));
   }
   const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
-  return { account, exact, globs: createGlobs(globs) };
+  return { account, exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
 }
 
 /** Accounts with a claim to the domain may have routes for it too. */

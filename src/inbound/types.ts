@@ -16,6 +16,8 @@ export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { rea
 export interface Routing {
   /** `domain` in any case, as U-label or A-label; `mailbox` is the local part without quotes. */
   lookup(mailbox: string, domain: string): Lookup;
+  /** Where a route of the domain leads to; undefined when there is none of that id, or the table was never read. */
+  urlOf(routeId: string, domain: string): string | undefined;
   /** The account that an inbound domain belongs to, as far as the table knows. */
   ownerOf(domain: string): string | undefined;
   /** A domain or its routes changed: tells other hosts by the revision, and holds here from now on. */

@@ -168,7 +168,7 @@ function traceOf({ submission: { client, outgoing }, messageId, receivedAt, deli
 /** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
 async function schedule({ submission: { account, outgoing: { sender, subject } }, receivedAt, deliveries, rows }: Sorted, { store }: SubmitDeps): Promise<void> {
   await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id, recipient, notBefore = receivedAt }) => store.scheduled.insert({
-    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject: rows.get(id)?.subject ?? subject, email: recipient.toLowerCase(), delivery: id, wish: null,
+    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject: rows.get(id)?.subject ?? subject, email: recipient.toLowerCase(), delivery: id, state: null,
   }));
 }
 

@@ -111,11 +111,17 @@ function databaseName({ url }: MongoSettings): string | undefined {
   return /^mongodb(\+srv)?:\/\/[^/?]*\/[^?]/.test(url) ? undefined : 'postern';
 }
 
-/** Makes the indexes once; an attempt that failed is repeated by the next operation. */
+/**
+ * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command takes
+ * several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
+ */
 function createIndexer<R extends Row>(documents: MongoCollection<Doc>, spec: CollectionSpec<R>): () => Promise<unknown> {
   const indexes = toMongoIndexes(spec.indexes, spec.unique ?? []);
-  let made: Promise<unknown> | null = indexes.length > 0 ? null : Promise.resolve();
-  return () => (made ??= documents.createIndexes(indexes).catch((error: unknown) => {
+  let made: Promise<void> | null = indexes.length > 0 ? null : Promise.resolve();
+  const makeAll = async () => {
+    for (const index of indexes) await documents.createIndexes([index]);
+  };
+  return () => (made ??= makeAll().catch((error: unknown) => {
     made = null;
     throw error;
   }));

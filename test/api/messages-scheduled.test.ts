@@ -25,12 +25,23 @@ describe('scheduled messages', () => {
     ]);
   });
 
-  it('are none any more when their time has come', async () => {
+  it('are not listed any more when their time has come, and can be neither cancelled nor moved once they are claimed: it is too late', async () => {
     const id = await schedule('ann@example.com', '2026-01-05 12:00:30');
     await world.clock.advance(30_000);
     expect(await listed()).to.deep.equal([]);
-    expect((await world.call('/messages/cancel-scheduled', { id })).body.name).to.equal('Unknown_Message');
-    expect((await world.call('/messages/reschedule', { id, send_at: '2026-01-06 00:00:00' })).body.name).to.equal('Unknown_Message');
+    await world.store.scheduled.change({ id }, { state: 'leaving' });
+    for (const [path, params] of [['/messages/cancel-scheduled', { id }], ['/messages/reschedule', { id, send_at: '2026-01-06 00:00:00' }]] as const) {
+      const { status, body } = await world.call(path, params);
+      expect([status, body.name, body.message]).to.deep.equal([404, 'Unknown_Message', `It is too late: the message ${id} is being sent, or was sent`]);
+    }
+    expect((await delivery(id))?.state).to.equal('waiting');
+  });
+
+  it('can be cancelled when their time has come and something still holds them back', async () => {
+    const id = await schedule('ann@example.com', '2026-01-05 12:00:30');
+    await world.clock.advance(30_000);
+    expect((await world.call('/messages/cancel-scheduled', { id })).status).to.equal(200);
+    expect(world.spool.deliveries.at(-1)?.state).to.equal('dropped');
   });
 
   it('are never sent and found no more when they are cancelled', async () => {
@@ -64,7 +75,9 @@ describe('scheduled messages', () => {
     expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).status).to.equal(200);
     expect((await world.call('/messages/reschedule', { id: moved, send_at: '2026-01-08 00:00:00' })).body.send_at).to.equal('2026-01-08 00:00:00');
     expect(await listed()).to.deep.equal([moved]);
-    expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).body.name).to.equal('Unknown_Message');
-    expect((await world.store.scheduled.many({}, { sort: 'id' })).map(({ wish }) => wish)).to.have.members(['cancel', 'move']);
+    expect((await world.call('/messages/info', { id: cancelled })).body.name, 'found no more').to.equal('Unknown_Message');
+    expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).status, 'to cancel it again is no fault').to.equal(200);
+    expect((await world.call('/messages/reschedule', { id: cancelled, send_at: '2026-01-08 00:00:00' })).body.message).to.match(/^No message exists/);
+    expect((await world.store.scheduled.many({}, { sort: 'id' })).map(({ state }) => state)).to.have.members(['cancelled', 'moved']);
   });
 });

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import type { Routing } from '../../src/inbound/types.ts';
 import { KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
 
 const URL_OF_ROUTE = 'https://app.example.com/hooks/mail';
@@ -123,7 +124,8 @@ describe('/inbound/send-raw', () => {
 
   it('answers ServiceUnavailable, not an empty array, while the routes were never read', async () => {
     await world.stop();
-    world = await startApi({ deps: { routing: { lookup: () => ({ kind: 'unknown' }), changed: async () => {}, ownerOf: () => undefined, ready: () => false } } });
+    const routing: Routing = { lookup: () => ({ kind: 'unknown' }), urlOf: () => undefined, changed: async () => {}, ownerOf: () => undefined, ready: () => false };
+    world = await startApi({ deps: { routing } });
     expect((await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(503);
   });
 

@@ -1,4 +1,5 @@
 import type { DeliveryDeps } from '../../src/delivery/carry.ts';
+import type { Destinations } from '../../src/delivery/destinations.ts';
 import { createDispatcher, type DispatcherSettings } from '../../src/delivery/dispatcher.ts';
 import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
 import type { Ids } from '../../src/base/ids.ts';
@@ -87,9 +88,10 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
     async stop() {},
   };
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
+  const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
   const open = () => createDispatcher(
     { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
-    { spool, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, clock, ids, log, ...replace },
+    { spool, renderer, poster, destinations, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, clock, ids, log, ...replace },
   );
   const dispatcher = open();
 

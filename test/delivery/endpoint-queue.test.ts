@@ -6,7 +6,7 @@ import type { Waiting } from '../../src/delivery/schedule/waiting.ts';
 import { aDelivery } from './support.ts';
 
 const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting =>
-  ({ delivery: aDelivery(), attempts: 0, budgetFrom: 0, parked: false, due, failedAt: Number.POSITIVE_INFINITY, ...more });
+  ({ delivery: aDelivery(), attempts: 0, budgetFrom: 0, parked: false, scheduled: false, due, failedAt: Number.POSITIVE_INFINITY, ...more });
 
 describe('the queue of an endpoint', () => {
   it('holds so many due ones and leaves the rest outside', () => {

@@ -32,7 +32,7 @@ describe('deliveries from the spool to receivers', () => {
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createDispatcher({ concurrency: 16, concurrencyPerEndpoint: 4, retryHours }, {
       spool, poster, renderer, clock, ids: createIds(clock), log: createTestLog(),
-      postmaster: NO_POSTMASTER, notifying: NO_REPORTS, signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
+      destinations: { of: async () => ({ kind: 'here' }) }, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
     });
     await dispatcher.start();
     return dispatcher;

@@ -58,7 +58,7 @@ describe('returned mail on its way to an event', () => {
     });
     const delivery = { id: 'm1-a', messageId: 'm1', account: ACCOUNT, url: RETURN_URL, routeId: '', pattern: '', recipient };
     const gate = { enter: () => true, leave: () => {}, othersPass: () => false };
-    return returning.attempt({ delivery, attempts, budgetFrom: receivedAt, parked: false, due: 0, failedAt: Infinity }, gate);
+    return returning.attempt({ delivery, attempts, budgetFrom: receivedAt, parked: false, scheduled: false, due: 0, failedAt: Infinity }, gate);
   }
 
   const begin = (id = SENT, email = 'jo@example.net') => parts().recorder.begin({

@@ -113,7 +113,7 @@ describe('submitting', () => {
     expect(later?.status).to.equal('scheduled');
     const [delivery] = await world.queued();
     expect({ dueAt: delivery?.dueAt, budgetFrom: delivery?.budgetFrom }).to.deep.equal({ dueAt: sendAt.getTime(), budgetFrom: sendAt.getTime() });
-    expect(await store.scheduled.one({ id: later?.id ?? '' })).to.deep.include({ account: ACCOUNT, sendAt, email: 'ann@example.com', delivery: delivery?.id, wish: null });
+    expect(await store.scheduled.one({ id: later?.id ?? '' })).to.deep.include({ account: ACCOUNT, sendAt, email: 'ann@example.com', delivery: delivery?.id, state: null });
     expect(recipientsOf(await world.submit(['bob@example.com'], { sendAt: new Date(world.clock.now() - 1000) }))[0]?.status).to.equal('queued');
     expect(await store.scheduled.many({})).to.have.length(1);
   });

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { DuplicateRow, type Collection, type CollectionSpec, type Database, type Filter, type Row, type Value } from '../../src/store/collection.ts';
 import { drivers, ofItsOwn } from '../support/database.ts';
+import { lacks } from '../support/mongo-server.ts';
 import { failure } from './notes.ts';
 
 interface Thing extends Row {
@@ -103,7 +104,7 @@ for (const driver of drivers) {
         expect(await ids({ account: 'a', rank: { range: { gte: 10 } } })).to.deep.equal(['n10']);
       });
 
-      it('a range of text, in the order of code points', async () => {
+      if (!lacks(driver.kind, 'code points')) it('a range of text, in the order of code points', async () => {
         await put(...['A', 'B', 'a', 'b', 'é', '\ue000', '😀'].map((label) => thing(label, { label })), thing('A0'));
         expect(await ids({ label: { range: { gte: 'B', lt: 'b' } } })).to.deep.equal(['B', 'a']);
         expect(await ids({ label: { range: { gt: 'b' } } })).to.deep.equal(['é', '\ue000', '😀']);
@@ -133,7 +134,7 @@ for (const driver of drivers) {
         expect(await ids({ id: { startsWith: 'ab' } })).to.deep.equal(['ab', 'abc', 'abd']);
       });
 
-      it('every hostile text as itself, by equality, list and prefix', async () => {
+      if (!lacks(driver.kind, 'code points')) it('every hostile text as itself, by equality, list and prefix', async () => {
         await put(...HOSTILE.map((label, i) => thing(`h${i}`, { label, note: label })));
         const found = async (filter: Filter<Thing>) => (await rows.many(filter)).map(({ label }) => label);
         for (const text of HOSTILE) {
@@ -353,7 +354,7 @@ for (const driver of drivers) {
         expect(await rows.one({ id: '1' })).to.deep.equal(thing('1', { rank: 50, count: 100 }));
       });
 
-      it('nothing to what is no number', async () => {
+      if (!lacks(driver.kind, 'strict sums')) it('nothing to what is no number', async () => {
         const { id: _, ...row } = thing('1', { rank: 'text', count: null });
         await put(thing('1', { rank: 'text', count: null }));
         expect(await failure(rows.add('1', { rank: 1 }, { ...row, rank: 0 }))).to.be.instanceOf(Error);

@@ -1,5 +1,6 @@
 import { createIds } from '../../src/base/ids.ts';
 import { systemClock } from '../../src/base/clock.ts';
+import { createDestinations } from '../../src/delivery/destinations.ts';
 import { createDispatcher } from '../../src/delivery/dispatcher.ts';
 import type { AttemptResult, Poster } from '../../src/delivery/types.ts';
 import { createBatching, type BatchingSettings } from '../../src/events/batching.ts';
@@ -61,7 +62,10 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       outbox: createOutbox(parts),
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
-      dispatcher: createDispatcher({ concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 }, { ...parts, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS }),
+      dispatcher: createDispatcher({ concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 }, {
+        ...parts, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS,
+         destinations: createDestinations({ store, clock, routing: { urlOf: () => undefined } }),
+      }),
     };
   }
   let parts = build(opened.spool);

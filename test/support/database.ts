@@ -6,7 +6,7 @@ import type { CollectionSpec, Database, Row } from '../../src/store/collection.t
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { openMongo } from '../../src/store/mongo.ts';
 import { createTestLog } from './log.ts';
-import { mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
+import { lacks, mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
 import { tempDir } from './temp.ts';
 import { PATIENCE } from './until.ts';
 import { NO_FLOOR } from './room.ts';
@@ -22,8 +22,9 @@ export interface TestDriver {
 export interface OpenOptions {
   readonly log?: Log;
   /**
-   * For many writers of one row. FerretDB 1.24 reads, changes and writes a document without a lock, so findAndModify on one
-   * document from several connections loses updates; there, and only there, such a database gets a single connection.
+   * For many writers of one row. FerretDB 1.24 and mongo-java-server 1.47 read, change and write a document without a lock, so
+   * findAndModify on one document from several connections loses updates; there, and only there, such a database gets a single
+   * connection.
    */
   readonly crowded?: boolean;
 }
@@ -56,7 +57,7 @@ const mongo: TestDriver | undefined = kind && {
   kind,
   async open({ log = createTestLog(), crowded = false } = {}) {
     const url = (await mongoServer()).url(newDatabaseName());
-    return openMongo({ url: crowded && kind === 'ferretdb' ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE }, { log });
+    return openMongo({ url: crowded && lacks(kind, 'atomic changes') ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE }, { log });
   },
 };
 

@@ -10,12 +10,13 @@ export interface MailServer extends MailSink {
   readonly asked: string[];
 }
 
-/** A sink that takes mail but for `gone…` and `full…`, and for `grey…` when it sees one for the first time. */
+/** A sink that takes mail but for `gone…` and `full…`, and for `grey…` when it sees one for the first time; then `hang…` gets no answer. */
 export async function startMailServer(): Promise<MailServer> {
   const asked: string[] = [];
   const sink = await startMailSink({
     onRcptTo({ address }, _session, done) {
       asked.push(address);
+      if (address.startsWith('hang') && asked.filter((one) => one === address).length === 1) return;
       const reply = REPLIES[address.replace(/[\d@].*$/, '')];
       if (reply && !(address.startsWith('grey') && asked.filter((one) => one === address).length > 1)) {
         return done(Object.assign(new Error(reply.text), { responseCode: reply.code }));

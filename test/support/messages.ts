@@ -8,6 +8,7 @@ import { createReleasing } from '../../src/outbound/releasing.ts';
 import { createScheduling } from '../../src/outbound/scheduling.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
 import type { SentMessageRow } from '../../src/store/messages.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
 import type { TestSpool } from './api-spool.ts';
@@ -18,8 +19,9 @@ import type { createTestLog } from './log.ts';
 export function createTestMessages(deps: { store: Store; spool: TestSpool; lists: Lists; outbox: Outbox; clock: TestClock; log: ReturnType<typeof createTestLog> }) {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
-  const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), leaving: createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } }), ids });
-  return { submitting, scheduling: createScheduling(deps), releasing: createReleasing({ ...deps, holding: { changed: () => {} } }) };
+  const leaving = createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } });
+  const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), leaving, ids });
+  return { submitting, scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }), releasing: createReleasing({ ...deps, holding: { changed: () => {} } }) };
 }
 
 /** What is asked of a message that asks for nothing. */
@@ -63,7 +65,7 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
   await store.messages.insert(messageRow(account, LATER, { email: 'later@example.com', state: 'queued', subject: 'later', delivery: later.delivery, tags: ['later'] }));
   await store.scheduled.insert({
     id: LATER, account, createdAt: new Date('2026-01-05T11:00:00Z'), sendAt: new Date('2026-01-06T09:00:00Z'), sender: 'news@example.com', email: 'later@example.com',
-    subject: 'example subject', delivery: later.delivery, wish: null,
+    subject: 'example subject', delivery: later.delivery, state: null,
   });
   const seen = { ip: '192.0.2.44', user_agent: 'Example Mail/1.0' };
   const click = { ip: '192.0.2.44', user_agent: 'Example Browser/1.0', url: 'https://www.example.com/' };

@@ -20,7 +20,7 @@ export async function runTasks({ store, meter, clock, log, lists, ownership, spo
     exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, formulas: 'quote', metadataFields: [] },
   }, {
     store, meter, ownership, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
-    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock }), domainTests: senders.domainTests, keySwitch: senders.keySwitch, trackingDomainTests: senders.trackingDomains,
+    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock, time: createRunningTime(clock) }), domainTests: senders.domainTests, keySwitch: senders.keySwitch, trackingDomainTests: senders.trackingDomains,
   });
   for (const task of tasks) await task.run().catch((error: unknown) => {
     if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;

@@ -10,6 +10,8 @@ export interface Waiting {
   /** Milliseconds since 1970. */
   readonly budgetFrom: number;
   readonly parked: boolean;
+  /** Somebody chose its time and may choose another until it is sent: the store has the last word (outbound/scheduling.ts). */
+  readonly scheduled: boolean;
   /** In milliseconds that only grow, so that a wall clock that is set cannot put it off. */
   readonly due: number;
   /** When it last failed, as far as this process knows (milliseconds that only grow); Infinity: never. */
@@ -19,7 +21,8 @@ export interface Waiting {
 /** A delivery that was accepted a moment ago. */
 export function toFresh(delivery: Delivery, now: { readonly wall: number; readonly steady: number }): Waiting {
   const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
-  return { delivery, attempts: 0, budgetFrom: now.wall + early, parked: false, due: now.steady + early, failedAt: Number.POSITIVE_INFINITY };
+  const scheduled = delivery.notBefore !== undefined;
+  return { delivery, attempts: 0, budgetFrom: now.wall + early, parked: false, scheduled, due: now.steady + early, failedAt: Number.POSITIVE_INFINITY };
 }
 
 /**
@@ -39,7 +42,10 @@ export function mayBeEarly(waiting: Waiting): boolean {
 export function toWaiting(queued: QueuedDelivery, now: { readonly wall: number; readonly steady: number }): Waiting {
   const wait = queued.dueAt - now.wall;
   const { attempts, budgetFrom, parked } = queued;
-  const wrong = !isTimed({ delivery: queued, attempts }) && wait > longestWait(queued);
+  const timed = isTimed({ delivery: queued, attempts });
+  const wrong = !timed && wait > longestWait(queued);
+  // One that was replayed looks the same; the store has no row of it then.
+  const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
-  return { delivery: queued, attempts, budgetFrom, parked, due, failedAt: Number.POSITIVE_INFINITY };
+  return { delivery: queued, attempts, budgetFrom, parked, scheduled, due, failedAt: Number.POSITIVE_INFINITY };
 }

@@ -4,6 +4,7 @@ import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import { sentId } from '../../mail/send-tokens.ts';
+import type { Claim, Scheduling } from '../../outbound/scheduling.ts';
 import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from '../../outbound/types.ts';
 import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
@@ -22,6 +23,7 @@ export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJ
 /** The parts that only mail going out needs. */
 export interface MailParts {
   readonly leaving: Leaving;
+  readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
@@ -53,7 +55,7 @@ export interface RoadDeps extends MailParts {
 export interface Road {
   attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
   /** Its time is over while its destination is away. */
-  expire(waiting: Waiting): Promise<void>;
+  expire(waiting: Waiting): Promise<Carried>;
 }
 
 interface Loaded {
@@ -65,19 +67,24 @@ interface Loaded {
 /** The reason of a reject is one of the words that consumers know; the sentence goes beside it. */
 const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({ kind: 'reject', detail: { reason, diag } });
 const LOST = rejected('invalid', 'the message was lost on our disk');
+/** No claim to be given back. */
+const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 
 export function createRoad(deps: RoadDeps): Road {
-  const { spool, leaving, clock, log, time, limit } = deps;
+  const { spool, leaving, scheduling, clock, log, time, limit } = deps;
 
   async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
       const found = await load(waiting);
       if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
+      if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at);
+      // As late as can be, so that what is held back can be cancelled; before anything is told of it.
+      const claim = await claimOf(waiting);
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
       if (leave.kind === 'never') return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
-      if (leave.kind === 'now') return await send(waiting, found, gate);
-      if (isOver(waiting)) return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
-      return await putOff(waiting, leave.at);
+      if (leave.kind === 'now') return await send(waiting, found, gate, claim.first);
+      return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
     } catch (error) {
       // That the store is away is logged once, and not for every mail.
       if (error instanceof StoreAway) return { kind: 'put off' };
@@ -91,6 +98,18 @@ export function createRoad(deps: RoadDeps): Road {
     return found && outgoing && { ...found, outgoing };
   }
 
+  /** Whoever may still be cancelled or moved asks the store; once it was attempted it is too late for both. */
+  async function claimOf({ delivery, scheduled, attempts }: Waiting): Promise<Claim> {
+    return scheduled && attempts === 0 ? await scheduling.claim(delivery.id) : NOBODY_ELSES;
+  }
+
+  /** Does what somebody wished meanwhile. Nothing is told of a message that was cancelled. */
+  async function giveWay({ delivery, parked }: Waiting, claim: Exclude<Claim, { readonly kind: 'ours' }>): Promise<Carried> {
+    if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
+    await deps.note(settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
+    return { kind: 'gone' };
+  }
+
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
   /** Written down, so that a restart keeps to it; no attempt is counted. */
@@ -99,7 +118,7 @@ export function createRoad(deps: RoadDeps): Road {
     return { kind: 'put off', at };
   }
 
-  async function send(waiting: Waiting, found: Loaded, gate: Gate): Promise<Carried> {
+  async function send(waiting: Waiting, found: Loaded, gate: Gate, first: boolean): Promise<Carried> {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
@@ -108,7 +127,11 @@ export function createRoad(deps: RoadDeps): Road {
       deps.renderer.compose(job), deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
-    if (!(await gate.enter())) return { kind: 'turned back' };
+    if (!(await gate.enter())) {
+      // Until its destination is back it can be cancelled again. Where the store cannot be told, it cannot.
+      if (first) await scheduling.release(delivery.id).catch(() => undefined);
+      return { kind: 'turned back' };
+    }
     const { links } = composed.composed;
     return await settle(waiting, found, links, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
   }
@@ -190,7 +213,13 @@ export function createRoad(deps: RoadDeps): Road {
     attempt,
     async expire(waiting: Waiting) {
       const found = await load(waiting);
-      await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
+      // Its time is over whatever the store would say; a store that is away need not be waited for.
+      const claim = await claimOf(waiting).catch((error: unknown): Claim => {
+        if (error instanceof StoreAway) return NOBODY_ELSES;
+        throw error;
+      });
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
+      return await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
     },
   });
 }

@@ -6,6 +6,7 @@ import type { Outgoing } from '../../mail/sending.ts';
 import type { CustomDomains } from '../../outbound/custom-domains.ts';
 import { createDomainKeys, newKeyPair } from '../../outbound/domain-keys.ts';
 import { createRecent } from '../../outbound/recent.ts';
+import type { Scheduling } from '../../outbound/scheduling.ts';
 import type { Leaving, MailCarrier, Sources } from '../../outbound/types.ts';
 import type { Spool } from '../../spool/types.ts';
 import type { TokenSecret } from '../../store/secrets.ts';
@@ -27,6 +28,7 @@ export interface SendingDeps {
   readonly recorder: Recorder;
   readonly customDomains: CustomDomains;
   readonly leaving: Leaving;
+  readonly scheduling: Scheduling;
   readonly sources: Sources;
   readonly mailCarrier: MailCarrier;
   readonly clock: Clock;
@@ -39,7 +41,7 @@ const FRESH_MS = 60_000;
 
 /** What mail going out needs of the store and of those who know about it, and who tells the store what became of it. */
 export function createSending(settings: SendingSettings, deps: SendingDeps): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
-  const { store, clock, tokenSecret, customDomains, leaving, sources, mailCarrier } = deps;
+  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
@@ -47,7 +49,7 @@ export function createSending(settings: SendingSettings, deps: SendingDeps): { r
   return Object.freeze({
     reporter,
     mail: {
-      leaving, sources, mailCarrier,
+      leaving, scheduling, sources, mailCarrier,
       limit: settings.maxAgeHours * 3_600_000,
       signerOf: createSignerOf(settings, { store, keys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),

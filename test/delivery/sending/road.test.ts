@@ -200,6 +200,54 @@ describe('mail going out', () => {
     expect(world.sent).to.deep.equal([]);
   });
 
+  it('that was scheduled is claimed before its first attempt alone, and nothing of it is told when it was cancelled', async () => {
+    const claimed: string[] = [];
+    const scheduling = {
+      claim: async (delivery: string) => {
+        claimed.push(delivery);
+        return delivery === cancelled.id ? { kind: 'cancelled' as const } : { kind: 'ours' as const, first: true };
+      },
+      release: async () => {},
+    };
+    await open({ scheduling });
+    world.serve((recipient) => recipient.startsWith('grey') && world.sent.length < 3 ? answer(450, '4.2.0 later') : answer(250, '2.0.0 ok'));
+    const notBefore = world.clock.now() + HOURS;
+    const [now, grey, cancelled] = [world.mail(), world.mail({ recipient: 'grey@example.com', notBefore }), world.mail({ recipient: 'no@example.com', notBefore })];
+    await world.clock.advance(2 * HOURS);
+    expect(claimed).to.deep.equal([grey.id, cancelled.id]);
+    expect([now, grey, cancelled].map(({ id }) => row(id)?.state)).to.deep.equal(['delivered', 'delivered', 'dropped']);
+    expect(row(grey.id)?.attempts).to.equal(2);
+    expect(world.reports().map(({ kind }) => kind)).to.deep.equal(['send', 'deferral', 'send']);
+  });
+
+  it('that was moved on another host goes at its new time, and has all its time from then on', async () => {
+    let at = 0;
+    const claim = async () => world.clock.now() < at ? { kind: 'moved' as const, at } : { kind: 'ours' as const, first: true };
+    await open({ scheduling: { claim, release: async () => {} } });
+    at = world.clock.now() + 10 * DAYS;
+    world.serve(() => answer(450, '4.2.0 later'));
+    const delivery = world.mail({ notBefore: world.clock.now() + HOURS });
+    await world.clock.advance(10 * DAYS - 1);
+    expect(world.sent).to.deep.equal([]);
+    await world.clock.advance(4 * DAYS);
+    expect(row(delivery.id)).to.include({ state: 'waiting' });
+    expect(world.sent[0]?.at).to.equal(at);
+    await world.clock.advance(2 * DAYS);
+    expect(row(delivery.id)).to.include({ state: 'dead' });
+  });
+
+  for (const first of [true, false]) it(`that finds its destination away before it was tried ${first ? 'gives its claim back' : 'keeps a claim that was there before: it may have been sent'}`, async () => {
+    const released: string[] = [];
+    await open({ scheduling: { claim: async () => ({ kind: 'ours', first }), release: async (delivery: string) => { released.push(delivery); } } });
+    world.serve(() => noServer);
+    const all = Array.from({ length: 20 }, () => world.mail({ notBefore: world.clock.now() + HOURS }));
+    await world.clock.advance(HOURS + 1000);
+    const tried = all.filter(({ id }) => (row(id)?.attempts ?? 0) > 0);
+    expect(tried.length).to.be.within(5, 15);
+    expect(released.length > 0).to.equal(first);
+    expect(tried.filter(({ id }) => released.includes(id))).to.deep.equal([]);
+  });
+
   it('spares a destination that is away: no connection and 421 open the breaker, and all of it leaves when it is back', async () => {
     await open();
     let n = 0;

@@ -74,6 +74,7 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
   let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({ kind: 'composed', composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' } });
   const mail: MailParts & { limit: number } = {
     leaving: { mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now), heldBecause: async () => undefined },
+    scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     sources: { choose: async () => [] },
     mailCarrier: {
       async carry({ recipient, composed: { bytes } }) {
