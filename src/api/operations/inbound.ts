@@ -58,10 +58,14 @@ const addDomain = operation({
   },
 });
 
-/** The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was. Undefined: it was deleted. */
+/**
+ * The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was; while it is silent nobody waits
+ * for a second answer. Undefined: the domain was deleted.
+ */
 async function looked(row: InboundDomainRow, { store, mxIsOurs, now, inbound }: Call<never>): Promise<InboundDomainRow | undefined> {
   const ours = await mxIsOurs(nameOf(row));
-  const seen = ours === 'unknown' ? row : await store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: now() });
+  if (ours === 'unknown') return inbound.find(nameOf(row));
+  const seen = await store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: now() });
   return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
 }
 
