@@ -49,7 +49,7 @@ export interface Api extends Service {
   readonly handler: RequestListener;
   /**
    * Runs an operation for an account without a key and without HTTP, as an operator does on the command line, by the
-   * same rules. Answers the record; throws `Refusal`.
+   * same rules. Answers the record, or the whole of a list; throws `Refusal`.
    */
   run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>): Promise<unknown>;
 }
@@ -100,7 +100,11 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     async run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>) {
       const operation = operations.get(path);
       if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
-      return operation.run(paramsOf(params), partsOf(account));
+      const answer = await operation.run(paramsOf(params), partsOf(account));
+      if (!('pages' in answer)) return answer.record;
+      const records: unknown[] = [];
+      for await (const page of answer.pages) records.push(...page);
+      return records;
     },
     address: () => addressOf(server),
     async start() {

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../base/clock.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import type { AccountRow } from '../store/accounts.ts';
+import { claimId, isClaim } from '../store/inbound-domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
 import { EXIT, UsageError, type Command, type Invocation } from './command.ts';
@@ -18,16 +19,31 @@ export async function ownerOf(store: Pick<Store, 'accounts'>, account: string): 
   return row;
 }
 
-/** A domain that was added, with its account. */
-async function theDomain(
+/** Which account is meant where several claim a domain that none of them has proven. */
+export const claimantOption = { ...accountOption, help: 'the account, where several claim the domain, by name or id' };
+
+/** The domain that a command names, with its account: who has it, else who claims it. */
+export async function theDomain(
   store: Store,
   call: Invocation,
 ): Promise<{ readonly domain: string; readonly account: AccountRow }> {
   const [word] = call.words;
   if (word === undefined) throw new UsageError('missing argument: DOMAIN');
-  const row = await store.inboundDomains.one({ id: toAsciiDomain(word.trim()) ?? '' });
-  if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list)`);
+  const name = toAsciiDomain(word.trim()) ?? '';
+  const wanted = call.text('account') === undefined ? undefined : await theAccount(store, call);
+  const claims = await store.inboundDomains.many({ id: { startsWith: claimId(name, '') } });
+  const owned = await store.inboundDomains.one({ id: name });
+  const [row, another] = [...(owned ? [owned] : []), ...claims].filter(({ account }) => !wanted || account === wanted.id);
+  if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list, postern domain add)`);
+  if (!owned && another) throw new UsageError(`several accounts claim ${word}: name one with --account`);
   return { domain: row.domain, account: await ownerOf(store, row.account) };
+}
+
+/** What has to happen before mail is taken for a domain that was added; '' when nothing has to. */
+function proofHint(record: Readonly<Record<string, unknown>>): string {
+  if (record.routed !== false) return '';
+  const [name, value] = [String(record.txt_name), String(record.txt_value)];
+  return `Mail for it is taken once the DNS proves that it is theirs:\n\n  ${name}  TXT  "${value}"\n`;
 }
 
 export const domainAdd: Command = {
@@ -45,7 +61,7 @@ export const domainAdd: Command = {
     const record = RECORD.parse(
       await withOperations(settings, (run) => run('/inbound/add-domain', account, { domain })),
     );
-    call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n`);
+    call.print([record], () => `Added ${String(record.domain)} to account ${account.name}.\n${proofHint(record)}`);
     return EXIT.ok;
   },
 };
@@ -53,6 +69,7 @@ export const domainAdd: Command = {
 export const domainRemove: Command = {
   name: 'domain remove',
   args: 'DOMAIN',
+  options: { account: claimantOption },
   summary:
     'Removes an inbound domain with its routes: mail for it is refused from then on. What was accepted is still delivered.',
   async run(call) {
@@ -69,6 +86,7 @@ export const domainRemove: Command = {
 export const domainCheck: Command = {
   name: 'domain check',
   args: 'DOMAIN',
+  options: { account: claimantOption },
   summary:
     'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exit 1 when none names this service.',
   async run(call) {
@@ -104,14 +122,16 @@ export const domainList: Command = {
         account: row.account,
         account_name: names.get(row.account) ?? null,
         valid_mx: row.validMx,
+        routed: !isClaim(row),
         created_at: toTimestamp(row.createdAt),
       }));
       call.print(shown, () =>
         toTable(
-          ['domain', 'account', 'valid MX', 'created'],
+          ['domain', 'account', 'takes mail', 'valid MX', 'created'],
           shown.map((row) => [
             row.domain,
             row.account_name ?? row.account,
+            row.routed ? 'yes' : 'not yet proven',
             row.valid_mx ? 'yes' : 'no',
             row.created_at,
           ]),

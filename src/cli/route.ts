@@ -2,9 +2,8 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../mail/address.ts';
-import type { Store } from '../store/store.ts';
 import { EXIT, UsageError, type Command } from './command.ts';
-import { ownerOf, RECORD } from './domain.ts';
+import { claimantOption, ownerOf, RECORD, theDomain } from './domain.ts';
 import { withOperations, withStore } from './open.ts';
 import { toTable } from './table.ts';
 
@@ -37,16 +36,10 @@ export const routeList: Command = {
   },
 };
 
-/** The account of an inbound domain. */
-async function ownerOfDomain(store: Store, domain: string) {
-  const row = await store.inboundDomains.one({ id: toAsciiDomain(domain.trim()) ?? '' });
-  if (!row) throw new UsageError(`${domain} is not an inbound domain here (postern domain add DOMAIN)`);
-  return ownerOf(store, row.account);
-}
-
 export const routeAdd: Command = {
   name: 'route add',
   args: 'DOMAIN PATTERN URL',
+  options: { account: claimantOption },
   summary:
     'Adds a route to an inbound domain, by the rules of /inbound/add-route: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
@@ -57,7 +50,7 @@ export const routeAdd: Command = {
     if (domain === undefined || pattern === undefined || url === undefined)
       throw new UsageError('missing argument: DOMAIN PATTERN URL');
     const { settings } = call.settings();
-    const account = await withStore(settings, (store) => ownerOfDomain(store, domain));
+    const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const record = RECORD.parse(
       await withOperations(settings, (run) => run('/inbound/add-route', account, { domain, pattern, url })),
     );

@@ -29,7 +29,7 @@ describe('mandrill-api', () => {
   it('adds a domain and a route, injects a message, reads and deletes', async () => {
     const { inbound, users } = client();
     expect(await call(users, 'ping2')).to.deep.equal({ PING: 'PONG!' });
-    expect(await call(inbound, 'addDomain', { domain: 'new.example.com' })).to.deep.equal({ domain: 'new.example.com', created_at: '2026-01-05 12:00:00', valid_mx: false });
+    expect(await call(inbound, 'addDomain', { domain: 'new.example.com' })).to.include({ domain: 'new.example.com', created_at: '2026-01-05 12:00:00', valid_mx: false });
     const route = await call(inbound, 'addRoute', { domain: 'new.example.com', pattern: 'box', url: HOOK });
     expect(route).to.deep.equal({ id: '1.2', pattern: 'box', url: HOOK });
     expect(await call(inbound, 'sendRaw', { raw_message: RAW })).to.deep.equal([{ email: 'box@new.example.com', pattern: 'box', url: HOOK }]);

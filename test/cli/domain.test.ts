@@ -82,7 +82,11 @@ describe('domains and routes on the command line, beside a running daemon', () =
   it('of another account are added for it, and removed whoever has them; what is not there is a wrong usage', async () => {
     const [{ id }] = (await postern(['account', 'create', 'second', '--json'], env)).json();
     expect((await postern(['domain', 'add', 'second.test'], env)).err).to.contain('--account');
-    expect(await postern(['domain', 'add', 'second.test', '--account', 'second'], env)).to.include({ code: 0 });
+    const added = await postern(['domain', 'add', 'second.test', '--account', 'second'], env);
+    expect(added).to.include({ code: 0 });
+    // Two accounts share the host now, so that a domain has to be proven.
+    expect(added.out).to.match(/Mail for it is taken once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s);
+    expect((await postern(['domain', 'list'], env)).out).to.match(/second\.test +second +not yet proven/);
     expect(
       (await postern(['domain', 'list', '--account', 'second', '--json'], env))
         .records()

@@ -51,7 +51,7 @@ describe('events on their way to a webhook', function () {
     await world.hook('a');
     await world.publish(events(25, { size: 1000 }));
     await world.run('all of them', () => idsOf(world.posts).length === 25);
-    expect(world.posts.map(({ ids }) => ids.length)).to.deep.equal([9, 9, 7]);
+    expect(world.posts.map(({ ids }) => ids.length).sort(), 'posted beside each other').to.deep.equal([7, 9, 9]);
     for (const { body } of world.posts) expect(Buffer.byteLength(new URLSearchParams(body).get('mandrill_events') ?? '')).to.be.at.most(10_000);
   });
 

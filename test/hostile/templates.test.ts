@@ -50,19 +50,13 @@ describe('hostile templates', function () {
     expect((await world.call('/templates/update', { name: 'large', text: 't'.repeat(2_000_001) })).body.message).to.equal('Validation error: {"text":"Please enter at most 2000000 bytes"}');
   });
 
-  it('end a page early, so that no answer outgrows the memory', async () => {
+  it('are listed whole, however large they are together', async () => {
     const code = 'x'.repeat(4_900_000);
     for (let i = 0; i < 4; i++) expect((await world.call('/templates/add', { name: `page ${i}`, code })).status).to.equal(200);
-    const seen: string[] = [];
-    for (let after: string | undefined = 'page'; ;) {
-      const { status, body } = await world.call('/templates/list', { after });
-      expect(status).to.equal(200);
-      if (body.length === 0) break;
-      expect(body.length).to.be.at.most(3);
-      seen.push(...body.map(({ name }: { name: string }) => name));
-      after = seen.at(-1);
-    }
-    expect(seen).to.deep.equal(['page 0', 'page 1', 'page 2', 'page 3']);
+    const { status, body } = await world.call('/templates/list');
+    expect(status).to.equal(200);
+    const pages = body.filter(({ code }: { code: string }) => code.length === 4_900_000);
+    expect(pages.map(({ name }: { name: string }) => name)).to.deep.equal(['page 0', 'page 1', 'page 2', 'page 3']);
   });
 
   it('have names that are no queries, no paths and no prototypes', async () => {
