@@ -58,7 +58,7 @@ async function judge(operation: Operation, place: Place, value: unknown, seen: S
   const body: unknown = parsed(text);
   if (status === 200) {
     probed.handled++;
-    if (!takes(place, value)) found('taken', text);
+    if (!means(place, value)) found('taken', text);
     return;
   }
   if (!isEnvelope(body)) return found('shape', `${status} ${text}`);
@@ -66,7 +66,12 @@ async function judge(operation: Operation, place: Place, value: unknown, seen: S
   else if (status >= 500) found('status', `${status} ${text}`);
   else if (!declared(operation, body.name, status)) found('undeclared', `${status} ${text}`);
   if (body.name !== 'ValidationError') probed.handled++;
-  if (!takes(place, value) && !names(body, place)) found('unnamed', `${status} ${text}`);
+  if (!means(place, value) && !names(body, place)) found('unnamed', `${status} ${text}`);
+}
+
+/** What a parameter may hold; an empty text stands for none at all, as old clients send it. */
+function means(place: Place, value: unknown): boolean {
+  return value === '' || takes(place, value);
 }
 
 /** A refusal of what is of another kind says which parameter it is about; an empty map of nulls counts as left out. */
