@@ -7,6 +7,7 @@ import { message, openSession, sendMail } from '../support/mail.ts';
 import { verifySender } from '../support/signing.ts';
 import { plain } from '../support/submission.ts';
 import { PATIENCE, until } from '../support/until.ts';
+import type { ZoneRecords } from '../support/zone.ts';
 import { RECORDS, send, startHosts, type Hosts } from './support.ts';
 
 // What docs/operations.md says that one host may believe of what another was told, and for how long: a case for each line.
@@ -87,6 +88,24 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await hosts.a.api('/webhooks/delete', { id });
   });
 
+  it('a webhook that wants other events: a second', async () => {
+    const { id } = await hosts.a.api('/webhooks/add', { url: url('/changed'), events: ['open'] });
+    const other = await hosts.a.api('/webhooks/add', { url: url('/unchanged'), events: ['send'] });
+    await within(1, 'an event of B for the one beside it', async () => {
+      await send(hosts.b, 'an event it does not want');
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return subjects('/unchanged').includes('an event it does not want');
+    });
+    await hosts.a.api('/webhooks/update', { id, url: url('/changed'), events: ['send'] });
+    await within(1, 'an event of B', async () => {
+      await send(hosts.b, 'an event it wants');
+      await new Promise((resolve) => setTimeout(resolve, 300));
+      return subjects('/changed').includes('an event it wants');
+    });
+    expect(subjects('/changed')[0]).to.equal('an event it wants');
+    for (const hook of [id, other.id]) await hosts.a.api('/webhooks/delete', { id: hook });
+  });
+
   it('a webhook that was deleted: 5 seconds, for batches that waited too, and at the start of a host at once', async () => {
     refuse('/deleted', '/gone');
     const first = await hosts.a.api('/webhooks/add', { url: url('/deleted'), events: ['send'] });
@@ -137,6 +156,17 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await hosts.a.api('/subaccounts/delete', { id: 'cust' });
     const { body } = await hosts.b.ask('/messages/send', { message: { from_email: 'news@sender.test', text: 'x', to: [{ email: 'jo@to.test' }], subaccount: 'cust' } });
     expect(body.name, 'at once').to.equal('Unknown_Subaccount');
+  });
+
+  it('a subaccount that was deleted, for mail that waited in it: rejected when it asks again, once a minute', async () => {
+    await hosts.a.api('/subaccounts/add', { id: 'gone' });
+    await hosts.a.api('/subaccounts/pause', { id: 'gone' });
+    const id = await send(hosts.b, 'of a subaccount that goes', { message: { subaccount: 'gone' } });
+    await send(hosts.b, 'of none');
+    await until('the other mail to leave', () => hosts.arrived().includes('of none'));
+    await hosts.a.api('/subaccounts/delete', { id: 'gone' });
+    await within(65, 'it to be rejected', async () => (await hosts.a.api('/messages/info', { id })).state === 'rejected');
+    expect(hosts.arrived()).to.not.include('of a subaccount that goes');
   });
 
   it('what other hosts have sent of an hourly quota: 5 seconds', async () => {
@@ -195,5 +225,35 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     });
     const unsigned = hosts.server.mails.find(({ raw }) => /^Subject: unsigned\r?$/m.test(raw));
     expect(unsigned?.raw).to.not.match(/^DKIM-Signature:/m);
+  });
+
+  it('tracking and return path domains of a domain that was verified: 10 seconds', async () => {
+    const message = {
+      from_email: 'news@own.test', html: '<a href="https://shop.test/">shop</a>', track_clicks: true, tracking_domain: 'track.own.test', return_path_domain: 'back.own.test',
+    };
+    const own: ZoneRecords = { 'track.own.test': { CNAME: 'postern.test' }, 'back.own.test': { MX: [{ exchange: 'b.postern.test', priority: 10 }] } };
+    hosts.zone.set({ ...RECORDS, ...own });
+    const looks = (subject: string) => hosts.server.mails.find(({ raw }) => raw.includes(`\r\nSubject: ${subject}\r\n`));
+    const isOwn = (subject: string) => {
+      const { raw = '', from = '' } = looks(subject) ?? {};
+      return [raw.replaceAll('=\r\n', '').includes('//track.own.test/track/click/'), from.endsWith('@back.own.test')];
+    };
+    await send(hosts.b, 'before the proof', { message });
+    await until('it to leave', () => looks('before the proof'));
+    expect(isOwn('before the proof')).to.deep.equal([false, false]);
+    const records = await verifySender('own.test', { postern: hosts.a, zone: hosts.zone, sink: hosts.server });
+    hosts.zone.set({ ...RECORDS, ...records, ...own });
+    let sent = 0;
+    await within(10, 'both to be used', async () => {
+      await send(hosts.b, `after the proof ${++sent}`, { message });
+      await until('it to leave', () => looks(`after the proof ${sent}`));
+      return isOwn(`after the proof ${sent}`).every(Boolean);
+    });
+  });
+
+  // The last one: with a second account domains have to be proven.
+  it('an account that was created: at once for calls', async () => {
+    const key = (await hosts.cli('account', 'create', 'second')).out.trim();
+    expect((await createCaller(hosts.b.base, key).ask('/users/info')).body).to.include({ username: 'second' });
   });
 });

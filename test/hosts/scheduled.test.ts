@@ -56,6 +56,13 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
     expect(hosts.arrived().filter((subject) => subject === 'moved')).to.have.length(1);
   });
 
+  it('leaves within a minute when another host was told an earlier time', async () => {
+    const { a, b } = hosts;
+    const id = await send(b, 'earlier', { send_at: inSeconds(3600) });
+    await a.api('/messages/reschedule', { id, send_at: inSeconds(0) });
+    await until('it to arrive', () => hosts.arrived().includes('earlier'), 65_000 * PATIENCE);
+  });
+
   it('is taken up again by its own host when that one was killed in the middle, and is too late to cancel meanwhile', async () => {
     const dir = await tempDir();
     const killed = await hosts.spawn(dir);

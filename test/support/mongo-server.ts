@@ -1,5 +1,5 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { accessSync, constants, existsSync, renameSync } from 'node:fs';
+import { accessSync, constants, existsSync, renameSync, readdirSync, readFileSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
@@ -105,7 +105,8 @@ export interface MongoServer {
 export interface MongoProcess {
   kill(): Promise<void>;
   start(): Promise<void>;
-  halt(): void;
+  /** Resolves when it has stopped: the signal is taken by one thread after the other, and a question may still be answered. */
+  halt(): Promise<void>;
   resume(): void;
 }
 
@@ -138,9 +139,18 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
       child.kill('SIGKILL');
       await gone;
     },
-    halt() { child?.kill('SIGSTOP'); },
+    async halt() {
+      child?.kill('SIGSTOP');
+      await until(`${kind} to stand still`, () => standsStill(child?.pid));
+    },
     resume() { child?.kill('SIGCONT'); },
   };
+}
+
+/** Whether every thread of a process is stopped; without a /proc nobody can tell. */
+function standsStill(pid: number | undefined): boolean {
+  if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return true;
+  return readdirSync(`/proc/${pid}/task`).every((thread) => /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
 }
 
 const URL_FORM = /^(mongodb(?:\+srv)?:\/\/)((?:[^@/]*@)?)([^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/;
