@@ -1,30 +1,74 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { createComposer } from '../src/outbound/compose.ts';
 import { sentId, toToken } from '../src/mail/send-tokens.ts';
 import type { Draft, Outgoing } from '../src/mail/sending.ts';
+import { createComposer } from '../src/outbound/compose.ts';
 import type { ComposeJob } from '../src/outbound/types.ts';
 
 /** Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the others. */
-const { values } = parseArgs({ options: { messages: { type: 'string', default: '1000' }, rounds: { type: 'string', default: '3' } } });
+const { values } = parseArgs({
+  options: { messages: { type: 'string', default: '1000' }, rounds: { type: 'string', default: '3' } },
+});
 const count = Number(values.messages);
 const composeMail = createComposer();
 
-const paragraph = (n: number) => `<p>Dear *|FNAME|*, here is <a href="https://shop.example.com/offers/${n}?from=mail&amp;week=7">offer ${n}</a>, made for *|CITY:|* and for you. ${'All of it fresh. '.repeat(8)}</p>\n`;
+const paragraph = (n: number) =>
+  `<p>Dear *|FNAME|*, here is <a href="https://shop.example.com/offers/${n}?from=mail&amp;week=7">offer ${n}</a>, made for *|CITY:|* and for you. ${'All of it fresh. '.repeat(8)}</p>\n`;
 const html = `<html><body>\n${Array.from({ length: 12 }, (_, n) => paragraph(n)).join('')}<p><a href="*|UNSUB:https://shop.example.com/bye|*">No more</a></p></body></html>\n`;
 const text = `Dear *|FNAME|*,\n\n${'See https://shop.example.com/offers for what is new.\n'.repeat(20)}`;
-const draft: Draft = { html, text, to: [{ email: 'ann@example.net', name: 'Ann', type: 'to' }], headers: [['Reply-To', 'shop@example.com']], attachments: [], images: [] };
-const full: Outgoing = {
-  sender: 'shop@example.com', fromName: 'The Shop', subject: 'News for *|FNAME|*', tags: ['news'], template: null, subaccount: null, metadata: {}, apiKey: null,
-  trackOpens: true, trackClicks: 'all', globalVars: [{ name: 'CITY', content: 'Köln' }], rcptVars: { 'ann@example.net': [{ name: 'FNAME', content: 'Ann' }] }, rcptMetadata: {},
-  preserveRecipients: false, autoText: false, signingDomain: null, pool: null, form: 'draft',
+const draft: Draft = {
+  html,
+  text,
+  to: [{ email: 'ann@example.net', name: 'Ann', type: 'to' }],
+  headers: [['Reply-To', 'shop@example.com']],
+  attachments: [],
+  images: [],
 };
-const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048, privateKeyEncoding: { type: 'pkcs8', format: 'pem' }, publicKeyEncoding: { type: 'spki', format: 'pem' } });
+const full: Outgoing = {
+  sender: 'shop@example.com',
+  fromName: 'The Shop',
+  subject: 'News for *|FNAME|*',
+  tags: ['news'],
+  template: null,
+  subaccount: null,
+  metadata: {},
+  apiKey: null,
+  trackOpens: true,
+  trackClicks: 'all',
+  globalVars: [{ name: 'CITY', content: 'Köln' }],
+  rcptVars: { 'ann@example.net': [{ name: 'FNAME', content: 'Ann' }] },
+  rcptMetadata: {},
+  preserveRecipients: false,
+  autoText: false,
+  signingDomain: null,
+  pool: null,
+  form: 'draft',
+};
+const { privateKey } = generateKeyPairSync('rsa', {
+  modulusLength: 2048,
+  privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  publicKeyEncoding: { type: 'spki', format: 'pem' },
+});
 const dkim = { domain: 'example.com', selector: 'postern', privateKey };
-const settings = { hostname: 'mx.example.org', returnDomain: 'return.example.org', publicUrl: 'https://mail.example.org', secret: toToken('bench', 'open', 1, '0'), trace: '' };
+const settings = {
+  hostname: 'mx.example.org',
+  returnDomain: 'return.example.org',
+  publicUrl: 'https://mail.example.org',
+  secret: toToken('bench', 'open', 1, '0'),
+  trace: '',
+};
 
 function job(n: number, outgoing: Outgoing, body: Buffer, signed: boolean): ComposeJob {
-  return { outgoing, body: { kind: 'inline', bytes: body }, recipient: 'ann@example.net', id: sentId(String(n)), accountNumber: 7, at: Date.UTC(2026, 0, 5), settings, dkim: signed ? dkim : null };
+  return {
+    outgoing,
+    body: { kind: 'inline', bytes: body },
+    recipient: 'ann@example.net',
+    id: sentId(String(n)),
+    accountNumber: 7,
+    at: Date.UTC(2026, 0, 5),
+    settings,
+    dkim: signed ? dkim : null,
+  };
 }
 
 async function measure(name: string, outgoing: Outgoing, body: Buffer, signed: boolean): Promise<void> {
@@ -36,7 +80,9 @@ async function measure(name: string, outgoing: Outgoing, body: Buffer, signed: b
     const { user, system } = process.cpuUsage(before);
     best = Math.min(best, (user + system) / count);
   }
-  console.log(`${name}: ${Math.round(1e6 / best)} a second of processor time, ${(best / 1000).toFixed(2)} ms each, ${bytes} octets`);
+  console.log(
+    `${name}: ${Math.round(1e6 / best)} a second of processor time, ${(best / 1000).toFixed(2)} ms each, ${bytes} octets`,
+  );
 }
 
 const plain: Outgoing = { ...full, trackOpens: false, trackClicks: 'none', globalVars: null, rcptVars: {} };

@@ -35,41 +35,99 @@ async function each(count: number, work: (i: number) => Promise<unknown>): Promi
 
 /** Fills a folder in which a daemon has made its account and the domain in.example. */
 export async function fill(dir: string, sink: string, what: Fill): Promise<void> {
-  const store = await openStore(await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }));
+  const store = await openStore(
+    await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }),
+  );
   const [account] = await store.accounts.many({});
   if (!account) throw new Error('the daemon made no account');
   await fillRoutes(store, account, sink, what);
   await store.close();
   const folder = join(dir, 'spool');
   mkdirSync(folder, { recursive: true });
-  const spool = await openSpool({ dir: folder, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 26_214_400 }, { clock: systemClock, log: quiet });
+  const spool = await openSpool(
+    { dir: folder, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 26_214_400 },
+    { clock: systemClock, log: quiet },
+  );
   await each(what.waiting, (i) => wait(spool, account.id, i));
   await spool.close();
 }
 
-async function fillRoutes(store: Store, account: { readonly id: string; readonly number: number }, sink: string, { routes, kind, endpoints }: Fill): Promise<void> {
+async function fillRoutes(
+  store: Store,
+  account: { readonly id: string; readonly number: number },
+  sink: string,
+  { routes, kind, endpoints }: Fill,
+): Promise<void> {
   const createdAt = new Date();
   let made = 0;
-  const add = (pattern: string, url: string) => store.inboundRoutes.insert({ id: `${account.number}.${1000 + made++}`, account: account.id, domain: 'in.example', pattern, url, createdAt });
+  const add = (pattern: string, url: string) =>
+    store.inboundRoutes.insert({
+      id: `${account.number}.${1000 + made++}`,
+      account: account.id,
+      domain: 'in.example',
+      pattern,
+      url,
+      createdAt,
+    });
   await each(routes, (i) => add(kind === 'exact' ? `name-${i}` : `team-${i}-*`, sink));
   // Where patterns are looked through, the mail goes to the last of them.
-  if (endpoints === 1) return void await add(kind === 'exact' ? 'bench' : '*', sink);
+  if (endpoints === 1) return void (await add(kind === 'exact' ? 'bench' : '*', sink));
   // The keys that sign are there after an endpoint's first mail; that time is not what is measured.
   await each(endpoints, async (i) => {
     const url = `${sink}/${i}`;
     await add(`bench-${i}`, url);
-    await store.signingKeys.insert({ id: signingKeyId(account.id, url), account: account.id, url, key: randomBytes(24).toString('base64url'), previousKey: null, previousUntil: null, createdAt });
+    await store.signingKeys.insert({
+      id: signingKeyId(account.id, url),
+      account: account.id,
+      url,
+      key: randomBytes(24).toString('base64url'),
+      previousKey: null,
+      previousUntil: null,
+      createdAt,
+    });
   });
 }
 
-const BODY = new Uint8Array(Buffer.from(`From: ada@sender.example\r\nSubject: waits\r\n\r\n${'It waits for an endpoint that is away.\r\n'.repeat(12)}`));
+const BODY = new Uint8Array(
+  Buffer.from(
+    `From: ada@sender.example\r\nSubject: waits\r\n\r\n${'It waits for an endpoint that is away.\r\n'.repeat(12)}`,
+  ),
+);
 
 /** A delivery as it is after some attempts: it failed a moment ago, and it is due again in hours. */
 async function wait(spool: Spool, account: string, i: number): Promise<void> {
   const id = i.toString(16).padStart(32, '0');
   const at = Date.now();
-  const delivery = { id, messageId: id, account, url: `http://127.0.0.1:9/away/${i % AWAY}`, routeId: '1.1', pattern: '*', recipient: 'bench@in.example' };
-  const envelope = { mailFrom: 'ada@sender.example', recipients: ['bench@in.example'], client: { address: '192.0.2.1', helo: 'mx.sender.example', tls: null } } as const;
-  await spool.accept({ id, receivedAt: at, envelope, trace: 'Received: from mx.sender.example\r\n', body: { kind: 'inline', bytes: BODY } }, [delivery]);
-  await spool.settle({ deliveryId: id, attempt: { at, durationMs: 3, status: 503, error: null, answer: '' }, state: 'waiting', dueAt: at + HOUR + i % HOUR, parked: true, at });
+  const delivery = {
+    id,
+    messageId: id,
+    account,
+    url: `http://127.0.0.1:9/away/${i % AWAY}`,
+    routeId: '1.1',
+    pattern: '*',
+    recipient: 'bench@in.example',
+  };
+  const envelope = {
+    mailFrom: 'ada@sender.example',
+    recipients: ['bench@in.example'],
+    client: { address: '192.0.2.1', helo: 'mx.sender.example', tls: null },
+  } as const;
+  await spool.accept(
+    {
+      id,
+      receivedAt: at,
+      envelope,
+      trace: 'Received: from mx.sender.example\r\n',
+      body: { kind: 'inline', bytes: BODY },
+    },
+    [delivery],
+  );
+  await spool.settle({
+    deliveryId: id,
+    attempt: { at, durationMs: 3, status: 503, error: null, answer: '' },
+    state: 'waiting',
+    dueAt: at + HOUR + (i % HOUR),
+    parked: true,
+    at,
+  });
 }

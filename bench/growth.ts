@@ -37,7 +37,10 @@ export interface GrowthOptions {
 /** Beyond this the cost of a message is not flat. */
 const FLAT = 1.3;
 
-interface Seen extends Figures { readonly startMs: number; readonly readyMb: number }
+interface Seen extends Figures {
+  readonly startMs: number;
+  readonly readyMb: number;
+}
 
 /** The cost of a 5 kB message in daemons that have more and more to look after, as a section for the report. */
 export async function measureGrowth({ rounds, scale, seconds, only }: GrowthOptions): Promise<string> {
@@ -46,7 +49,9 @@ export async function measureGrowth({ rounds, scale, seconds, only }: GrowthOpti
   const file = join(work, 'message.eml');
   writeFileSync(file, await compose(5000, undefined));
   const [zone, sink] = [await startZone(sender.zone), await startSink()];
-  const chosen = worlds(scale).filter(({ name }, i) => i === 0 || only === undefined || only.some((part) => name.includes(part)));
+  const chosen = worlds(scale).filter(
+    ({ name }, i) => i === 0 || only === undefined || only.some((part) => name.includes(part)),
+  );
   const measured = chosen.map((world, i) => ({ ...world, dir: join(work, String(i)), seen: [] as Seen[] }));
   const load = { file, connections: 50, messages: Math.round(8000 * Math.min(1, seconds / 3)), seconds };
   try {
@@ -55,7 +60,18 @@ export async function measureGrowth({ rounds, scale, seconds, only }: GrowthOpti
       await prepare(dir, zone.server, sink, what);
     }
     for (let round = 1; round <= rounds; round++) {
-      for (const { dir, fill: { endpoints }, seen } of measured) seen.push(await measureOne(dir, zone.server, sink, { ...load, recipients: endpoints, warm: { messages: Math.max(800, endpoints), seconds: Number.POSITIVE_INFINITY } }));
+      for (const {
+        dir,
+        fill: { endpoints },
+        seen,
+      } of measured)
+        seen.push(
+          await measureOne(dir, zone.server, sink, {
+            ...load,
+            recipients: endpoints,
+            warm: { messages: Math.max(800, endpoints), seconds: Number.POSITIVE_INFINITY },
+          }),
+        );
       process.stderr.write(`growth: round ${round} of ${rounds}\n`);
     }
   } finally {
@@ -72,13 +88,18 @@ async function prepare(dir: string, dns: string, sink: Sink, what: Fill): Promis
   await fill(dir, sink.url, what);
 }
 
-async function measureOne(dir: string, dns: string, sink: Sink, load: Parameters<typeof measureStarted>[2]): Promise<Seen> {
+async function measureOne(
+  dir: string,
+  dns: string,
+  sink: Sink,
+  load: Parameters<typeof measureStarted>[2],
+): Promise<Seen> {
   const from = performance.now();
   const daemon = await startPostern(dir, dns);
   const startMs = performance.now() - from;
   const readyMb = daemon.memory().now;
   try {
-    return { ...await measureStarted(daemon, sink, load), startMs, readyMb };
+    return { ...(await measureStarted(daemon, sink, load)), startMs, readyMb };
   } finally {
     await daemon.stop();
   }
@@ -92,16 +113,27 @@ function toSection(measured: readonly { readonly name: string; readonly seen: re
     const times = middle(seen, 'cpuMs') / first;
     return `| ${name} | ${of('rate', 0)} | ${of('cpuMs', 2)} | ${times.toFixed(2)}${times > FLAT ? ' (not flat)' : ''} | ${of('p99', 1)} | ${(middle(seen, 'startMs') / 1000).toFixed(2)} | ${of('readyMb', 0)} | ${of('peakMb', 0)} |`;
   });
-  return `## How the cost of a message grows\n\n5 kB, 50 connections. What waits is parked for a hundred endpoints that are away; its messages are half a kB.\n\n`
-    + `| | messages/s | CPU ms/message | times the first | 250 p99 ms | start s | MB at start | peak MB |\n|---|---|---|---|---|---|---|---|\n${rows.join('\n')}\n`;
+  return (
+    `## How the cost of a message grows\n\n5 kB, 50 connections. What waits is parked for a hundred endpoints that are away; its messages are half a kB.\n\n` +
+    `| | messages/s | CPU ms/message | times the first | 250 p99 ms | start s | MB at start | peak MB |\n|---|---|---|---|---|---|---|---|\n${rows.join('\n')}\n`
+  );
 }
 
 if (import.meta.main) {
   const { values } = parseArgs({
-    options: { quick: { type: 'boolean', default: false }, rounds: { type: 'string', default: '3' }, scale: { type: 'string' }, seconds: { type: 'string' }, only: { type: 'string', multiple: true } },
+    options: {
+      quick: { type: 'boolean', default: false },
+      rounds: { type: 'string', default: '3' },
+      scale: { type: 'string' },
+      seconds: { type: 'string' },
+      only: { type: 'string', multiple: true },
+    },
   });
   const section = await measureGrowth({
-    rounds: Number(values.quick ? 1 : values.rounds), scale: Number(values.scale ?? (values.quick ? 0.01 : 1)), seconds: Number(values.seconds ?? (values.quick ? 1 : 3)), only: values.only,
+    rounds: Number(values.quick ? 1 : values.rounds),
+    scale: Number(values.scale ?? (values.quick ? 0.01 : 1)),
+    seconds: Number(values.seconds ?? (values.quick ? 1 : 3)),
+    only: values.only,
   });
   console.log(section);
   process.exit(0);

@@ -18,17 +18,33 @@ writeFileSync(file, await compose(24_500_000, undefined));
 const sink = await start([join(here, 'sink.ts')]);
 const hook = `http://127.0.0.1:${sink.first.port}/hook`;
 const key = 'a-key-for-the-bench-22';
-const daemon = await start([join(here, '../src/main.ts'), 'serve'], {
-  POSTERN_DATA_DIR: join(work, 'data'), POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_BOOTSTRAP__API_KEY: key,
-  POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-  POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
-}, (line) => line.event === 'daemon.ready');
-const call = (path: string, params: object) => fetch(`http://${daemon.first.http}/api/1.0${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
+const daemon = await start(
+  [join(here, '../src/main.ts'), 'serve'],
+  {
+    POSTERN_DATA_DIR: join(work, 'data'),
+    POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_BOOTSTRAP__API_KEY: key,
+    POSTERN_DNS__SERVERS: '127.0.0.1:9',
+    POSTERN_DNS__TIMEOUT_MS: '100',
+    POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+    POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+    POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
+  },
+  (line) => line.event === 'daemon.ready',
+);
+const call = (path: string, params: object) =>
+  fetch(`http://${daemon.first.http}/api/1.0${path}.json`, {
+    method: 'POST',
+    body: JSON.stringify({ key, ...params }),
+  });
 await call('/inbound/add-domain', { domain: 'in.example' });
 await call('/inbound/add-route', { domain: 'in.example', pattern: '*', url: hook });
 const port = Number(String(daemon.first.smtp[0]).split(':').at(-1));
-const posted = async () => (await (await fetch(hook)).json() as { count: number }).count;
-const until = async (count: number) => { while (await posted() < count) await new Promise((resolve) => setTimeout(resolve, 20)); };
+const posted = async () => ((await (await fetch(hook)).json()) as { count: number }).count;
+const until = async (count: number) => {
+  while ((await posted()) < count) await new Promise((resolve) => setTimeout(resolve, 20));
+};
 
 /** NOOP after NOOP, and how long each waited, until `done`. NOOPs without mail are bounded, so each session sends a few. */
 async function probe(done: () => boolean): Promise<number[]> {
@@ -60,7 +76,9 @@ for (let round = 0; round < rounds; round++) {
   over = true;
   const waits = (await probing).sort((a, b) => a - b);
   const { peak, now } = memoryMb(daemon.pid);
-  console.log(`25 MB in and out in ${((performance.now() - from) / 1000).toFixed(1)} s; NOOP p99 ${waits[Math.floor(waits.length * 0.99)]?.toFixed(1)} ms, longest ${waits.at(-1)?.toFixed(1)} ms; peak ${(peak - before).toFixed(0)} MB above, now ${(now - before).toFixed(0)} MB above`);
+  console.log(
+    `25 MB in and out in ${((performance.now() - from) / 1000).toFixed(1)} s; NOOP p99 ${waits[Math.floor(waits.length * 0.99)]?.toFixed(1)} ms, longest ${waits.at(-1)?.toFixed(1)} ms; peak ${(peak - before).toFixed(0)} MB above, now ${(now - before).toFixed(0)} MB above`,
+  );
 }
 await daemon.stop();
 await sink.stop();

@@ -1,11 +1,15 @@
 import { openEmbedded } from '../src/store/embedded.ts';
 import type { Store } from '../src/store/store.ts';
-import { watchUsages, type Usage } from '../test/support/usages.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
+import { type Usage, watchUsages } from '../test/support/usages.ts';
 
 /** What the support of the tests leaves mocha to do at the end; there is no mocha here. */
 const cleanups: (() => Promise<void>)[] = [];
-Object.assign(globalThis, { after: (cleanup: () => Promise<void>) => { cleanups.push(cleanup); } });
+Object.assign(globalThis, {
+  after: (cleanup: () => Promise<void>) => {
+    cleanups.push(cleanup);
+  },
+});
 const { createStage, startStages } = await import('../test/api/contract-table/stage.ts');
 
 /** The API over HTTP on a store in that file, with an account of its own. */
@@ -30,7 +34,9 @@ export async function openLists(file: string): Promise<ListsWorld> {
   });
   const stage = await createStage(world);
   return {
-    store: stage.store, account: stage.account, usages,
+    store: stage.store,
+    account: stage.account,
+    usages,
     call: (path, params) => stage.ok(`/${path}`, params),
     async stop() {
       await world.stop();

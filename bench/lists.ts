@@ -14,7 +14,12 @@ import { openLists } from './lists-world.ts';
  * ends with 1 when a query goes without an index or a median is above the limit.
  */
 const { values } = parseArgs({
-  options: { rejects: { type: 'string', default: '1000000' }, others: { type: 'string', default: '100000' }, calls: { type: 'string', default: '50' }, limit: { type: 'string', default: '50' } },
+  options: {
+    rejects: { type: 'string', default: '1000000' },
+    others: { type: 'string', default: '100000' },
+    calls: { type: 'string', default: '50' },
+    limit: { type: 'string', default: '50' },
+  },
 });
 
 const dir = mkdtempSync(join(tmpdir(), 'postern-lists-'));
@@ -25,10 +30,12 @@ const limitMs = Number(values.limit);
 const world = await openLists(file);
 const from = performance.now();
 await fillLists(world.store, world.account, sizes);
-console.log(`# Lists\n\n${sizes.rejects} rejects, ${sizes.others} each of templates, tags and senders, written in ${((performance.now() - from) / 1000).toFixed(0)} s; ${values.calls} calls each.\n`);
+console.log(
+  `# Lists\n\n${sizes.rejects} rejects, ${sizes.others} each of templates, tags and senders, written in ${((performance.now() - from) / 1000).toFixed(0)} s; ${values.calls} calls each.\n`,
+);
 
 /** What is asked; `i` goes through the things from beginning to end. */
-const far = (i: number, size: number) => String(Math.floor(i / Number(values.calls) * size)).padStart(7, '0');
+const far = (i: number, size: number) => String(Math.floor((i / Number(values.calls)) * size)).padStart(7, '0');
 const CALLS: readonly (readonly [string, string, (i: number) => object])[] = [
   ['rejects/list', 'the first page', () => ({})],
   ['rejects/list', 'by address', (i) => ({ email: `user-${far(i, sizes.rejects)}@example.com` })],
@@ -60,7 +67,9 @@ for (const [path, what, paramsOf] of CALLS) {
   const { median, p95, cpu, records } = await measure(path, paramsOf);
   const slow = median > limitMs && !path.endsWith('time-series'); // the limit is for list, search and info
   if (slow) faults.push(`${path} (${what}) took ${median.toFixed(1)} ms at the median`);
-  console.log(`| ${path} | ${what} | ${records} | ${median.toFixed(1)} | ${p95.toFixed(1)} | ${cpu.toFixed(1)} | ${slow ? 'too slow' : ''} |`);
+  console.log(
+    `| ${path} | ${what} | ${records} | ${median.toFixed(1)} | ${p95.toFixed(1)} | ${cpu.toFixed(1)} | ${slow ? 'too slow' : ''} |`,
+  );
   for (const usage of world.usages.values()) explain(usage);
 }
 

@@ -1,5 +1,5 @@
-import { connect, type Socket } from 'node:net';
 import { readFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 
 /**
@@ -11,7 +11,11 @@ import { parseArgs } from 'node:util';
  */
 const { values, positionals } = parseArgs({
   allowPositionals: true,
-  options: { seconds: { type: 'string', default: 'Infinity' }, 'per-session': { type: 'string', default: 'Infinity' }, recipients: { type: 'string', default: '1' } },
+  options: {
+    seconds: { type: 'string', default: 'Infinity' },
+    'per-session': { type: 'string', default: 'Infinity' },
+    recipients: { type: 'string', default: '1' },
+  },
 });
 const [port = '', file = '', connections = '', messages = '', key = ''] = positionals;
 const perSession = Number(values['per-session']);
@@ -21,8 +25,10 @@ const stuffed = Buffer.from(raw.toString('latin1').replaceAll('\r\n.', '\r\n..')
 const data = Buffer.concat([stuffed, Buffer.from(stuffed.subarray(-2).toString() === '\r\n' ? '.\r\n' : '\r\n.\r\n')]);
 
 const SPACE = 0x20;
-const commandsFor = (name: string) => Buffer.from(`MAIL FROM:<ada@sender.example>\r\nRCPT TO:<${name}@in.example>\r\nDATA\r\n`);
-const COMMANDS = recipients === 1 ? [commandsFor('bench')] : Array.from({ length: recipients }, (_, n) => commandsFor(`bench-${n}`));
+const commandsFor = (name: string) =>
+  Buffer.from(`MAIL FROM:<ada@sender.example>\r\nRCPT TO:<${name}@in.example>\r\nDATA\r\n`);
+const COMMANDS =
+  recipients === 1 ? [commandsFor('bench')] : Array.from({ length: recipients }, (_, n) => commandsFor(`bench-${n}`));
 let next = 0;
 let left = Number(messages);
 const waits: number[] = [];
@@ -34,7 +40,7 @@ function session(): Promise<void> {
     socket.setNoDelay(true);
     socket.on('data', (chunk) => {
       const text = chunk.toString('latin1');
-      for (let at = 0; at < text.length;) {
+      for (let at = 0; at < text.length; ) {
         const end = text.indexOf('\r\n', at);
         // The last line of a reply; the server sends whole lines.
         if (text.charCodeAt(at + 3) === SPACE && dialog.next(text.slice(at, end)).done) return void socket.end();
@@ -78,17 +84,33 @@ function expect(line: string, code: string): void {
 }
 
 async function sessions(): Promise<void> {
-  do await session(); while (left > 0);
+  do await session();
+  while (left > 0);
 }
 
 const before = process.cpuUsage();
 const start = performance.now();
 const until = start + Number(values.seconds) * 1000;
 // Who leaves a session without an answer for so long is not measured, and must not hold up the others.
-if (Number.isFinite(until)) setTimeout(() => { throw new Error('sessions without an answer'); }, until - start + 120_000).unref();
+if (Number.isFinite(until))
+  setTimeout(
+    () => {
+      throw new Error('sessions without an answer');
+    },
+    until - start + 120_000,
+  ).unref();
 await Promise.all(Array.from({ length: Number(connections) }, sessions));
 const seconds = (performance.now() - start) / 1000;
 const { user, system } = process.cpuUsage(before);
 waits.sort((a, b) => a - b);
 const at = (share: number) => waits[Math.min(waits.length - 1, Math.floor(waits.length * share))];
-console.log(JSON.stringify({ sent: waits.length, seconds, cpuMs: (user + system) / 1000, p50: at(0.5), p95: at(0.95), p99: at(0.99) }));
+console.log(
+  JSON.stringify({
+    sent: waits.length,
+    seconds,
+    cpuMs: (user + system) / 1000,
+    p50: at(0.5),
+    p95: at(0.95),
+    p99: at(0.99),
+  }),
+);

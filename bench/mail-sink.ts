@@ -1,5 +1,5 @@
 import { createServer as createHttpServer } from 'node:http';
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 
 /**
  * A server of mail that does as little as it can: takes everything, counts it and throws it away, but the last. HTTP GET answers
@@ -25,17 +25,24 @@ function serve(socket: Socket): void {
       held = held.subarray(at + (inData ? END.length : 2));
       inData = verb === 'DATA';
       if (verb === 'QUIT') return void socket.end(`${replies}221 bye\r\n`);
-      replies += inData ? '354 go\r\n' : verb === 'EHLO' ? '250-sink\r\n250-PIPELINING\r\n250 8BITMIME\r\n' : '250 ok\r\n';
+      replies += inData
+        ? '354 go\r\n'
+        : verb === 'EHLO'
+          ? '250-sink\r\n250-PIPELINING\r\n250 8BITMIME\r\n'
+          : '250 ok\r\n';
     }
     if (replies !== '') socket.write(replies);
   });
 }
 
-const listen = (server: Server) => new Promise<number>((resolve) => {
-  // Bound to an address, so it has one.
-  server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
-});
+const listen = (server: Server) =>
+  new Promise<number>((resolve) => {
+    // Bound to an address, so it has one.
+    server.listen(0, '127.0.0.1', () => resolve((server.address() as AddressInfo).port));
+  });
 const smtp = createServer(serve);
-const http = createHttpServer((_request, response) => response.end(JSON.stringify({ count, last: last.toString('latin1') })));
+const http = createHttpServer((_request, response) =>
+  response.end(JSON.stringify({ count, last: last.toString('latin1') })),
+);
 console.log(JSON.stringify({ port: await listen(smtp), http: await listen(http) }));
 process.on('SIGTERM', () => process.exit(0));

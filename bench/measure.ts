@@ -2,8 +2,8 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import { cpuSeconds, run, start } from './processes.ts';
 import type { Peer, Started } from './peers/peer.ts';
+import { cpuSeconds, run, start } from './processes.ts';
 
 const here = import.meta.dirname;
 /** Who has not posted what it gave its 250 for by then has lost it. */
@@ -37,12 +37,22 @@ export interface Load {
 }
 
 /** Something that counts posts, in a process of its own. */
-export interface Sink { readonly url: string; count(): Promise<number>; cpu(): number; stop(): Promise<void> }
+export interface Sink {
+  readonly url: string;
+  count(): Promise<number>;
+  cpu(): number;
+  stop(): Promise<void>;
+}
 
 export async function startSink(): Promise<Sink> {
   const { pid, first, stop } = await start([join(here, 'sink.ts')]);
   const url = `http://127.0.0.1:${first.port}/hook`;
-  return { url, count: async () => (await (await fetch(url)).json() as { count: number }).count, cpu: () => cpuSeconds(pid), stop };
+  return {
+    url,
+    count: async () => ((await (await fetch(url)).json()) as { count: number }).count,
+    cpu: () => cpuSeconds(pid),
+    stop,
+  };
 }
 
 /** Starts the contestant afresh, warms it, and measures it. */
@@ -74,16 +84,36 @@ export async function measureStarted(one: Started, sink: Sink, load: Load): Prom
   const memory = one.memory();
   const each = (ms: number) => ms / seen.sent;
   const figures = {
-    rate: seen.sent / seconds, p50: seen.p50, p95: seen.p95, p99: seen.p99, cpuMs: each((one.cpu() - before.cpu) * 1000),
-    toolsMs: each(seen.cpuMs + (sink.cpu() - before.sink) * 1000), peakMb: memory.peak, grownMb: memory.peak - before.memory,
+    rate: seen.sent / seconds,
+    p50: seen.p50,
+    p95: seen.p95,
+    p99: seen.p99,
+    cpuMs: each((one.cpu() - before.cpu) * 1000),
+    toolsMs: each(seen.cpuMs + (sink.cpu() - before.sink) * 1000),
+    peakMb: memory.peak,
+    grownMb: memory.peak - before.memory,
   };
   await until(handled, early + warm + seen.sent);
   return figures;
 }
 
-function send(port: number, { file, connections, messages, seconds, perSession = Number.POSITIVE_INFINITY, recipients = 1 }: Load) {
-  return run([join(here, 'load.ts'), String(port), file, String(Math.min(connections, messages)), String(messages),
-    '--seconds', String(seconds), '--per-session', String(perSession), '--recipients', String(recipients)]);
+function send(
+  port: number,
+  { file, connections, messages, seconds, perSession = Number.POSITIVE_INFINITY, recipients = 1 }: Load,
+) {
+  return run([
+    join(here, 'load.ts'),
+    String(port),
+    file,
+    String(Math.min(connections, messages)),
+    String(messages),
+    '--seconds',
+    String(seconds),
+    '--per-session',
+    String(perSession),
+    '--recipients',
+    String(recipients),
+  ]);
 }
 
 async function until(count: () => number | Promise<number>, wanted: number): Promise<void> {

@@ -3,10 +3,19 @@ import { createTransport } from 'nodemailer';
 import type { ZoneRecords } from '../test/support/zone.ts';
 
 /** The zone that the measured daemon asks: SPF for the sender's domain, and the DKIM key. */
-export interface Sender { readonly domain: string; readonly selector: string; readonly privateKey: string; readonly zone: ZoneRecords }
+export interface Sender {
+  readonly domain: string;
+  readonly selector: string;
+  readonly privateKey: string;
+  readonly zone: ZoneRecords;
+}
 
 export function createSender(): Sender {
-  const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048, publicKeyEncoding: { type: 'spki', format: 'der' }, privateKeyEncoding: { type: 'pkcs8', format: 'pem' } });
+  const { privateKey, publicKey } = generateKeyPairSync('rsa', {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'der' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
   const domain = 'sender.example';
   const zone = {
     [domain]: { TXT: ['v=spf1 ip4:127.0.0.0/8 -all'] },
@@ -24,12 +33,16 @@ const HOPS = [
   'Authentication-Results: relay-2.sender.example; auth=pass smtp.auth=app-3 smtp.mailfrom=ada@sender.example',
   'Received: from app-3.sender.example ([10.0.4.31])',
   '\tby out-7.smtp.sender.example with ESMTPA id 7FQnVtK2mUe4ZQ',
-  '\t(using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384); Mon, 05 Jan 2026 12:00:01 +0000', '',
+  '\t(using TLSv1.3 with cipher TLS_AES_256_GCM_SHA384); Mon, 05 Jan 2026 12:00:01 +0000',
+  '',
 ].join('\r\n');
 
 /** What a list and a mailer add. */
 const HEADERS = [
-  ['List-Unsubscribe', '<https://sender.example/u/8f14e45fceea167a5a36dedd4bea2543>, <mailto:unsubscribe+8f14e45f@sender.example>'],
+  [
+    'List-Unsubscribe',
+    '<https://sender.example/u/8f14e45fceea167a5a36dedd4bea2543>, <mailto:unsubscribe+8f14e45f@sender.example>',
+  ],
   ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'],
   ['List-Id', 'Notes on the engine <notes.sender.example>'],
   ['Feedback-ID', '8f14e45f:notes:sender'],
@@ -55,11 +68,16 @@ export async function compose(bytes: number, signedBy: Sender | undefined): Prom
 async function write(words: number, attached: number, signedBy: Sender | undefined): Promise<Buffer> {
   const transport = createTransport({ streamTransport: true, buffer: true, newline: 'windows' });
   const { message } = await transport.sendMail({
-    from: 'Ada Lovelace <ada@sender.example>', to: 'Bench <bench@in.example>', subject: 'Notes upon the memoir',
+    from: 'Ada Lovelace <ada@sender.example>',
+    to: 'Bench <bench@in.example>',
+    subject: 'Notes upon the memoir',
     headers: HEADERS.map(([key, value]) => ({ key, value })),
-    text: WORDS.repeat(Math.ceil(words * 0.45)), html: `<html><body><p>${WORDS.repeat(Math.ceil(words * 0.5))}</p></body></html>`,
+    text: WORDS.repeat(Math.ceil(words * 0.45)),
+    html: `<html><body><p>${WORDS.repeat(Math.ceil(words * 0.5))}</p></body></html>`,
     attachments: attached > 0 ? [{ filename: 'engine.bin', content: randomBytes(attached) }] : [],
-    ...(signedBy ? { dkim: { domainName: signedBy.domain, keySelector: signedBy.selector, privateKey: signedBy.privateKey } } : {}),
+    ...(signedBy
+      ? { dkim: { domainName: signedBy.domain, keySelector: signedBy.selector, privateKey: signedBy.privateKey } }
+      : {}),
   });
   if (!Buffer.isBuffer(message)) throw new Error('a buffer was asked for');
   return Buffer.concat([Buffer.from(HOPS), message]);

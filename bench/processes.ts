@@ -1,13 +1,21 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { setTimeout as wait } from 'node:timers/promises';
 
-export interface Running { readonly pid: number; readonly first: any; stop(): Promise<void> }
+export interface Running {
+  readonly pid: number;
+  readonly first: any;
+  stop(): Promise<void>;
+}
 
 /** Starts a node script and answers when it printed its first JSON line that `ready` accepts. */
-export async function start(args: readonly string[], env: Record<string, string> = {}, ready = (_line: any) => true): Promise<Running> {
+export async function start(
+  args: readonly string[],
+  env: Record<string, string> = {},
+  ready = (_line: any) => true,
+): Promise<Running> {
   const { child, noise } = launch(process.execPath, args, env);
   const first = await new Promise<any>((resolve, reject) => {
     createInterface({ input: child.stdout }).on('line', (line) => {
@@ -20,11 +28,18 @@ export async function start(args: readonly string[], env: Record<string, string>
 }
 
 /** Starts any program as a session of its own and answers when it listens on that port of 127.0.0.1. Its children end with it. */
-export async function startListener(program: string, args: readonly string[], port: number, env: Record<string, string> = {}): Promise<Omit<Running, 'first'>> {
+export async function startListener(
+  program: string,
+  args: readonly string[],
+  port: number,
+  env: Record<string, string> = {},
+): Promise<Omit<Running, 'first'>> {
   const { child, noise } = launch(program, args, env, true);
   let said = '';
-  child.stdout.on('data', (chunk) => { said = (said + String(chunk)).slice(-2000); });
-  for (let tries = 0; !await answers(port); tries++) {
+  child.stdout.on('data', (chunk) => {
+    said = (said + String(chunk)).slice(-2000);
+  });
+  for (let tries = 0; !(await answers(port)); tries++) {
     if (child.exitCode !== null || tries > 200) {
       await stop(child, true);
       throw new Error(`${program} ${args.join(' ')} does not listen (${child.exitCode}): ${noise()}${said}`);
@@ -35,15 +50,24 @@ export async function startListener(program: string, args: readonly string[], po
 }
 
 function launch(program: string, args: readonly string[], env: Record<string, string>, detached = false) {
-  const child = spawn(program, [...args], { detached, stdio: ['ignore', 'pipe', 'pipe'], env: { ...process.env, ...env } });
+  const child = spawn(program, [...args], {
+    detached,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  });
   let noise = '';
-  child.stderr.on('data', (chunk) => { noise = (noise + String(chunk)).slice(-4000); });
+  child.stderr.on('data', (chunk) => {
+    noise = (noise + String(chunk)).slice(-4000);
+  });
   return { child, noise: () => noise };
 }
 
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
-    const socket = connect(port, '127.0.0.1', () => { socket.destroy(); resolve(true); });
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.destroy();
+      resolve(true);
+    });
     socket.once('error', () => resolve(false));
   });
 }
@@ -61,7 +85,9 @@ function stop(child: ChildProcess, group = false): Promise<void> {
 export async function run(args: readonly string[]): Promise<any> {
   const { child, noise } = launch(process.execPath, args, {});
   let out = '';
-  child.stdout.on('data', (chunk) => { out += String(chunk); });
+  child.stdout.on('data', (chunk) => {
+    out += String(chunk);
+  });
   const code = await new Promise((resolve) => child.once('close', resolve));
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${noise()}`);
   return JSON.parse(out.trim().split('\n').at(-1) ?? '');
@@ -88,7 +114,10 @@ export function sessionSeconds(leader: number): number {
 
 /** Memory of the processes of a session in MB; what several share counts once in all. */
 export function sessionMb(leader: number): number {
-  return sumOf(leader, (pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1]) / 1024);
+  return sumOf(
+    leader,
+    (pid) => Number(/^Pss:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8'))?.[1]) / 1024,
+  );
 }
 
 function sumOf(leader: number, value: (pid: number, fields: readonly string[]) => number): number {

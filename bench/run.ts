@@ -3,15 +3,15 @@ import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { toPlot } from './figures.ts';
-import { type Cell, CELLS, SECONDS, titleOf } from './matrix.ts';
+import { CELLS, type Cell, SECONDS, titleOf } from './matrix.ts';
 import { type Figures, measure } from './measure.ts';
 import { compose, createSender } from './messages.ts';
 import { aiosmtpd } from './peers/aiosmtpd.ts';
 import { createByHand } from './peers/by-hand.ts';
 import { haraka } from './peers/haraka.ts';
 import type { Peer } from './peers/peer.ts';
-import { postfix } from './peers/postfix.ts';
 import { createPostern } from './peers/postern.ts';
+import { postfix } from './peers/postfix.ts';
 import { type CellOutcome, toPeers, toTable } from './report.ts';
 
 /**
@@ -20,25 +20,40 @@ import { type CellOutcome, toPeers, toTable } from './report.ts';
  */
 const { values } = parseArgs({
   options: {
-    quick: { type: 'boolean', default: false }, rounds: { type: 'string' }, only: { type: 'string', multiple: true }, size: { type: 'string', multiple: true },
-    connections: { type: 'string', multiple: true }, out: { type: 'string' }, 'no-install': { type: 'boolean', default: false }, 'no-growth': { type: 'boolean', default: false },
+    quick: { type: 'boolean', default: false },
+    rounds: { type: 'string' },
+    only: { type: 'string', multiple: true },
+    size: { type: 'string', multiple: true },
+    connections: { type: 'string', multiple: true },
+    out: { type: 'string' },
+    'no-install': { type: 'boolean', default: false },
+    'no-growth': { type: 'boolean', default: false },
   },
 });
 const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
-const whole = !values.quick && values.only === undefined && values.size === undefined && values.connections === undefined;
+const whole =
+  !values.quick && values.only === undefined && values.size === undefined && values.connections === undefined;
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
 let interrupted = false;
 
 const within = (list: readonly string[] | undefined, value: string) => list === undefined || list.includes(value);
-const cells = CELLS.filter(({ size, connections, typical }) => within(values.size, size) && within(values.connections, String(connections)) && (typical || !values.quick));
+const cells = CELLS.filter(
+  ({ size, connections, typical }) =>
+    within(values.size, size) && within(values.connections, String(connections)) && (typical || !values.quick),
+);
 const sender = createSender();
-const all = [createPostern(sender), createByHand('fetch'), createByHand('undici'), haraka, aiosmtpd, postfix].filter(({ name }) => within(values.only, name));
+const all = [createPostern(sender), createByHand('fetch'), createByHand('undici'), haraka, aiosmtpd, postfix].filter(
+  ({ name }) => within(values.only, name),
+);
 
 async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: string }[] }> {
   const looked: { peer: Peer; why: string | undefined }[] = [];
   for (const peer of all) looked.push({ peer, why: await peer.missing(!values['no-install']) });
-  return { peers: looked.filter(({ why }) => why === undefined).map(({ peer }) => peer), missing: looked.flatMap(({ peer: { name }, why }) => (why === undefined ? [] : [{ name, why }])) };
+  return {
+    peers: looked.filter(({ why }) => why === undefined).map(({ peer }) => peer),
+    missing: looked.flatMap(({ peer: { name }, why }) => (why === undefined ? [] : [{ name, why }])),
+  };
 }
 
 async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Promise<CellOutcome> {
@@ -47,8 +62,12 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
   const count = (messages: number) => Math.max(10, Math.round(messages * scale));
   const seconds = SECONDS * scale;
   const load = {
-    file, connections, messages: count(cell.messages), seconds,
-    ...(perSession !== undefined && { perSession }), ...(warm !== undefined && { warm: { messages: count(warm), seconds } }),
+    file,
+    connections,
+    messages: count(cell.messages),
+    seconds,
+    ...(perSession !== undefined && { perSession }),
+    ...(warm !== undefined && { warm: { messages: count(warm), seconds } }),
   };
   for (let round = 1; round <= rounds; round++) {
     for (const [i, peer] of peers.entries()) {
@@ -64,19 +83,31 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
     }
     process.stderr.write(`${titleOf(cell)}: round ${round} of ${rounds}\n`);
   }
-  return { cell, outcomes: outcomes.map(({ name, rounds, fault }) => ({ name, rounds, ...(fault !== undefined && { fault }) })) };
+  return {
+    cell,
+    outcomes: outcomes.map(({ name, rounds, fault }) => ({ name, rounds, ...(fault !== undefined && { fault }) })),
+  };
 }
 
 // Who is measured ends with the measurement, which the signal has ended by ending the load program.
-process.once('SIGINT', () => { interrupted = true; });
+process.once('SIGINT', () => {
+  interrupted = true;
+});
 
 const began = performance.now();
 const lines: string[] = [];
-const say = (text: string) => { lines.push(text); console.log(text); };
+const say = (text: string) => {
+  lines.push(text);
+  console.log(text);
+};
 const { peers, missing } = await choose();
-say(`# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}); median of ${rounds} interleaved round${rounds === 1 ? '' : 's'}${values.quick ? ', a quarter of the messages' : ''}. Mail was sent for ${SECONDS * scale} seconds at most in each measurement.\n`);
-say(`${toPeers(peers, missing)}\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's. grown: peak over what it held before the load.\n`);
-if (out !== undefined) say('![Messages per second as shares of Postern\'s](results.svg)\n');
+say(
+  `# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}); median of ${rounds} interleaved round${rounds === 1 ? '' : 's'}${values.quick ? ', a quarter of the messages' : ''}. Mail was sent for ${SECONDS * scale} seconds at most in each measurement.\n`,
+);
+say(
+  `${toPeers(peers, missing)}\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's. grown: peak over what it held before the load.\n`,
+);
+if (out !== undefined) say("![Messages per second as shares of Postern's](results.svg)\n");
 const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
 const results: CellOutcome[] = [];
 for (const cell of cells) {
@@ -94,6 +125,12 @@ if (whole && !values['no-growth']) {
 say(`${((performance.now() - began) / 60_000).toFixed(0)} minutes. Again: \`npm run bench\`.`);
 if (out !== undefined) {
   writeFileSync(join(out, 'results.md'), `${lines.join('\n')}\n`);
-  writeFileSync(join(out, 'results.svg'), toPlot(peers.map(({ name }) => name), results));
+  writeFileSync(
+    join(out, 'results.svg'),
+    toPlot(
+      peers.map(({ name }) => name),
+      results,
+    ),
+  );
 }
 process.exit(0);

@@ -10,7 +10,13 @@ import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
  * Mail that is handed over and leaves: accepted per second, latency of the 250, delivered to a server of mail per second, and
  * processor time, against Debian's postfix with the same mail, the same sink and the same client, round by round.
  */
-const { values } = parseArgs({ options: { rounds: { type: 'string', default: '3' }, messages: { type: 'string', default: '3000' }, connections: { type: 'string', default: '50' } } });
+const { values } = parseArgs({
+  options: {
+    rounds: { type: 'string', default: '3' },
+    messages: { type: 'string', default: '3000' },
+    connections: { type: 'string', default: '50' },
+  },
+});
 const messages = Number(values.messages);
 
 const here = import.meta.dirname;
@@ -18,20 +24,48 @@ const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
 const KEY = 'a-key-for-the-bench-22';
 
 /** `marks`: what a mail of it must have, or it did not do what it is measured for. */
-interface Contestant { readonly port: number; readonly login: readonly string[]; readonly marks: readonly RegExp[]; cpu(): number; stop(): Promise<void> }
+interface Contestant {
+  readonly port: number;
+  readonly login: readonly string[];
+  readonly marks: readonly RegExp[];
+  cpu(): number;
+  stop(): Promise<void>;
+}
 
 /** Everything on that costs: the store's rows, DKIM, the open picture and every link of all parts. Only the quota is off. */
 async function startPostern(sink: number): Promise<Contestant> {
   const dir = mkdtempSync(join(work, 'data-'));
-  const daemon = await start([join(here, '../src/main.ts'), 'serve'], {
-    POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'mx.sender.example', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
-    POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-    POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000', POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink}`,
-    POSTERN_OUTBOUND__QUOTA: 'false', POSTERN_OUTBOUND__SIGNING_DOMAIN: 'sender.example', POSTERN_OUTBOUND__TRACK_OPENS: 'true', POSTERN_OUTBOUND__TRACK_CLICKS: 'all',
-  }, (line) => line.event === 'daemon.ready');
+  const daemon = await start(
+    [join(here, '../src/main.ts'), 'serve'],
+    {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'mx.sender.example',
+      POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+      POSTERN_BOOTSTRAP__API_KEY: KEY,
+      POSTERN_DNS__SERVERS: '127.0.0.1:9',
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
+      POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
+      POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink}`,
+      POSTERN_OUTBOUND__QUOTA: 'false',
+      POSTERN_OUTBOUND__SIGNING_DOMAIN: 'sender.example',
+      POSTERN_OUTBOUND__TRACK_OPENS: 'true',
+      POSTERN_OUTBOUND__TRACK_CLICKS: 'all',
+    },
+    (line) => line.event === 'daemon.ready',
+  );
   return {
-    port: Number(String(daemon.first.submission[0]).split(':').at(-1)), login: [KEY], marks: [/^DKIM-Signature: /m, /\/track\/open\//, /\/track\/click\//], cpu: () => cpuSeconds(daemon.pid),
-    async stop() { await daemon.stop(); rmSync(dir, { recursive: true }); },
+    port: Number(String(daemon.first.submission[0]).split(':').at(-1)),
+    login: [KEY],
+    marks: [/^DKIM-Signature: /m, /\/track\/open\//, /\/track\/click\//],
+    cpu: () => cpuSeconds(daemon.pid),
+    async stop() {
+      await daemon.stop();
+      rmSync(dir, { recursive: true });
+    },
   };
 }
 
@@ -40,28 +74,64 @@ async function startHop(sink: number): Promise<Contestant> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-bench-postfix-')); // not in `work`, which only its owner may enter
   const port = await freePort();
   const { pid, stop } = await startPostfix(dir, { port, next: sink, main: { in_flow_delay: '0' } });
-  return { port, login: [], marks: [/^Received: .*/m], cpu: () => sessionSeconds(pid), async stop() { await stop(); rmSync(dir, { recursive: true }); } };
+  return {
+    port,
+    login: [],
+    marks: [/^Received: .*/m],
+    cpu: () => sessionSeconds(pid),
+    async stop() {
+      await stop();
+      rmSync(dir, { recursive: true });
+    },
+  };
 }
 
 /** A newsletter of about 5 kB in two parts, with links to track. */
 function letter(): string {
-  const paragraph = (n: number) => `<p>Offer ${n}: <a href="https://shop.example/offers/${n}?week=7">have a look</a>. ${'All of it fresh and made for you. '.repeat(8)}</p>`;
+  const paragraph = (n: number) =>
+    `<p>Offer ${n}: <a href="https://shop.example/offers/${n}?week=7">have a look</a>. ${'All of it fresh and made for you. '.repeat(8)}</p>`;
   return [
-    'From: Ada <ada@sender.example>', 'To: Bench <bench@in.example>', 'Subject: Notes upon the memoir', 'Date: Mon, 05 Jan 2026 12:00:01 +0000', 'Message-ID: <b1c2d3e4@sender.example>',
-    'MIME-Version: 1.0', 'Content-Type: multipart/alternative; boundary="b7"', '',
-    '--b7', 'Content-Type: text/plain; charset=utf-8', '', ...Array<string>(14).fill('See https://shop.example/offers for what is new. All of it fresh, and made for you.'),
-    '--b7', 'Content-Type: text/html; charset=utf-8', '', '<html><body>', ...Array.from({ length: 9 }, (_, n) => paragraph(n)), '</body></html>', '--b7--', '',
+    'From: Ada <ada@sender.example>',
+    'To: Bench <bench@in.example>',
+    'Subject: Notes upon the memoir',
+    'Date: Mon, 05 Jan 2026 12:00:01 +0000',
+    'Message-ID: <b1c2d3e4@sender.example>',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/alternative; boundary="b7"',
+    '',
+    '--b7',
+    'Content-Type: text/plain; charset=utf-8',
+    '',
+    ...Array<string>(14).fill('See https://shop.example/offers for what is new. All of it fresh, and made for you.'),
+    '--b7',
+    'Content-Type: text/html; charset=utf-8',
+    '',
+    '<html><body>',
+    ...Array.from({ length: 9 }, (_, n) => paragraph(n)),
+    '</body></html>',
+    '--b7--',
+    '',
   ].join('\r\n');
 }
 
-interface Figures { accepted: number; p50: number; p99: number; delivered: number; cpuMs: number }
+interface Figures {
+  accepted: number;
+  p50: number;
+  p99: number;
+  delivered: number;
+  cpuMs: number;
+}
 
 async function measure(open: (sink: number) => Promise<Contestant>, file: string): Promise<Figures> {
   const sink = await start([join(here, 'mail-sink.ts')]);
   const one = await open(sink.first.port);
-  const load = (count: number) => run([join(here, 'load.ts'), String(one.port), file, values.connections, String(count), ...one.login]);
-  const taken = async () => await (await fetch(`http://127.0.0.1:${sink.first.http}/`)).json() as { count: number; last: string };
-  const all = async (count: number) => { while ((await taken()).count < count) await new Promise((resolve) => setTimeout(resolve, 10)); };
+  const load = (count: number) =>
+    run([join(here, 'load.ts'), String(one.port), file, values.connections, String(count), ...one.login]);
+  const taken = async () =>
+    (await (await fetch(`http://127.0.0.1:${sink.first.http}/`)).json()) as { count: number; last: string };
+  const all = async (count: number) => {
+    while ((await taken()).count < count) await new Promise((resolve) => setTimeout(resolve, 10));
+  };
   try {
     const warm = Math.ceil(messages / 10);
     await load(warm);
@@ -72,7 +142,13 @@ async function measure(open: (sink: number) => Promise<Contestant>, file: string
     const seen = await load(messages);
     await all(warm + messages);
     const seconds = (performance.now() - from) / 1000;
-    return { accepted: seen.sent / seen.seconds, p50: seen.p50, p99: seen.p99, delivered: messages / seconds, cpuMs: (one.cpu() - before) * 1000 / messages };
+    return {
+      accepted: seen.sent / seen.seconds,
+      p50: seen.p50,
+      p99: seen.p99,
+      delivered: messages / seconds,
+      cpuMs: ((one.cpu() - before) * 1000) / messages,
+    };
   } finally {
     await one.stop();
     await sink.stop();
@@ -81,22 +157,31 @@ async function measure(open: (sink: number) => Promise<Contestant>, file: string
 
 const median = (list: number[]) => list.toSorted((a, b) => a - b)[Math.floor(list.length / 2)] ?? Number.NaN;
 const why = whyNoPostfix();
-const contestants = [{ name: 'postern', open: startPostern }, ...(why === undefined ? [{ name: 'postfix', open: startHop }] : [])];
+const contestants = [
+  { name: 'postern', open: startPostern },
+  ...(why === undefined ? [{ name: 'postfix', open: startHop }] : []),
+];
 const file = join(work, 'letter.eml');
 writeFileSync(file, letter());
 const results = contestants.map(({ name, open }) => ({ name, open, rounds: [] as Figures[] }));
-console.log(`${cpus().length} processors (${cpus()[0]?.model}); ${messages} messages of ${letter().length} octets over ${values.connections} connections, median of ${values.rounds} interleaved rounds.`);
+console.log(
+  `${cpus().length} processors (${cpus()[0]?.model}); ${messages} messages of ${letter().length} octets over ${values.connections} connections, median of ${values.rounds} interleaved rounds.`,
+);
 if (why !== undefined) console.log(`Without postfix: ${why}.`);
 for (let round = 0; round < Number(values.rounds); round++) {
   for (const { open, rounds } of results) rounds.push(await measure(open, file));
 }
-console.log('\n| | accepted/s | ratio | 250 p50 ms | 250 p99 ms | delivered/s | ratio | CPU ms/message |\n|---|---|---|---|---|---|---|---|');
+console.log(
+  '\n| | accepted/s | ratio | 250 p50 ms | 250 p99 ms | delivered/s | ratio | CPU ms/message |\n|---|---|---|---|---|---|---|---|',
+);
 const [mine] = results;
 for (const { name, rounds } of results) {
   const of = (field: keyof Figures, list = rounds) => median(list.map((figures) => figures[field]));
   const ratio = (field: keyof Figures) => (of(field, mine?.rounds) / of(field)).toFixed(2);
-  console.log(`| ${name} | ${of('accepted').toFixed(0)} | ${ratio('accepted')} | ${of('p50').toFixed(1)} | ${of('p99').toFixed(1)} | ${of('delivered').toFixed(0)} | ${ratio('delivered')} | ${of('cpuMs').toFixed(2)} |`);
+  console.log(
+    `| ${name} | ${of('accepted').toFixed(0)} | ${ratio('accepted')} | ${of('p50').toFixed(1)} | ${of('p99').toFixed(1)} | ${of('delivered').toFixed(0)} | ${ratio('delivered')} | ${of('cpuMs').toFixed(2)} |`,
+  );
 }
-console.log('\nRatio: Postern\'s figure over the other\'s.');
+console.log("\nRatio: Postern's figure over the other's.");
 rmSync(work, { recursive: true, force: true });
 process.exit(0);

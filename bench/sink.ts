@@ -18,7 +18,7 @@ function serve(socket: Socket): void {
   socket.on('data', (fresh) => {
     const chunk = early.length === 0 ? fresh : Buffer.concat([early, fresh]);
     early = chunk.subarray(chunk.length);
-    for (let at = 0; at < chunk.length;) {
+    for (let at = 0; at < chunk.length; ) {
       if (left > 0) {
         const taken = Math.min(left, chunk.length - at);
         at += taken;

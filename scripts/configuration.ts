@@ -1,17 +1,31 @@
 /** Makes docs/configuration.md from the text of config/default.yaml: every setting with its default, its comment and its environment variable. */
 export function configurationDoc(yaml: string): string {
   const out = [
-    '# Settings', '',
-    '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->', '',
-    'An operator\'s file (`--config FILE` or `POSTERN_CONFIG`) wins over these defaults, an environment variable over both.', '',
+    '# Settings',
+    '',
+    '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->',
+    '',
+    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) wins over these defaults, an environment variable over both.",
+    '',
   ];
   for (const { path, value, comment } of readSettings(yaml)) {
-    out.push(`## \`${path}\``, '', comment, '', `Default \`${value}\` · \`POSTERN_${path.toUpperCase().replaceAll('.', '__')}\``, '');
+    out.push(
+      `## \`${path}\``,
+      '',
+      comment,
+      '',
+      `Default \`${value}\` · \`POSTERN_${path.toUpperCase().replaceAll('.', '__')}\``,
+      '',
+    );
   }
   return out.join('\n').trimEnd() + '\n';
 }
 
-export interface Shown { readonly path: string; readonly value: string; readonly comment: string }
+export interface Shown {
+  readonly path: string;
+  readonly value: string;
+  readonly comment: string;
+}
 
 /** A comment above several settings in a row is about all of them. */
 export function* readSettings(yaml: string): Generator<Shown> {

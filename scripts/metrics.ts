@@ -3,13 +3,17 @@ import { DECLARED, type Declared } from '../src/base/metric-list.ts';
 /** Makes docs/metrics.md from the declarations. */
 export function metricsDoc(): string {
   const out = [
-    '# Metrics', '',
-    '<!-- Written by `npm run docs` from src/base/metric-list.ts; change that file. -->', '',
+    '# Metrics',
+    '',
+    '<!-- Written by `npm run docs` from src/base/metric-list.ts; change that file. -->',
+    '',
     '`GET /metrics` on `http.listen` answers them in the text format of Prometheus, to those that `metrics.allow` names. Names and labels are',
     'stable: what is here is not renamed, and a value of a label comes from a closed list, never from a client. Beside these there are the',
-    'usual figures of the process (`process_…`, `nodejs_…`), the lag of the event loop among them (`nodejs_eventloop_lag_p99_seconds`).', '',
+    'usual figures of the process (`process_…`, `nodejs_…`), the lag of the event loop among them (`nodejs_eventloop_lag_p99_seconds`).',
+    '',
     '`config/prometheus.example.yml` scrapes them, `config/prometheus-alerts.yml` has alerts, `config/grafana-dashboard.json` shows them;',
-    '[operations.md](operations.md#watching-it) says how to set that up and what to do when an alert fires.', '',
+    '[operations.md](operations.md#watching-it) says how to set that up and what to do when an alert fires.',
+    '',
   ];
   for (const [name, declared] of DECLARED) out.push(`## \`${name}\``, '', ...describe(declared), '');
   return out.join('\n').trimEnd() + '\n';

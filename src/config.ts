@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { hostname as machineName } from 'node:os';
 import { parse } from 'yaml';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
-import { schema, type Settings } from './settings.ts';
+import { type Settings, schema } from './settings.ts';
 
 /**
  * Reads the settings: config/default.yaml holds each with its default and a comment, settings.ts says what each may be.
@@ -10,7 +10,10 @@ import { schema, type Settings } from './settings.ts';
  */
 
 /** One thing wrong with the settings, with its place: `smtp.listen: must be …`. */
-export interface Fault { readonly path: string; readonly text: string }
+export interface Fault {
+  readonly path: string;
+  readonly text: string;
+}
 
 /** The settings cannot be used; every fault is named. */
 export class ConfigError extends Error {
@@ -29,7 +32,10 @@ export interface Loaded {
 }
 
 /** A setting before it is checked, with where it came from. */
-interface Leaf { value: unknown; origin: string }
+interface Leaf {
+  value: unknown;
+  origin: string;
+}
 type Tree = { readonly [name: string]: unknown };
 
 export const DEFAULTS_FILE = new URL('../config/default.yaml', import.meta.url).pathname;
@@ -59,7 +65,7 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
     const path = issue.path.join('.');
     faults.push({ path, text: `${issue.message}${originOf(path, leaves)}` });
   }
-  if (read.data && read.data.smtp.tls.cert !== '' !== (read.data.smtp.tls.key !== '')) {
+  if (read.data && (read.data.smtp.tls.cert !== '') !== (read.data.smtp.tls.key !== '')) {
     faults.push({ path: 'smtp.tls', text: 'needs both cert and key, or neither' });
   }
   if (read.data && read.data.submission.tls_listen.length > 0 && read.data.smtp.tls.cert === '') {
@@ -67,10 +73,17 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   }
   const settings = read.data && complete(read.data);
   if (settings && mailNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
-    faults.push({ path: 'smtp.postmaster', text: 'must be a mailbox that another server takes mail for: this one would forward it to itself' });
+    faults.push({
+      path: 'smtp.postmaster',
+      text: 'must be a mailbox that another server takes mail for: this one would forward it to itself',
+    });
   }
   if (faults.length > 0 || !settings) throw new ConfigError(faults);
-  const shown = [...leaves].map(([path, leaf]) => ({ path, ...leaf, value: isSecret(path) && leaf.value ? '(set)' : leaf.value }));
+  const shown = [...leaves].map(([path, leaf]) => ({
+    path,
+    ...leaf,
+    value: isSecret(path) && leaf.value ? '(set)' : leaf.value,
+  }));
   return { settings, shown };
 }
 
@@ -82,7 +95,11 @@ function complete(settings: Settings): Settings {
   const publicUrl = (settings.public_url || `http://${shownHost}:${port}`).replace(/\/+$/, '');
   const senders = { ...settings.senders, spf_include: settings.senders.spf_include || `spf.${name}` };
   const mail = { ...settings.mail, from: settings.mail.from || `postmaster@${name}` };
-  const outbound = { ...settings.outbound, return_domain: toAsciiDomain(settings.outbound.return_domain) ?? `bounces.${name}`, signing_domain: toAsciiDomain(settings.outbound.signing_domain) ?? '' };
+  const outbound = {
+    ...settings.outbound,
+    return_domain: toAsciiDomain(settings.outbound.return_domain) ?? `bounces.${name}`,
+    signing_domain: toAsciiDomain(settings.outbound.signing_domain) ?? '',
+  };
   return { ...settings, hostname: name, public_url: publicUrl, senders, mail, outbound };
 }
 
@@ -104,7 +121,9 @@ function nearest(path: string, known: ReadonlySet<string>): string {
   const inside = [...known].find((name) => name.startsWith(`${path}.`));
   if (inside !== undefined) return ` but a section of them, as ${inside}`;
   const last = path.split('.').at(-1) ?? '';
-  const close = [...known].find((name) => name.split('.').at(-1) === last || name.replaceAll(/[._]/g, '') === path.replaceAll(/[._]/g, ''));
+  const close = [...known].find(
+    (name) => name.split('.').at(-1) === last || name.replaceAll(/[._]/g, '') === path.replaceAll(/[._]/g, ''),
+  );
   return close === undefined ? '' : `; did you mean ${close}?`;
 }
 
@@ -132,7 +151,8 @@ function collect(tree: unknown, origin: string, into: Map<string, Leaf>, prefix 
     if (!(section && tree === null)) into.set(prefix, { value: tree, origin });
     return;
   }
-  for (const [name, value] of Object.entries(tree)) collect(value, origin, into, prefix === '' ? name : `${prefix}.${name}`);
+  for (const [name, value] of Object.entries(tree))
+    collect(value, origin, into, prefix === '' ? name : `${prefix}.${name}`);
 }
 
 function grow(leaves: readonly (readonly [string, Leaf])[]): Tree {
@@ -155,5 +175,6 @@ function child(at: Record<string, unknown>, name: string): Record<string, unknow
   return made;
 }
 
-const isRecord = (value: unknown): value is Record<string, unknown> => typeof value === 'object' && value !== null && !Array.isArray(value);
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
 const isTree = (value: unknown): value is Tree => isRecord(value);

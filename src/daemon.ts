@@ -1,13 +1,27 @@
-import { createApi, type Api } from './api/server.ts';
+import { type Api, createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import type { Ids } from './base/ids.ts';
-import type { Settings } from './settings.ts';
+import { createHealth } from './composition/health.ts';
+import { counted, showBuild } from './composition/numbers.ts';
+import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
+import {
+  apiSettings,
+  type DaemonDeps,
+  dnsSettings,
+  listenerSettings,
+  onLoopbackOnly,
+  sendingSettings,
+  submissionSettings,
+  taskSettings,
+} from './composition/slices.ts';
+import { openStorage } from './composition/storage.ts';
 import { createSending } from './delivery/sending/sending.ts';
 import { createResolver } from './dns/resolver.ts';
 import { createLeaving } from './outbound/leave.ts';
 import { createReleasing } from './outbound/releasing.ts';
 import { createScheduling } from './outbound/scheduling.ts';
 import { createSubmitting } from './outbound/submit.ts';
+import type { Settings } from './settings.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/listener.ts';
 import { StoreAway } from './store/collection.ts';
@@ -16,18 +30,21 @@ import type { Store } from './store/store.ts';
 import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
-import { createHealth } from './composition/health.ts';
-import { counted, showBuild } from './composition/numbers.ts';
-import { createEvents, createInbound, createOutbound, createDelivery } from './composition/parts.ts';
-import { type DaemonDeps, onLoopbackOnly, dnsSettings, sendingSettings, taskSettings, apiSettings, listenerSettings, submissionSettings } from './composition/slices.ts';
-import { openStorage } from './composition/storage.ts';
 
 /** The key of the first account, at the one start that made it. */
-export interface FirstKey { readonly account: string; readonly key: string }
+export interface FirstKey {
+  readonly account: string;
+  readonly key: string;
+}
 
 export interface Daemon {
   /** Resolves when mail and API calls are taken. */
-  start(): Promise<{ readonly smtp: readonly Place[]; readonly submission: readonly Place[]; readonly http: Place; readonly firstKey: FirstKey | undefined }>;
+  start(): Promise<{
+    readonly smtp: readonly Place[];
+    readonly submission: readonly Place[];
+    readonly http: Place;
+    readonly firstKey: FirstKey | undefined;
+  }>;
   /** Takes over what can change while running: certificates. Throws when they are unusable; the old ones stay. */
   reload(settings: Settings): Promise<void>;
   /** Runs an operation of the API for an account without a key, started or not; see `Api.run`. */
@@ -38,7 +55,10 @@ export interface Daemon {
   stop(): Promise<void>;
 }
 
-interface Place { readonly host: string; readonly port: number }
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
@@ -55,19 +75,69 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const scheduling = createScheduling({ ...storage, clock });
-  const sending = createSending(sendingSettings(settings), { ...storage, ...outbound, ...events, leaving, scheduling, clock, ids, log });
+  const sending = createSending(sendingSettings(settings), {
+    ...storage,
+    ...outbound,
+    ...events,
+    leaving,
+    scheduling,
+    clock,
+    ids,
+    log,
+  });
   const delivery = createDelivery(settings, deps, {
-    spool, store, time, loopbackOnly, ...inbound, ...events, mail: sending.mail, ownCarrier: outbound.ownCarrier,
+    spool,
+    store,
+    time,
+    loopbackOnly,
+    ...inbound,
+    ...events,
+    mail: sending.mail,
+    ownCarrier: outbound.ownCarrier,
   });
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
-  const submitting = createSubmitting({ hostname: settings.hostname, returnDomain: settings.outbound.return_domain }, { ...storage, ...events, leaving, clock, ids, log, metrics });
+  const submitting = createSubmitting(
+    { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
+    { ...storage, ...events, leaving, clock, ids, log, metrics },
+  );
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
-  const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), { ...storage, submitting, clock, ids, log, metrics });
+  const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
+    ...storage,
+    submitting,
+    clock,
+    ids,
+    log,
+    metrics,
+  });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
   // What this life of this process holds in the store: leases of tasks, claims of jobs.
   const holder = `${settings.hostname} ${ids.key()}`;
-  const api = createApi(apiSettings(settings, deps), { ...storage, ...inbound, ...delivery, ...outbound, ...deps, ...events, submitting, scheduling, releasing, poke: (task) => scheduler.poke(task), resolver: fresh, health });
-  const tasks = createTasks(taskSettings(settings, holder), { ...storage, ownership: inbound.ownership, ...events, ...outbound, scheduling, ids, log, clock, resolver: fresh, cached: inbound.resolver });
+  const api = createApi(apiSettings(settings, deps), {
+    ...storage,
+    ...inbound,
+    ...delivery,
+    ...outbound,
+    ...deps,
+    ...events,
+    submitting,
+    scheduling,
+    releasing,
+    poke: (task) => scheduler.poke(task),
+    resolver: fresh,
+    health,
+  });
+  const tasks = createTasks(taskSettings(settings, holder), {
+    ...storage,
+    ownership: inbound.ownership,
+    ...events,
+    ...outbound,
+    scheduling,
+    ids,
+    log,
+    clock,
+    resolver: fresh,
+    cached: inbound.resolver,
+  });
   const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
 
   return Object.freeze({
@@ -85,12 +155,17 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await submission.start();
       await scheduler.start();
       if (loopbackOnly && settings.webhooks.allow_private === null) {
-        log.info('daemon.note', { note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)' });
+        log.info('daemon.note', {
+          note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)',
+        });
       }
       if (loopbackOnly && settings.outbound.allow_private === null) {
-        log.info('daemon.note', { note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)' });
+        log.info('daemon.note', {
+          note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)',
+        });
       }
-      const places = ({ addresses }: Pick<typeof listener, 'addresses'>) => addresses().map(({ address, port }) => ({ host: address, port }));
+      const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
+        addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
     },
     async reload(next: Settings) {
@@ -102,16 +177,38 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     check: health.check,
     async stop() {
       await Promise.all([listener.stop(), submission.stop()]);
-      await Promise.all([api.stop(), scheduler.stop(), delivery.dispatcher.stop(), events.batching.stop(), outbound.notices.stop()]);
-      await Promise.all([delivery.renderer.stop(), delivery.poster.stop(), outbound.mailCarrier.stop(), inbound.routing.stop(), inbound.resolver.stop(), fresh.stop()]);
-      await Promise.all([sending.reporter.stop(), events.tallies.stop(), events.visitQueue.stop(), inbound.returnAddresses.stop()]);
+      await Promise.all([
+        api.stop(),
+        scheduler.stop(),
+        delivery.dispatcher.stop(),
+        events.batching.stop(),
+        outbound.notices.stop(),
+      ]);
+      await Promise.all([
+        delivery.renderer.stop(),
+        delivery.poster.stop(),
+        outbound.mailCarrier.stop(),
+        inbound.routing.stop(),
+        inbound.resolver.stop(),
+        fresh.stop(),
+      ]);
+      await Promise.all([
+        sending.reporter.stop(),
+        events.tallies.stop(),
+        events.visitQueue.stop(),
+        inbound.returnAddresses.stop(),
+      ]);
       await Promise.all([spool.close(), store.close()]);
     },
   });
 }
 
 /** The first account needs the store; a start without it goes on, and `postern account create` does it later. */
-async function bootstrapWhenThere(store: Store, key: string, parts: { clock: Clock; ids: Ids }): Promise<FirstKey | undefined> {
+async function bootstrapWhenThere(
+  store: Store,
+  key: string,
+  parts: { clock: Clock; ids: Ids },
+): Promise<FirstKey | undefined> {
   try {
     return await bootstrap(store, key, parts);
   } catch (error) {

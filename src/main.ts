@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { isatty } from 'node:tty';
-import { runCommandLine, type Io } from './cli/command.ts';
+import { type Io, runCommandLine } from './cli/command.ts';
 import { commands } from './cli/commands.ts';
 
 const io: Io = {
@@ -30,5 +30,7 @@ process.stderr.on('error', () => {});
 
 process.exitCode = await runCommandLine(commands, process.argv.slice(2), io);
 // The last lines of the log are written at the end of a turn.
-await new Promise((turned) => { setImmediate(turned); });
+await new Promise((turned) => {
+  setImmediate(turned);
+});
 if (process.argv[2] === 'serve') process.exit();

@@ -7,31 +7,57 @@ import { parseRelay } from './outbound/relay.ts';
 
 // Every leaf also takes the form that an environment variable has: a string.
 const text = z.string();
-const count = (min: number, max = Number.MAX_SAFE_INTEGER) => z.preprocess(
-  (value) => typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value,
-  z.int(`must be a whole number from ${min} to ${max}`).min(min, `must be at least ${min}`).max(max, `must be at most ${max}`),
-);
-const list = <T extends z.ZodType>(item: T) => z.preprocess(
-  (value) => typeof value === 'string' ? value.split(',').map((part) => part.trim()).filter((part) => part !== '') : value,
-  z.array(item),
+const count = (min: number, max = Number.MAX_SAFE_INTEGER) =>
+  z.preprocess(
+    (value) => (typeof value === 'string' && /^\d+$/.test(value) ? Number(value) : value),
+    z
+      .int(`must be a whole number from ${min} to ${max}`)
+      .min(min, `must be at least ${min}`)
+      .max(max, `must be at most ${max}`),
+  );
+const list = <T extends z.ZodType>(item: T) =>
+  z.preprocess(
+    (value) =>
+      typeof value === 'string'
+        ? value
+            .split(',')
+            .map((part) => part.trim())
+            .filter((part) => part !== '')
+        : value,
+    z.array(item),
+  );
+
+const flag = z.preprocess(
+  (value) => (value === 'true' ? true : value === 'false' ? false : value),
+  z.boolean('must be true or false'),
 );
 
-const flag = z.preprocess((value) => value === 'true' ? true : value === 'false' ? false : value, z.boolean('must be true or false'));
-
-const oneOf = <const T extends readonly string[]>(...values: T) => z.enum(values, `must be one of ${values.join(', ')}`);
+const oneOf = <const T extends readonly string[]>(...values: T) =>
+  z.enum(values, `must be one of ${values.join(', ')}`);
 
 /** `port` is for the example in the fault. */
-const endpoint = (port: number) => z.string().transform((value, context) => {
-  const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
-  const host = parts?.[1] ?? parts?.[2];
-  const given = Number(parts?.[3]);
-  if (host !== undefined && ipaddr.isValid(host) && given <= 65535) return { host, port: given };
-  context.addIssue({ code: 'custom', message: `must be address:port, as 127.0.0.1:${port} or [::1]:${port}` });
-  return z.NEVER;
-});
-const network = z.string().refine((value) => ipaddr.isValidCIDR(value) || ipaddr.isValid(value), 'must be an address or a network, as 10.0.0.0/8');
+const endpoint = (port: number) =>
+  z.string().transform((value, context) => {
+    const parts = /^(?:\[([0-9a-f:.]+)\]|([^[\]:]+)):(\d{1,5})$/i.exec(value);
+    const host = parts?.[1] ?? parts?.[2];
+    const given = Number(parts?.[3]);
+    if (host !== undefined && ipaddr.isValid(host) && given <= 65535) return { host, port: given };
+    context.addIssue({ code: 'custom', message: `must be address:port, as 127.0.0.1:${port} or [::1]:${port}` });
+    return z.NEVER;
+  });
+const network = z
+  .string()
+  .refine(
+    (value) => ipaddr.isValidCIDR(value) || ipaddr.isValid(value),
+    'must be an address or a network, as 10.0.0.0/8',
+  );
 const host = z.string().refine((value) => toAsciiDomain(value) !== undefined, 'must be a host name');
-const url = z.string().refine((value) => value === '' || /^https?:\/\/[^/]/.test(value) && URL.canParse(value), 'must be an http or https URL');
+const url = z
+  .string()
+  .refine(
+    (value) => value === '' || (/^https?:\/\/[^/]/.test(value) && URL.canParse(value)),
+    'must be an http or https URL',
+  );
 
 const isMailAddress = (value: string): boolean => {
   const address = parseAddress(value);
@@ -106,7 +132,9 @@ export const schema = z.strictObject({
   inbound: z.strictObject({ refresh_ms: count(100), mx_hosts: list(host), ownership: oneOf('auto', 'first', 'txt') }),
   parse: z.strictObject({ workers: count(0, 64), timeout_ms: count(100), memory_mb: count(64, 16_384) }),
   dns: z.strictObject({
-    servers: list(endpoint(53).transform(({ host, port }) => host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
+    servers: list(
+      endpoint(53).transform(({ host, port }) => (host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`)),
+    ),
     timeout_ms: count(100),
     questions_per_message: count(10),
     budget_ms: count(100),
@@ -126,14 +154,29 @@ export const schema = z.strictObject({
     keep_delivered_hours: count(0),
     keep_delivered_bytes: count(0),
   }),
-  senders: z.strictObject({ spf_include: z.union([z.literal(''), host]), dkim_selector: z.string().regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, 'must be one label of a host name, in lower case') }),
+  senders: z.strictObject({
+    spf_include: z.union([z.literal(''), host]),
+    dkim_selector: z
+      .string()
+      .regex(/^[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/, 'must be one label of a host name, in lower case'),
+  }),
   mail: z.strictObject({
-    relay: z.string().refine((value) => value === '' || parseRelay(value) !== undefined, 'must be smtp://[user:password@]host[:port] or smtps://…'),
+    relay: z
+      .string()
+      .refine(
+        (value) => value === '' || parseRelay(value) !== undefined,
+        'must be smtp://[user:password@]host[:port] or smtps://…',
+      ),
     from: z.string().refine((value) => value === '' || parseAddress(value) !== undefined, 'must be an email address'),
     mx_port: count(1, 65_535),
   }),
   outbound: z.strictObject({
-    relay: z.string().refine((value) => value === '' || parseRelay(value) !== undefined, 'must be smtp://[user:password@]host[:port] or smtps://…'),
+    relay: z
+      .string()
+      .refine(
+        (value) => value === '' || parseRelay(value) !== undefined,
+        'must be smtp://[user:password@]host[:port] or smtps://…',
+      ),
     mx_port: count(1, 65_535),
     return_domain: z.union([z.literal(''), host]),
     timeout_s: count(1, 3600),
@@ -150,11 +193,25 @@ export const schema = z.strictObject({
     signing_domain: z.union([z.literal(''), host]),
     allow_private: list(network).nullable(),
   }),
-  ips: z.strictObject({ provisioning: oneOf('free', 'off'), min_reputation: count(0, 100), quarantine_days: count(0, 3650) }),
+  ips: z.strictObject({
+    provisioning: oneOf('free', 'off'),
+    min_reputation: count(0, 100),
+    quarantine_days: count(0, 3650),
+  }),
   events: z.strictObject({ keep_days: count(1, 36_500) }),
-  exports: z.strictObject({ keep_days: count(1, 3650), max_per_day: count(1, 100_000), formulas: oneOf('quote', 'escape'), metadata_fields: list(text.min(1, 'must name a field of the metadata')) }),
-  bootstrap: z.strictObject({ api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _') }),
-  log: z.strictObject({ level: oneOf('debug', 'info', 'warn', 'error', 'silent'), format: oneOf('auto', 'json', 'pretty') }),
+  exports: z.strictObject({
+    keep_days: count(1, 3650),
+    max_per_day: count(1, 100_000),
+    formulas: oneOf('quote', 'escape'),
+    metadata_fields: list(text.min(1, 'must name a field of the metadata')),
+  }),
+  bootstrap: z.strictObject({
+    api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _'),
+  }),
+  log: z.strictObject({
+    level: oneOf('debug', 'info', 'warn', 'error', 'silent'),
+    format: oneOf('auto', 'json', 'pretty'),
+  }),
 });
 
 export type Settings = z.output<typeof schema>;

@@ -1,25 +1,25 @@
 import { expect } from 'chai';
 import { z } from 'zod';
 import { invalid, refusal } from '../src/api/errors.ts';
-import { operation, type Operation } from '../src/api/operation.ts';
+import { type Operation, operation } from '../src/api/operation.ts';
 import { OPERATIONS } from '../src/api/operations/index.ts';
-import { ACCOUNT, KEY, putDeadDelivery, startApi, type ApiWorld } from '../test/support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, putDeadDelivery, startApi } from '../test/support/api.ts';
 import { drivers } from '../test/support/database.ts';
 import { putMessages } from '../test/support/messages.ts';
 import { putBatch } from '../test/support/webhooks.ts';
 import { figures } from './support/figures.ts';
 import { FEW_OPERATORS, FEW_TEXTS, OPERATORS, STORED, TEXTS } from './support/payloads.ts';
-import { SMALL } from './support/sizes.ts';
 import { paramsWith, placesOf } from './support/places.ts';
 import { servePlanted } from './support/planted.ts';
-import { probe, prototypes, type Finding, type Probed } from './support/prober.ts';
+import { type Finding, type Probed, probe, prototypes } from './support/prober.ts';
+import { SMALL } from './support/sizes.ts';
 
 // Derived from the declarations: an operation that is added tomorrow is attacked tomorrow, in every parameter that it has.
 
 const SETTINGS = { maxBadKeysPerMinute: 1_000_000, maxMessageBytes: 2_000_000 };
 
 async function open(driver = drivers[0]): Promise<ApiWorld> {
-  const world = await startApi({ settings: SETTINGS, ...driver && { database: (log) => driver.open({ log }) } });
+  const world = await startApi({ settings: SETTINGS, ...(driver && { database: (log) => driver.open({ log }) }) });
   putDeadDelivery(world);
   putBatch(world.spool, ACCOUNT);
   await putMessages(world, ACCOUNT);
@@ -32,12 +32,14 @@ describe('every parameter of every operation, attacked', () => {
   const payloads = SMALL ? { others: FEW_OPERATORS, texts: FEW_TEXTS } : { others: OPERATORS, texts: TEXTS };
   // What one attack leaves behind may hide what the next would find, so that each has a world of its own where there is time.
   let shared: ApiWorld | undefined;
-  before(async () => { if (SMALL) shared = await open(); });
+  before(async () => {
+    if (SMALL) shared = await open();
+  });
   after(() => shared?.stop());
 
   for (const each of OPERATIONS) {
     it(`${each.path}: no fault of ours, nothing undeclared, nothing of another kind taken`, async () => {
-      const world = shared ?? await open();
+      const world = shared ?? (await open());
       const probed = await probe(each, { base: world.base, key: KEY }, payloads);
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
       if (world !== shared) await world.stop();
@@ -52,12 +54,31 @@ describe('every parameter of every operation, attacked', () => {
 
   after(() => {
     const of = (...kinds: readonly Finding['kind'][]) => findings.filter(({ kind }) => kinds.includes(kind)).length;
-    figures(19, { operations: OPERATIONS.length, places: total.places, 'deepest place': total.deepest, calls: total.asked, 'reached the handler': total.handled, GeneralError: of('fault'), 'other 5xx': of('status'), hangs: of('hang'), 'other faults': findings.length - of('fault', 'status', 'hang') });
+    figures(19, {
+      operations: OPERATIONS.length,
+      places: total.places,
+      'deepest place': total.deepest,
+      calls: total.asked,
+      'reached the handler': total.handled,
+      GeneralError: of('fault'),
+      'other 5xx': of('status'),
+      hangs: of('hang'),
+      'other faults': findings.length - of('fault', 'status', 'hang'),
+    });
   });
 
   it('has at least 12 operators for each, and goes as deep as the declarations', () => {
     for (const operators of [OPERATORS, FEW_OPERATORS]) expect(operators.length).to.be.at.least(12);
-    expect(placesOf(OPERATIONS.find(({ path }) => path === '/messages/send') ?? PLANTED).map(({ name }) => name)).to.include.members(['message.to[].email', 'message.merge_vars[].vars[].content', 'message.metadata{}', 'message.metadata{names}', 'message.headers{}[]', 'send_at']);
+    expect(
+      placesOf(OPERATIONS.find(({ path }) => path === '/messages/send') ?? PLANTED).map(({ name }) => name),
+    ).to.include.members([
+      'message.to[].email',
+      'message.merge_vars[].vars[].content',
+      'message.metadata{}',
+      'message.metadata{names}',
+      'message.headers{}[]',
+      'send_at',
+    ]);
   });
 
   // A second store takes minutes.
@@ -68,20 +89,41 @@ describe('every parameter of every operation, attacked', () => {
       for (const each of OPERATIONS) probed.push(await probe(each, { base: world.base, key: KEY }, STORED));
       const faults = world.log.of('api.fault').map(({ fields }) => String(fields.error));
       await world.stop();
-      figures(19, { store: driver.name, calls: probed.reduce((sum, { asked }) => sum + asked, 0), 'reached the handler': probed.reduce((sum, { handled }) => sum + handled, 0), findings: probed.flatMap((one) => one.findings).length });
-      expect({ findings: probed.flatMap((one) => one.findings).slice(0, 5), faults }).to.deep.equal({ findings: [], faults: [] });
+      figures(19, {
+        store: driver.name,
+        calls: probed.reduce((sum, { asked }) => sum + asked, 0),
+        'reached the handler': probed.reduce((sum, { handled }) => sum + handled, 0),
+        findings: probed.flatMap((one) => one.findings).length,
+      });
+      expect({ findings: probed.flatMap((one) => one.findings).slice(0, 5), faults }).to.deep.equal({
+        findings: [],
+        faults: [],
+      });
     });
   }
 
   it('is seen when it does harm (control)', async () => {
     const world = await open();
     const planted = await servePlanted(world, [PLANTED]);
-    const { findings: seen } = await probe(PLANTED, { base: planted.base, key: KEY, hangMs: 1000 }, { others: OPERATORS, texts: TEXTS });
+    const { findings: seen } = await probe(
+      PLANTED,
+      { base: planted.base, key: KEY, hangMs: 1000 },
+      { others: OPERATORS, texts: TEXTS },
+    );
     const kinds = new Set(seen.map(({ kind }) => kind));
     Reflect.deleteProperty(Object.prototype, 'polluted');
     await planted.stop();
     await world.stop();
-    expect([...kinds]).to.have.members(['fault', 'taken', 'unnamed', 'computed', 'polluted', 'undeclared', 'hang', 'header']);
+    expect([...kinds]).to.have.members([
+      'fault',
+      'taken',
+      'unnamed',
+      'computed',
+      'polluted',
+      'undeclared',
+      'hang',
+      'header',
+    ]);
     expect(Object.hasOwn(Object.prototype, 'polluted')).to.equal(false);
   });
 });
@@ -93,12 +135,23 @@ describe('nesting', () => {
     const before = prototypes();
     for (const each of OPERATIONS) {
       for (const place of placesOf(each).filter(({ steps, isName }) => steps.length === 1 && !isName)) {
-        for (const [levels, cut] of [[20, false], [40, false], [200_000, false], [200_000, true]] as const) {
-          const body = JSON.stringify({ ...paramsWith(each, place, 'HERE'), key: KEY }).replace('"HERE"', '['.repeat(levels) + (cut ? '' : ']'.repeat(levels)));
+        for (const [levels, cut] of [
+          [20, false],
+          [40, false],
+          [200_000, false],
+          [200_000, true],
+        ] as const) {
+          const body = JSON.stringify({ ...paramsWith(each, place, 'HERE'), key: KEY }).replace(
+            '"HERE"',
+            '['.repeat(levels) + (cut ? '' : ']'.repeat(levels)),
+          );
           const response = await fetch(`${world.base}/api/1.0${each.path}.json`, { method: 'POST', body });
           const { name } = Object(await response.json());
           asked++;
-          expect({ status: response.status, name }, `${each.path} ${place.name} ${levels}`).to.deep.equal({ status: 422, name: 'ValidationError' });
+          expect({ status: response.status, name }, `${each.path} ${place.name} ${levels}`).to.deep.equal({
+            status: 422,
+            name: 'ValidationError',
+          });
         }
       }
     }
@@ -112,7 +165,12 @@ describe('nesting', () => {
 /** An operation as it must not be: it declares a text, takes anything, copies it into an object, computes and breaks. */
 const PLANTED: Operation = {
   ...operation({
-    path: '/planted/fault', summary: 'A fault.', params: { text: z.string() }, returns: z.object({ text: z.unknown() }), errors: [], example: { params: { text: 'a' }, answer: { text: 'a' } },
+    path: '/planted/fault',
+    summary: 'A fault.',
+    params: { text: z.string() },
+    returns: z.object({ text: z.unknown() }),
+    errors: [],
+    example: { params: { text: 'a' }, answer: { text: 'a' } },
     handle: async ({ text }) => ({ text }),
   }),
   async run(params) {
@@ -122,7 +180,9 @@ const PLANTED: Operation = {
     if (text === '$where') return new Promise(() => {});
     if (text === 7) throw invalid({ something: 'else' });
     if (text === '$gt') throw refusal('Unknown_Sender', text);
-    if (typeof text === 'object' && text !== null) if (Object.hasOwn(text, '__proto__')) Object.defineProperty(Object.prototype, 'polluted', { value: 1, configurable: true });
+    if (typeof text === 'object' && text !== null)
+      if (Object.hasOwn(text, '__proto__'))
+        Object.defineProperty(Object.prototype, 'polluted', { value: 1, configurable: true });
     return { record: { text } };
   },
 };

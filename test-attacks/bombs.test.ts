@@ -11,7 +11,7 @@ import { figures, percentile } from './support/figures.ts';
 import type { Patch } from './support/patches.ts';
 import { startProbe } from './support/probe.ts';
 import { bytesIn, withoutTrace } from './support/raw.ts';
-import { size, SMALL } from './support/sizes.ts';
+import { SMALL, size } from './support/sizes.ts';
 import { startVictim, type Victim } from './support/victim.ts';
 
 const WITHIN_MS = size(6000, 20_000);
@@ -32,7 +32,10 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
   let victim: Victim;
   let zone: Zone;
   let sent = 0;
-  afterEach(async () => { await victim.stop(); await zone.stop(); });
+  afterEach(async () => {
+    await victim.stop();
+    await zone.stop();
+  });
 
   async function start(patches: readonly Patch[] = [], env: Readonly<Record<string, string>> = {}) {
     zone = await startZone(ZONE);
@@ -47,9 +50,17 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
     const began = Date.now();
     // It stands near the end, behind everything that came with the message.
     const mark = `%22email%22%3A%22${name}%40in.test%22`;
-    const post = await until(`the post of ${name}`, () => victim.hook.requests.find(({ body }) => body.subarray(-1500).includes(mark)), 60_000);
+    const post = await until(
+      `the post of ${name}`,
+      () => victim.hook.requests.find(({ body }) => body.subarray(-1500).includes(mark)),
+      60_000,
+    );
     const { msg } = await eventOf({ kind: 'bytes', bytes: post.body });
-    victim.hook.requests.splice(0, victim.hook.requests.length, ...victim.hook.requests.filter((other: Received) => other !== post));
+    victim.hook.requests.splice(
+      0,
+      victim.hook.requests.length,
+      ...victim.hook.requests.filter((other: Received) => other !== post),
+    );
     return { msg, ms: Math.max(0, post.at - began) };
   }
 
@@ -65,24 +76,46 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
         const raw = wired(make);
         if (raw.length > LARGEST) continue;
         if (FORBIDDEN.test(raw.toString('latin1'))) {
-          expect(await sendMail(victim.postern.smtp, { from: 'a@bombs.test', to: 'x@in.test' }, raw), name).to.match(/^521/);
+          expect(await sendMail(victim.postern.smtp, { from: 'a@bombs.test', to: 'x@in.test' }, raw), name).to.match(
+            /^521/,
+          );
           forbidden++;
           continue;
         }
         const [{ msg, ms }, neighbour] = await Promise.all([through(raw), through(Buffer.from(message('innocent')))]);
         const whys = [
-          sha256(withoutTrace(bytesIn(msg), raw.length)) === sha256(raw) ? [] : ['other bytes'], (msg.parse_error ?? '') === (BREACHES[name] ?? '') ? [] : [`parse_error: ${msg.parse_error}`],
-          neighbour.msg.subject === 'innocent' ? [] : ['the neighbour came otherwise'], ms < WITHIN_MS && neighbour.ms < WITHIN_MS ? [] : [`${ms} and ${neighbour.ms} ms`],
+          sha256(withoutTrace(bytesIn(msg), raw.length)) === sha256(raw) ? [] : ['other bytes'],
+          (msg.parse_error ?? '') === (BREACHES[name] ?? '') ? [] : [`parse_error: ${msg.parse_error}`],
+          neighbour.msg.subject === 'innocent' ? [] : ['the neighbour came otherwise'],
+          ms < WITHIN_MS && neighbour.ms < WITHIN_MS ? [] : [`${ms} and ${neighbour.ms} ms`],
         ];
-        if (process.env.ATTACKS_SHOW !== undefined) console.log(`      ${name}: ${ms} ms, ${neighbour.ms} ms, ${(await victim.rss()).toFixed(0)} MB, ${msg.parse_error ?? 'parsed'}`);
-        seen.push({ name, ms, neighbour: neighbour.ms, raw: msg.parse_error !== undefined, why: whys.flat().join(', ') });
+        if (process.env.ATTACKS_SHOW !== undefined)
+          console.log(
+            `      ${name}: ${ms} ms, ${neighbour.ms} ms, ${(await victim.rss()).toFixed(0)} MB, ${msg.parse_error ?? 'parsed'}`,
+          );
+        seen.push({
+          name,
+          ms,
+          neighbour: neighbour.ms,
+          raw: msg.parse_error !== undefined,
+          why: whys.flat().join(', '),
+        });
       }
       const { noops, lost } = await probe.report();
       const late = await victim.lateness();
       const slowest = seen.toSorted((a, b) => b.ms - a.ms)[0];
       figures(13, {
-        messages: seen.length, 'refused 521': forbidden, 'raw with parse_error': seen.filter(({ raw }) => raw).length, 'slowest s': (slowest?.ms ?? 0) / 1000, 'which was': slowest?.name ?? '',
-        'slowest neighbour s': Math.max(...seen.map(({ neighbour }) => neighbour)) / 1000, NOOPs: noops.length, 'NOOP p99 ms': percentile(noops, 0.99), 'most ms': Math.max(...noops), 'loop late p99 ms': late.p99, 'loop late most ms': late.most,
+        messages: seen.length,
+        'refused 521': forbidden,
+        'raw with parse_error': seen.filter(({ raw }) => raw).length,
+        'slowest s': (slowest?.ms ?? 0) / 1000,
+        'which was': slowest?.name ?? '',
+        'slowest neighbour s': Math.max(...seen.map(({ neighbour }) => neighbour)) / 1000,
+        NOOPs: noops.length,
+        'NOOP p99 ms': percentile(noops, 0.99),
+        'most ms': Math.max(...noops),
+        'loop late p99 ms': late.p99,
+        'loop late most ms': late.most,
       });
       expect(seen.filter(({ why }) => why !== '').map(({ name, why }) => `${name}: ${why}`)).to.deep.equal([]);
       // Where the machine is busy the probe itself waits for a processor; what the loop says of itself is nearer to the truth then.
@@ -95,11 +128,25 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
   });
 
   it('would be parsed without the caps, and would be felt by others if they stopped the loop (control)', async () => {
-    const caps = ['headerBytes: 256 * 1024', 'headerLines: 1000', 'allHeaderBytes: 1024 * 1024', 'parts: 1000', 'nesting: 64', 'addressBytes: 64 * 1024'];
-    await start([
-      ...caps.map((from) => ({ file: 'mail/caps.ts', from, to: `${from.split(':')[0]}: 1e12` })),
-      { file: 'smtp/session.ts', from: 'function closeData({ reply, messageId, size }: Received): Reply {', to: `function closeData({ reply, messageId, size }: Received): Reply {\n    for (const end = performance.now() + ${3 * STALL_MS}; performance.now() < end;);` },
-    ], { POSTERN_PARSE__TIMEOUT_MS: '30000', POSTERN_PARSE__MEMORY_MB: '2048', POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000' });
+    const caps = [
+      'headerBytes: 256 * 1024',
+      'headerLines: 1000',
+      'allHeaderBytes: 1024 * 1024',
+      'parts: 1000',
+      'nesting: 64',
+      'addressBytes: 64 * 1024',
+    ];
+    await start(
+      [
+        ...caps.map((from) => ({ file: 'mail/caps.ts', from, to: `${from.split(':')[0]}: 1e12` })),
+        {
+          file: 'smtp/session.ts',
+          from: 'function closeData({ reply, messageId, size }: Received): Reply {',
+          to: `function closeData({ reply, messageId, size }: Received): Reply {\n    for (const end = performance.now() + ${3 * STALL_MS}; performance.now() < end;);`,
+        },
+      ],
+      { POSTERN_PARSE__TIMEOUT_MS: '30000', POSTERN_PARSE__MEMORY_MB: '2048', POSTERN_SMTP__MAX_LOOP_LAG_MS: '60000' },
+    );
     const probe = startProbe(victim.postern.smtp);
     try {
       for (const name of SMALL ? ['100,000 parts'] : ['100,000 parts', '100,000 header lines']) {

@@ -6,7 +6,14 @@ import { openTestStore } from '../test/support/store.ts';
 import { tempDir } from '../test/support/temp.ts';
 import { until } from '../test/support/until.ts';
 import { startZone, type Zone } from '../test/support/zone.ts';
-import { CANARY_ADDRESSES, OPEN_ADDRESS, startCanaries, watchConnections, type Attempt, type Canaries } from './support/canaries.ts';
+import {
+  type Attempt,
+  CANARY_ADDRESSES,
+  type Canaries,
+  OPEN_ADDRESS,
+  startCanaries,
+  watchConnections,
+} from './support/canaries.ts';
 import { figures } from './support/figures.ts';
 import { CLASSES, forbiddenUrls, ODD_EXCHANGES, redirects, ZONE } from './support/inward.ts';
 
@@ -34,16 +41,37 @@ describe('what others name is reached only where it may be', () => {
     watch.stop();
     await postern.stop();
     await Promise.all([zone.stop(), canaries.stop()]);
-    figures(17, { 'forms of URL': tried.urls, redirects: tried.redirects, 'mail domains': tried.mail, policies: tried.policies, 'connections to canaries': canaries.hits().length, 'connections begun to forbidden addresses': begun().length });
+    figures(17, {
+      'forms of URL': tried.urls,
+      redirects: tried.redirects,
+      'mail domains': tried.mail,
+      policies: tried.policies,
+      'connections to canaries': canaries.hits().length,
+      'connections begun to forbidden addresses': begun().length,
+    });
   });
 
   /** The daemon, where `allowed` is open and nothing else is. */
-  const open = (dir: string, allowed: string): Promise<TestDaemon> => startDaemon({
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '2000', POSTERN_WEBHOOKS__ALLOW_PRIVATE: allowed, POSTERN_OUTBOUND__ALLOW_PRIVATE: allowed, POSTERN_WEBHOOKS__TIMEOUT_MS: '5000',
-    POSTERN_OUTBOUND__MX_PORT: String(canaries.port), POSTERN_MAIL__MX_PORT: String(canaries.port),
-  }, { dir });
+  const open = (dir: string, allowed: string): Promise<TestDaemon> =>
+    startDaemon(
+      {
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_DNS__TIMEOUT_MS: '2000',
+        POSTERN_WEBHOOKS__ALLOW_PRIVATE: allowed,
+        POSTERN_OUTBOUND__ALLOW_PRIVATE: allowed,
+        POSTERN_WEBHOOKS__TIMEOUT_MS: '5000',
+        POSTERN_OUTBOUND__MX_PORT: String(canaries.port),
+        POSTERN_MAIL__MX_PORT: String(canaries.port),
+      },
+      { dir },
+    );
   /** Connections that were begun to anything but the open address, those of the test itself apart. */
-  const begun = () => watch.attempts.filter(({ address, port }) => address !== OPEN_ADDRESS && ![portOf(postern.base), postern.smtp.port, portOf(`dns://${zone.server}`)].includes(port));
+  const begun = () =>
+    watch.attempts.filter(
+      ({ address, port }) =>
+        address !== OPEN_ADDRESS &&
+        ![portOf(postern.base), postern.smtp.port, portOf(`dns://${zone.server}`)].includes(port),
+    );
   const untouched = () => expect({ hits: canaries.hits(), begun: begun() }).to.deep.equal({ hits: [], begun: [] });
 
   it('is tried in at least 200 forms', () => {
@@ -54,7 +82,11 @@ describe('what others name is reached only where it may be', () => {
   it('no webhook and no route is added that leads inward, itself or by a redirect', async () => {
     const urls = [...forbiddenUrls(canaries.port), ...redirects(canaries.port)];
     await each(urls, async (url) => {
-      for (const [path, params] of [['/webhooks/add', { url }], ['/inbound/add-route', { domain: 'in.test', pattern: 'other', url }], ['/webhooks/update', { id: HOOK, url }]] as const) {
+      for (const [path, params] of [
+        ['/webhooks/add', { url }],
+        ['/inbound/add-route', { domain: 'in.test', pattern: 'other', url }],
+        ['/webhooks/update', { id: HOOK, url }],
+      ] as const) {
         const { status, body } = await postern.ask(path, params);
         expect({ status, name: body.name }, `${path} ${url}`).to.deep.equal({ status: 422, name: 'ValidationError' });
       }
@@ -67,33 +99,72 @@ describe('what others name is reached only where it may be', () => {
   it('no mail and no batch is posted inward, though the row of the route or the webhook says so', async () => {
     const urls = [...forbiddenUrls(canaries.port), ...redirects(canaries.port)];
     const recipients = urls.map((_, n) => `f${n}@in.test`);
-    expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: recipients }, message('inward'))).to.match(/^250/);
+    expect(await sendMail(postern.smtp, { from: 'ada@example.org', to: recipients }, message('inward'))).to.match(
+      /^250/,
+    );
     await postern.api('/rejects/add', { email: 'someone@example.org' });
-    const ended = () => postern.log.lines.filter(({ event }) => event === 'delivery.deferred' || event === 'delivery.failed' || event === 'delivery.delivered');
-    await until('an attempt for every route and webhook', () => new Set(ended().map(({ fields }) => fields.delivery)).size >= 2 * urls.length, WAIT_MS);
+    const ended = () =>
+      postern.log.lines.filter(
+        ({ event }) => event === 'delivery.deferred' || event === 'delivery.failed' || event === 'delivery.delivered',
+      );
+    await until(
+      'an attempt for every route and webhook',
+      () => new Set(ended().map(({ fields }) => fields.delivery)).size >= 2 * urls.length,
+      WAIT_MS,
+    );
     expect(postern.log.of('delivery.delivered')).to.deep.equal([]);
     untouched();
   });
 
   it('no mail goes inward, by MX, by address, by odd exchange or by what a policy says', async () => {
-    const kinds = ['mx', 'direct', 'policy'].flatMap((kind) => Object.keys(CLASSES).map((name) => `someone@${name}.${kind}.test`));
+    const kinds = ['mx', 'direct', 'policy'].flatMap((kind) =>
+      Object.keys(CLASSES).map((name) => `someone@${name}.${kind}.test`),
+    );
     const to = [...kinds, ...Object.keys(ODD_EXCHANGES).map((domain) => `someone@${domain}`)];
     const before = postern.log.lines.length;
-    await postern.api('/messages/send', { message: { from_email: 'ann@sender.test', subject: 'inward', text: 'x', to: to.map((email) => ({ email })) } });
-    for (const name of Object.keys(CLASSES)) await postern.api('/senders/verify-domain', { domain: `${name}.mx.test`, mailbox: 'postmaster' });
-    const ended = () => new Set(postern.log.lines.slice(before).filter(({ event }) => event === 'delivery.failed' || event === 'delivery.deferred').map(({ fields }) => fields.delivery));
+    await postern.api('/messages/send', {
+      message: { from_email: 'ann@sender.test', subject: 'inward', text: 'x', to: to.map((email) => ({ email })) },
+    });
+    for (const name of Object.keys(CLASSES))
+      await postern.api('/senders/verify-domain', { domain: `${name}.mx.test`, mailbox: 'postmaster' });
+    const ended = () =>
+      new Set(
+        postern.log.lines
+          .slice(before)
+          .filter(({ event }) => event === 'delivery.failed' || event === 'delivery.deferred')
+          .map(({ fields }) => fields.delivery),
+      );
     await until('an end for every recipient', () => ended().size >= to.length, WAIT_MS);
     tried.mail = to.length;
     tried.policies = Object.keys(CLASSES).length;
-    expect(zone.questions.filter(({ name }) => name.startsWith('_mta-sts.')).length, 'policies were asked for').to.be.at.least(tried.policies);
+    expect(
+      zone.questions.filter(({ name }) => name.startsWith('_mta-sts.')).length,
+      'policies were asked for',
+    ).to.be.at.least(tried.policies);
     untouched();
   });
 
   it('no mail is taken for an address instead of a domain', async () => {
-    const to = ['a@[127.0.0.1]', 'a@[IPv6:::1]', 'a@127.0.0.1', 'a@2130706433', 'a@localhost', 'a@0x7f.1', 'a@[::1]', `a@[127.0.0.1]:${canaries.port}`].map((email) => ({ email }));
+    const to = [
+      'a@[127.0.0.1]',
+      'a@[IPv6:::1]',
+      'a@127.0.0.1',
+      'a@2130706433',
+      'a@localhost',
+      'a@0x7f.1',
+      'a@[::1]',
+      `a@[127.0.0.1]:${canaries.port}`,
+    ].map((email) => ({ email }));
     const answers = await postern.api('/messages/send', { message: { from_email: 'ann@sender.test', text: 'x', to } });
-    const taken = answers.filter(({ status }: { status: string }) => status !== 'invalid').map(({ email }: { email: string }) => email);
-    const ended = () => postern.log.lines.filter(({ event, fields }) => /^delivery\.(?:failed|deferred)$/.test(event) && /^(?:127\.0\.0\.1|2130706433|localhost|0x7f\.1)$/.test(String(fields.host))).length;
+    const taken = answers
+      .filter(({ status }: { status: string }) => status !== 'invalid')
+      .map(({ email }: { email: string }) => email);
+    const ended = () =>
+      postern.log.lines.filter(
+        ({ event, fields }) =>
+          /^delivery\.(?:failed|deferred)$/.test(event) &&
+          /^(?:127\.0\.0\.1|2130706433|localhost|0x7f\.1)$/.test(String(fields.host)),
+      ).length;
     await until('what became of those that were taken', () => ended() >= taken.length, WAIT_MS);
     untouched();
   });
@@ -109,14 +180,35 @@ describe('what others name is reached only where it may be', () => {
     const opened = await open(dir, '127.0.0.0/8,::1');
     for (const url of inside) await opened.ask('/webhooks/add', { url });
     const added = canaries.hits().length - seen.hits;
-    await sendMail(opened.smtp, { from: 'ada@example.org', to: inside.map((_, n) => `f${n}@in.test`) }, message('inward'));
+    await sendMail(
+      opened.smtp,
+      { from: 'ada@example.org', to: inside.map((_, n) => `f${n}@in.test`) },
+      message('inward'),
+    );
     await until('a delivery', () => opened.log.of('delivery.delivered').length >= inside.length / 2, WAIT_MS);
     const posted = canaries.hits().length - seen.hits - added;
-    await opened.api('/messages/send', { message: { from_email: 'ann@sender.test', text: 'x', to: [{ email: 'a@loopback.policy.test' }, { email: 'a@v6-loopback.mx.test' }] } });
-    await until('the policy host and the MX', () => watch.attempts.slice(from).some(({ address, port }) => address === '127.0.0.1' && port === 443) && watch.attempts.slice(from).some(({ address, port }) => address === '::1' && port === canaries.port), WAIT_MS);
+    await opened.api('/messages/send', {
+      message: {
+        from_email: 'ann@sender.test',
+        text: 'x',
+        to: [{ email: 'a@loopback.policy.test' }, { email: 'a@v6-loopback.mx.test' }],
+      },
+    });
+    await until(
+      'the policy host and the MX',
+      () =>
+        watch.attempts.slice(from).some(({ address, port }) => address === '127.0.0.1' && port === 443) &&
+        watch.attempts.slice(from).some(({ address, port }) => address === '::1' && port === canaries.port),
+      WAIT_MS,
+    );
     await opened.stop();
     const begunHere = watch.attempts.splice(from).filter(isCanary).length;
-    figures(17, { 'control: forms on loopback': inside.length, 'hits by webhookexists': added, 'hits by deliveries': posted, 'connections begun': begunHere });
+    figures(17, {
+      'control: forms on loopback': inside.length,
+      'hits by webhookexists': added,
+      'hits by deliveries': posted,
+      'connections begun': begunHere,
+    });
     expect(added).to.be.at.least(inside.length / 2);
     expect(posted).to.be.at.least(inside.length / 2);
     canaries.forget(); // those were wanted
@@ -132,7 +224,9 @@ function portOf(url: string): number {
 /** Whether a canary sits at the address in a URL, once it is parsed. */
 function isOnLoopback(url: string): boolean {
   const { hostname = '', protocol = '' } = URL.parse(url) ?? {};
-  return protocol === 'http:' && CANARY_ADDRESSES.some((address) => hostname === address || hostname === `[${address}]`);
+  return (
+    protocol === 'http:' && CANARY_ADDRESSES.some((address) => hostname === address || hostname === `[${address}]`)
+  );
 }
 
 /** A store with a route and a webhook for each of these URLs, as an older version or another hand may have left it. */
@@ -143,10 +237,27 @@ async function seed(dir: string, urls: readonly string[]): Promise<void> {
   const store = await openTestStore(undefined, dir);
   const account = await accountOf(store);
   const createdAt = new Date('2026-01-05T11:00:00Z');
-  await Promise.all(urls.map(async (url, n) => {
-    await store.inboundRoutes.insert({ id: `1.${HOOK + n}`, account, domain: 'in.test', pattern: `f${n}`, url, createdAt });
-    await store.webhooks.insert({ id: String(HOOK + n), number: HOOK + n, account, url, description: null, events: ['blacklist'], createdAt });
-  }));
+  await Promise.all(
+    urls.map(async (url, n) => {
+      await store.inboundRoutes.insert({
+        id: `1.${HOOK + n}`,
+        account,
+        domain: 'in.test',
+        pattern: `f${n}`,
+        url,
+        createdAt,
+      });
+      await store.webhooks.insert({
+        id: String(HOOK + n),
+        number: HOOK + n,
+        account,
+        url,
+        description: null,
+        events: ['blacklist'],
+        createdAt,
+      });
+    }),
+  );
   await store.close();
 }
 
@@ -159,5 +270,9 @@ async function accountOf(store: Store): Promise<string> {
 /** Some at a time. */
 async function each<T>(items: readonly T[], run: (item: T) => Promise<void>): Promise<void> {
   const left = [...items];
-  await Promise.all(Array.from({ length: 8 }, async () => { for (let item = left.pop(); item !== undefined; item = left.pop()) await run(item); }));
+  await Promise.all(
+    Array.from({ length: 8 }, async () => {
+      for (let item = left.pop(); item !== undefined; item = left.pop()) await run(item);
+    }),
+  );
 }

@@ -1,10 +1,10 @@
-import { expect } from 'chai';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { message, openSession, sendMail } from '../test/support/mail.ts';
 import { until } from '../test/support/until.ts';
 import { megabytesIn, watchDisk } from './support/disk.ts';
 import { figures } from './support/figures.ts';
-import { flood, type Flooded } from './support/flood.ts';
+import { type Flooded, flood } from './support/flood.ts';
 import type { Patch } from './support/patches.ts';
 import { size } from './support/sizes.ts';
 import { startVictim, type Victim } from './support/victim.ts';
@@ -19,17 +19,25 @@ const LINES = `${'x'.repeat(76)}\r\n`;
 
 describe('messages and lines that are far too long', () => {
   let victim: Victim | undefined;
-  afterEach(async () => { await victim?.stop(); victim = undefined; });
+  afterEach(async () => {
+    await victim?.stop();
+    victim = undefined;
+  });
 
   /** A daemon that has taken and delivered mail before, so that what grows is not its code. */
   async function warm(patches: readonly Patch[] = [], env: Readonly<Record<string, string>> = {}): Promise<Victim> {
-    const fresh = victim = await startVictim({ patches, env });
-    const big = `Subject: warm\r\n\r\n${LINES.repeat(20 * MB / 78)}`;
-    for (let i = 0; i < 3; i++) await sendMail(fresh.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, i === 0 ? big : message(`warm ${i}`));
+    const fresh = (victim = await startVictim({ patches, env }));
+    const big = `Subject: warm\r\n\r\n${LINES.repeat((20 * MB) / 78)}`;
+    for (let i = 0; i < 3; i++)
+      await sendMail(
+        fresh.postern.smtp,
+        { from: 'a@sender.test', to: 'x@in.test' },
+        i === 0 ? big : message(`warm ${i}`),
+      );
     await until('the deliveries', () => fresh.posts().length === 3, 60_000);
     fresh.hook.requests.splice(0);
     // The form of a large post is a file until its delivery is settled.
-    await until('the end of the forms', async () => await megabytesIn(join(fresh.dir, 'spool/tmp')) < 0.1);
+    await until('the end of the forms', async () => (await megabytesIn(join(fresh.dir, 'spool/tmp'))) < 0.1);
     return fresh;
   }
 
@@ -40,11 +48,22 @@ describe('messages and lines that are far too long', () => {
     const watch = watchDisk(of.dir);
     const { replies, sent, seconds } = await sending();
     const mostDisk = await watch.end();
-    return { replies, sent: sent / MB, seconds, rss: await of.peak() - rss, most: mostDisk - disk, left: await megabytesIn(of.dir) - disk };
+    return {
+      replies,
+      sent: sent / MB,
+      seconds,
+      rss: (await of.peak()) - rss,
+      most: mostDisk - disk,
+      left: (await megabytesIn(of.dir)) - disk,
+    };
   }
 
-  const undeclared = (of: Victim, total = UNDECLARED) => () => flood(of.postern.smtp, { opening: OPENING, filling: LINES, total, closing: '.\r\n' });
-  const long = (of: Victim, opening: readonly string[]) => () => flood(of.postern.smtp, { opening, filling: 'x', total: LINE, closing: '\r\n.\r\n' });
+  const undeclared =
+    (of: Victim, total = UNDECLARED) =>
+    () =>
+      flood(of.postern.smtp, { opening: OPENING, filling: LINES, total, closing: '.\r\n' });
+  const long = (of: Victim, opening: readonly string[]) => () =>
+    flood(of.postern.smtp, { opening, filling: 'x', total: LINE, closing: '\r\n.\r\n' });
 
   it('are refused at MAIL when they say so, and are read and dropped when they do not', async () => {
     const postern = await warm();
@@ -57,8 +76,14 @@ describe('messages and lines that are far too long', () => {
     const inData = await grown(postern, long(postern, OPENING));
     const inCommand = await grown(postern, long(postern, ['EHLO big.test']));
     figures(12, {
-      'MB undeclared': whole.sent, seconds: whole.seconds, 'RSS + MB': whole.rss, 'most disk + MB': whole.most, 'disk left + MB': whole.left,
-      'RSS + MB by a line in DATA': inData.rss, 'by a line of a command': inCommand.rss, 'MB of it read': inCommand.sent,
+      'MB undeclared': whole.sent,
+      seconds: whole.seconds,
+      'RSS + MB': whole.rss,
+      'most disk + MB': whole.most,
+      'disk left + MB': whole.left,
+      'RSS + MB by a line in DATA': inData.rss,
+      'by a line of a command': inCommand.rss,
+      'MB of it read': inCommand.sent,
     });
     expect(whole.replies, 'of the whole').to.deep.equal(['552 5.3.4 Message too big']);
     expect(whole.sent * MB, 'all of it was read').to.be.at.least(UNDECLARED);
@@ -69,15 +94,25 @@ describe('messages and lines that are far too long', () => {
       expect(most, 'MB of disk, meanwhile').to.be.below(LIMIT_MB + 5);
       expect(left, 'MB of disk, after').to.be.below(2);
     }
-    expect(await sendMail(postern.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('after'))).to.match(/^250/);
+    expect(await sendMail(postern.postern.smtp, { from: 'a@sender.test', to: 'x@in.test' }, message('after'))).to.match(
+      /^250/,
+    );
     await until('the delivery', () => postern.hook.requests.some(({ body }) => body.includes('after')));
     expect(postern.posts()).to.have.length(1);
     expect(postern.faults()).to.deep.equal([]);
   });
 
   it('would fill disk and memory if nothing held them back (control)', async () => {
-    const unlimited = { file: 'smtp/reception.ts', from: 'if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);', to: '' };
-    const hoarding = { file: 'smtp/reception.ts', from: 'received.see(bytes);', to: 'received.see(bytes); (Reflect.get(globalThis, "hoard") ?? (Reflect.set(globalThis, "hoard", []), Reflect.get(globalThis, "hoard"))).push(Buffer.from(bytes));' };
+    const unlimited = {
+      file: 'smtp/reception.ts',
+      from: 'if (size > settings.maxMessageBytes) return refuse(REFUSALS.tooBig);',
+      to: '',
+    };
+    const hoarding = {
+      file: 'smtp/reception.ts',
+      from: 'received.see(bytes);',
+      to: 'received.see(bytes); (Reflect.get(globalThis, "hoard") ?? (Reflect.set(globalThis, "hoard", []), Reflect.get(globalThis, "hoard"))).push(Buffer.from(bytes));',
+    };
     const postern = await warm([unlimited, hoarding], { POSTERN_SMTP__MAX_MESSAGE_BYTES: String(1024 * MB) });
     const session = await openSession(postern.postern.smtp);
     await session.say('EHLO big.test');

@@ -1,5 +1,5 @@
-import { expect } from 'chai';
 import { connect, type Socket } from 'node:net';
+import { expect } from 'chai';
 import { until } from '../test/support/until.ts';
 import { figures, percentile } from './support/figures.ts';
 import type { Patch } from './support/patches.ts';
@@ -20,14 +20,15 @@ const MESSAGE = { raw_message: `Subject: large\n\n${'x'.repeat(8_000_000)}`, to:
 const SHORT_WINDOW: Patch = { file: 'api/body.ts', from: 'RATE_WINDOW_S = 10', to: `RATE_WINDOW_S = ${WINDOW_S}` };
 /** Room is taken by what a header declares, and no floor of speed ends it: what eight connections did to others for two minutes. */
 const BY_DECLARATION: Patch = {
-  file: 'api/body.ts', from: '  let held = 0;',
+  file: 'api/body.ts',
+  from: '  let held = 0;',
   to: '  let held = Number(req.headers["content-length"] ?? 0);\n  if (room.take("all", held) !== "taken") { held = 0; throw refusal("ServiceUnavailable"); }\n  who = "all";',
 };
 const NO_SHARE: Patch = { file: 'api/body.ts', from: 'each: each * limit', to: 'each: all * limit' };
 
 describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, () => {
   let victim: Victim;
-  let sockets: Socket[] = [];
+  const sockets: Socket[] = [];
   afterEach(async () => {
     for (const socket of sockets.splice(0)) socket.destroy();
     await victim.stop();
@@ -39,20 +40,31 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
     const { hostname, port } = new URL(victim.postern.base);
     let open = 0;
     for (let n = 0; n < count; n++) {
-      const socket = connect({ host: hostname, port: Number(port), localAddress: `127.${net}.0.${1 + Math.floor(n / PER_ADDRESS)}` });
+      const socket = connect({
+        host: hostname,
+        port: Number(port),
+        localAddress: `127.${net}.0.${1 + Math.floor(n / PER_ADDRESS)}`,
+      });
       sockets.push(socket);
       open++;
       let drip: NodeJS.Timeout | undefined;
-      socket.on('data', (chunk) => answers.push(chunk.toString('latin1').split('\r\n', 1)[0] ?? '')).on('error', () => undefined).on('close', () => {
-        open--;
-        clearInterval(drip);
-      });
+      socket
+        .on('data', (chunk) => answers.push(chunk.toString('latin1').split('\r\n', 1)[0] ?? ''))
+        .on('error', () => undefined)
+        .on('close', () => {
+          open--;
+          clearInterval(drip);
+        });
       const path = n % 2 === 0 ? '/api/1.0/messages/send.json' : '/api/1.0/inbound/send-raw.json';
       socket.write(`POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: ${DECLARED}\r\n\r\n`);
       socket.write(body);
       drip = setInterval(() => socket.write('x'), 1000);
     }
-    await until('the attack', () => sockets.every(({ connecting, writableLength }) => !connecting && writableLength === 0), 60_000);
+    await until(
+      'the attack',
+      () => sockets.every(({ connecting, writableLength }) => !connecting && writableLength === 0),
+      60_000,
+    );
     return { answers, open: () => open };
   }
 
@@ -68,14 +80,22 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
   }
 
   it('keep no call waiting, small or large, and are ended by the floor of speed', async () => {
-    victim = await startVictim({ patches: [SHORT_WINDOW], env: { POSTERN_HTTP__MAX_CONNECTIONS_PER_ADDRESS: String(PER_ADDRESS) } });
+    victim = await startVictim({
+      patches: [SHORT_WINDOW],
+      env: { POSTERN_HTTP__MAX_CONNECTIONS_PER_ADDRESS: String(PER_ADDRESS) },
+    });
     const began = performance.now();
     const crowd = await attack(CLIENTS, Buffer.from('{"key":"'), 20);
     const { p99, most } = await callsOf();
     expect(await victim.api('/inbound/send-raw', MESSAGE)).to.have.length(1);
     await until('their end', () => crowd.open() === 0, (WINDOW_S + 30) * 1000);
     const seconds = (performance.now() - began) / 1000;
-    figures(20, { clients: CLIENTS, 'small call p99 ms': p99, 'slowest ms': most, 'seconds until all were ended': seconds });
+    figures(20, {
+      clients: CLIENTS,
+      'small call p99 ms': p99,
+      'slowest ms': most,
+      'seconds until all were ended': seconds,
+    });
     expect(most).to.be.below(SLOWEST_MS);
     expect([...new Set(crowd.answers)]).to.deep.equal(['HTTP/1.1 408 Request Timeout']);
     expect(victim.faults()).to.deep.equal([]);
@@ -84,9 +104,16 @@ describe(`${CLIENTS} HTTP clients that declare bodies of ${DECLARED / 1e6} MB`, 
   it('that do send them, from one address, leave room for the large call of another, and small calls of any', async () => {
     victim = await startVictim();
     const crowd = await attack(12, Buffer.alloc(DECLARED - 1000, 'x'), 21);
-    await until('refusals', () => crowd.answers.filter((line) => line === 'HTTP/1.1 429 Too Many Requests').length === 10);
+    await until(
+      'refusals',
+      () => crowd.answers.filter((line) => line === 'HTTP/1.1 429 Too Many Requests').length === 10,
+    );
     const { p99, most } = await callsOf();
-    figures(20, { 'large bodies that one address holds': 12 - crowd.answers.length, 'small call p99 ms': p99, 'slowest ms': most });
+    figures(20, {
+      'large bodies that one address holds': 12 - crowd.answers.length,
+      'small call p99 ms': p99,
+      'slowest ms': most,
+    });
     expect(await victim.api('/inbound/send-raw', MESSAGE)).to.have.length(1);
     expect(most).to.be.below(SLOWEST_MS);
   });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { eventsOf } from '../test/support/events.ts';
 import type { Place } from '../test/support/mail.ts';
-import { startMailSink, type MailSink } from '../test/support/mail-sink.ts';
+import { type MailSink, startMailSink } from '../test/support/mail-sink.ts';
 import { until } from '../test/support/until.ts';
 import { figures } from './support/figures.ts';
 import { gap, inTurns } from './support/in-turns.ts';
@@ -12,27 +12,60 @@ import { startVictim, type Victim } from './support/victim.ts';
 
 // What some server or other has taken for the end of DATA, or may: each holds a bare CR, a bare LF or a NUL.
 const BARE = [
-  '\n.\n', '\n.\r\n', '\r\n.\n', '\r.\r', '\r.\r\n', '\r\n.\r', '\n.\r', '\r\n\0.\r\n', '\r\n.\0\r\n', '\r\n\0.\0\r\n', '\r\n.\r\r\n', '\r\r\n.\r\n', '\n\n.\n\n',
-  '\r\n.\r\0\n', '\r\0\n.\r\n',
+  '\n.\n',
+  '\n.\r\n',
+  '\r\n.\n',
+  '\r.\r',
+  '\r.\r\n',
+  '\r\n.\r',
+  '\n.\r',
+  '\r\n\0.\r\n',
+  '\r\n.\0\r\n',
+  '\r\n\0.\0\r\n',
+  '\r\n.\r\r\n',
+  '\r\r\n.\r\n',
+  '\n\n.\n\n',
+  '\r\n.\r\0\n',
+  '\r\0\n.\r\n',
 ];
 // Lines that are no end and nothing forbidden: content.
-const CONTENT = ['\r\n..\r\n', '\r\n. \r\n', '\r\n.\t\r\n', '\r\n .\r\n', '\r\nBDAT 0 LAST\r\n', '\xe2\x80\xa8.\xe2\x80\xa8', '\x85.\x85', '\r\n=2E\r\n', '\r\n\x0b.\x0b\r\n'];
+const CONTENT = [
+  '\r\n..\r\n',
+  '\r\n. \r\n',
+  '\r\n.\t\r\n',
+  '\r\n .\r\n',
+  '\r\nBDAT 0 LAST\r\n',
+  '\xe2\x80\xa8.\xe2\x80\xa8',
+  '\x85.\x85',
+  '\r\n=2E\r\n',
+  '\r\n\x0b.\x0b\r\n',
+];
 const AT_ONCE = 16;
 
 const fixture = (name: string) => new URL(`../test/smtp/fixtures/${name}.pem`, import.meta.url).pathname;
 
-interface Attempt { readonly ending: string; readonly cut: number | 'every' }
-interface Outcome extends Attempt { readonly number: number; readonly replies: readonly string[] }
+interface Attempt {
+  readonly ending: string;
+  readonly cut: number | 'every';
+}
+interface Outcome extends Attempt {
+  readonly number: number;
+  readonly replies: readonly string[];
+}
 
 const first = (n: number, ending: string) => `From: a@sender.test\r\nSubject: first-${n}\r\n\r\ntext${ending}`;
-const smuggled = (n: number) => `MAIL FROM:<evil@sender.test>\r\nRCPT TO:<x@in.test>\r\nDATA\r\nFrom: a@sender.test\r\nSubject: evil-${n}\r\n\r\nx\r\n.\r\nQUIT\r\n`;
+const smuggled = (n: number) =>
+  `MAIL FROM:<evil@sender.test>\r\nRCPT TO:<x@in.test>\r\nDATA\r\nFrom: a@sender.test\r\nSubject: evil-${n}\r\n\r\nx\r\n.\r\nQUIT\r\n`;
 
 /** Every place of the message and what is behind it, or those in and around the ending; and all of them at once. */
 function attempts(endings: readonly string[]): Attempt[] {
   return endings.flatMap((ending) => {
     const end = first(0, ending).length;
     const [from, to] = SMALL ? [end - ending.length, end] : [1, end + smuggled(0).length - 1];
-    return [...Array.from({ length: to - from + 1 }, (_, i) => ({ ending, cut: from + i })), { ending, cut: 'every' as const }];
+    return [
+      ...Array.from({ length: to - from + 1 }, (_, i) => ({ ending, cut: from + i })),
+      { ending, cut: 'every' as const },
+    ];
   });
 }
 
@@ -43,12 +76,21 @@ describe('ends of DATA that are none, cut at every byte', () => {
 
   async function start(patches: readonly Patch[] = []) {
     sink = await startMailSink();
-    victim = await startVictim({ patches, env: {
-      POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key'), POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
-      POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`, POSTERN_OUTBOUND__QUOTA: 'false',
-    } });
+    victim = await startVictim({
+      patches,
+      env: {
+        POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
+        POSTERN_SMTP__TLS__KEY: fixture('first.key'),
+        POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+        POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`,
+        POSTERN_OUTBOUND__QUOTA: 'false',
+      },
+    });
   }
-  afterEach(async () => { await victim.stop(); await sink.stop(); });
+  afterEach(async () => {
+    await victim.stop();
+    await sink.stop();
+  });
 
   async function attempt(at: Place, how: Attempt, login: boolean): Promise<Outcome> {
     const n = 100_000 + number++; // as long as each other, so that cuts mean the same
@@ -71,7 +113,9 @@ describe('ends of DATA that are none, cut at every byte', () => {
     const at = login ? victim.postern.submission[0] : victim.postern.smtp;
     if (!at) throw new Error('no submission');
     const outcomes: Outcome[] = [];
-    await inTurns(attempts(endings), AT_ONCE, async (how) => { outcomes.push(await attempt(at, how, login)); });
+    await inTurns(attempts(endings), AT_ONCE, async (how) => {
+      outcomes.push(await attempt(at, how, login));
+    });
     return outcomes;
   }
 
@@ -83,7 +127,9 @@ describe('ends of DATA that are none, cut at every byte', () => {
   const accepted = () => victim.postern.lines.filter(({ event }) => event === 'message.accepted').length;
   /** Attempts after which there was more than one message, or a bare line end that was let through. */
   const holes = (outcomes: readonly Outcome[], expected: readonly string[]) =>
-    outcomes.filter(({ replies }) => replies.join() !== expected.join()).map(({ ending, cut, replies }) => `${JSON.stringify(ending)} at ${cut}: ${replies.join()}`);
+    outcomes
+      .filter(({ replies }) => replies.join() !== expected.join())
+      .map(({ ending, cut, replies }) => `${JSON.stringify(ending)} at ${cut}: ${replies.join()}`);
 
   it('never make two messages of one, on either listener, and end the connection', async () => {
     await start();
@@ -97,7 +143,13 @@ describe('ends of DATA that are none, cut at every byte', () => {
       contents += content.length;
     }
     await until('all that was taken', () => accepted() >= contents && subjects().length >= contents, 60_000);
-    figures(15, { 'ends of DATA': BARE.length + CONTENT.length, sessions: tried, 'messages of those that were content': contents, 'accepted in all': accepted(), smuggled: subjects().filter((subject) => subject.startsWith('evil')).length });
+    figures(15, {
+      'ends of DATA': BARE.length + CONTENT.length,
+      sessions: tried,
+      'messages of those that were content': contents,
+      'accepted in all': accepted(),
+      smuggled: subjects().filter((subject) => subject.startsWith('evil')).length,
+    });
     expect(accepted()).to.equal(contents);
     expect(subjects().filter((subject) => !subject.startsWith('first-'))).to.deep.equal([]);
     expect(new Set(subjects()).size).to.equal(contents);
@@ -106,8 +158,16 @@ describe('ends of DATA that are none, cut at every byte', () => {
 
   it('would smuggle a message in if a bare LF ended a line (control)', async () => {
     await start([
-      { file: 'smtp/data.ts', from: "if (byte === NUL || (byte === LF && refuses)) return done('bare');", to: "if (byte === NUL) return done('bare');" },
-      { file: 'smtp/data.ts', from: "if (byte === CR) {\n          from", to: "if (byte === LF) return done('end', chunk.subarray(i + 1));\n        if (byte === CR) {\n          from" },
+      {
+        file: 'smtp/data.ts',
+        from: "if (byte === NUL || (byte === LF && refuses)) return done('bare');",
+        to: "if (byte === NUL) return done('bare');",
+      },
+      {
+        file: 'smtp/data.ts',
+        from: 'if (byte === CR) {\n          from',
+        to: "if (byte === LF) return done('end', chunk.subarray(i + 1));\n        if (byte === CR) {\n          from",
+      },
     ]);
     const outcomes = await all(['\n.\n'], false);
     expect(holes(outcomes, ['521 5.5.2'])).to.have.length(outcomes.length);

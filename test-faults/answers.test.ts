@@ -6,7 +6,7 @@ import { until } from '../test/support/until.ts';
 import { leftIn } from './support/checker.ts';
 import type { Life } from './support/edge.ts';
 import { footprintOf } from './support/footprint.ts';
-import { startHostile, type Hostile, type Spoiling } from './support/hostile.ts';
+import { type Hostile, type Spoiling, startHostile } from './support/hostile.ts';
 import { createRuns } from './support/runs.ts';
 import { size } from './support/sizes.ts';
 import { openWorld, type World } from './support/world.ts';
@@ -46,10 +46,21 @@ async function suffer(waitMs: number, life: Life, most?: number): Promise<Seen> 
     daemon.forget();
     for (let n = 0; n < MESSAGES; n++) for (const kind of KINDS) await mail(world, kind, `${kind} ${n}`);
     // What begins to be held later than this is not waited for.
-    await until('each of them to spoil two answers', () => receivers.every(({ held, open }) => held.length + open() >= 2), 30_000);
-    await new Promise((resolve) => { setTimeout(resolve, waitMs); });
+    await until(
+      'each of them to spoil two answers',
+      () => receivers.every(({ held, open }) => held.length + open() >= 2),
+      30_000,
+    );
+    await new Promise((resolve) => {
+      setTimeout(resolve, waitMs);
+    });
     const growth = daemon.most() - resident;
-    const heldMs = Math.max(...receivers.flatMap(({ held, open }) => [...held, ...(open() > 0 && held.length === 0 ? [Number.POSITIVE_INFINITY] : [])]));
+    const heldMs = Math.max(
+      ...receivers.flatMap(({ held, open }) => [
+        ...held,
+        ...(open() > 0 && held.length === 0 ? [Number.POSITIVE_INFINITY] : []),
+      ]),
+    );
     const spoilt = receivers.reduce((sum, { held }) => sum + held.length, 0);
     const seen = { heldMs, spoilt, growth };
     if (life !== AS_IT_IS) return seen;
@@ -77,23 +88,33 @@ async function warmUp(world: World, receivers: readonly Hostile[]): Promise<void
 }
 
 async function mail(world: World, to: string, subject: string): Promise<void> {
-  const reply = await sendMail(world.edge.daemon().smtp, { from: 'ada@example.org', to: `${to}@in.test` }, message(subject));
+  const reply = await sendMail(
+    world.edge.daemon().smtp,
+    { from: 'ada@example.org', to: `${to}@in.test` },
+    message(subject),
+  );
   if (!reply.startsWith('250')) throw new Error(reply);
 }
 
 /** The receivers answer well from now on; answers how many deliveries are left all the same. */
 async function recover(world: World, receivers: readonly Hostile[]): Promise<number> {
   for (const receiver of receivers) receiver.spoil(false);
-  await until('an empty queue', async () => {
-    await command(['queue', 'flush'], { POSTERN_DATA_DIR: world.edge.dir });
-    return (await leftIn(world.edge.dir)).length === 0;
-  }, 20_000 + DEADLINE).catch(() => {});
+  await until(
+    'an empty queue',
+    async () => {
+      await command(['queue', 'flush'], { POSTERN_DATA_DIR: world.edge.dir });
+      return (await leftIn(world.edge.dir)).length === 0;
+    },
+    20_000 + DEADLINE,
+  ).catch(() => {});
   return (await leftIn(world.edge.dir)).length;
 }
 
 function show(what: string, { heldMs, spoilt, growth, sockets, left }: Seen): void {
   const afterwards = sockets === undefined ? '' : `, sockets +${sockets}, left in the queue ${left}`;
-  console.log(`      ${what}: ${spoilt} answers spoilt, held ${Math.round(heldMs)} ms at most (deadline ${DEADLINE}), memory +${growth.toFixed(1)} MB${afterwards}`);
+  console.log(
+    `      ${what}: ${spoilt} answers spoilt, held ${Math.round(heldMs)} ms at most (deadline ${DEADLINE}), memory +${growth.toFixed(1)} MB${afterwards}`,
+  );
 }
 
 describe('endpoints that drip, or whose answers never end', function () {
@@ -101,7 +122,8 @@ describe('endpoints that drip, or whose answers never end', function () {
   const run = createRuns({
     asItIs: () => suffer(2 * DEADLINE + LATE, AS_IT_IS),
     patient: () => suffer(DEADLINE + LATE, { env: { POSTERN_WEBHOOKS__TIMEOUT_MS: '600000' } }),
-    trusting: () => suffer(DEADLINE, { imports: [new URL('./support/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20),
+    trusting: () =>
+      suffer(DEADLINE, { imports: [new URL('./support/trust-answers.ts', import.meta.url)] }, 100 * 2 ** 20),
   });
 
   it('are cut at the deadline, cost no memory and leave no socket, and lose no mail', async () => {

@@ -13,7 +13,9 @@ interface Turn {
   happen(clock: FastClock): void;
 }
 
-const jump = (ms: number) => (clock: FastClock) => { clock.jump(ms); };
+const jump = (ms: number) => (clock: FastClock) => {
+  clock.jump(ms);
+};
 const NOON = Date.UTC(2026, 0, 5, 12, 0, 0);
 const TURNS: readonly Turn[] = [
   { name: 'back by an hour', start: NOON, happen: jump(-HOUR) },
@@ -25,7 +27,12 @@ const TURNS: readonly Turn[] = [
 ];
 
 /** The earliest and the latest time of each of the first attempts at one delivery, in seconds: the gaps of the schedule with their jitter. */
-const ATTEMPTS: readonly (readonly [number, number])[] = [[0, 0], [5, 6], [35, 42], [335, 402]];
+const ATTEMPTS: readonly (readonly [number, number])[] = [
+  [0, 0],
+  [5, 6],
+  [35, 42],
+  [335, 402],
+];
 /** What one turn of the machine's timers may add at this speed. Seconds. */
 const SLACK = 100;
 const SPEED = 100;
@@ -36,7 +43,10 @@ async function attemptsThrough(turn: Turn, settings: FastClockSettings = {}): Pr
   const world = await openTimedWorld(clock);
   try {
     const times: number[] = [];
-    world.bad.answer(() => { times.push(clock.passed() / SECOND); return { status: 500 }; });
+    world.bad.answer(() => {
+      times.push(clock.passed() / SECOND);
+      return { status: 500 };
+    });
     await world.send('bad', 'one');
     await until('the first attempt', () => times.length === 1, 30_000);
     clock.speed(SPEED);
@@ -55,10 +65,15 @@ async function attemptsThrough(turn: Turn, settings: FastClockSettings = {}): Pr
  */
 async function gapOverLeapSecond(settings: FastClockSettings = {}): Promise<number> {
   const clock = createFastClock({ start: Date.UTC(2026, 11, 31, 23, 59, 0), ...settings });
-  const world = await openTimedWorld(clock, {}, (env, options) => startDaemon(env, { ...options, ids: { ...createIds(clock), jitter: () => 0 } }));
+  const world = await openTimedWorld(clock, {}, (env, options) =>
+    startDaemon(env, { ...options, ids: { ...createIds(clock), jitter: () => 0 } }),
+  );
   try {
     const times: number[] = [];
-    world.bad.answer(() => { times.push(clock.passed()); return { status: 500 }; });
+    world.bad.answer(() => {
+      times.push(clock.passed());
+      return { status: 500 };
+    });
     const slowFor = async (n: number, ms: number) => {
       await until(`shortly before attempt ${n}`, () => clock.passed() > (times[n - 2] ?? 0) + ms - 3 * SECOND, 60_000);
       clock.speed(1);
@@ -80,8 +95,12 @@ async function gapOverLeapSecond(settings: FastClockSettings = {}): Promise<numb
 
 /** What is wrong with the times of attempts. */
 function faultsOf(times: readonly number[]): string[] {
-  const early = ATTEMPTS.flatMap(([from], n) => (times[n] ?? Infinity) < from - 1 ? [`attempt ${n + 1} came early, after ${times[n]} s`] : []);
-  const late = ATTEMPTS.flatMap(([, latest], n) => (times[n] ?? Infinity) > latest + SLACK ? [`attempt ${n + 1} came late, after ${times[n]} s`] : []);
+  const early = ATTEMPTS.flatMap(([from], n) =>
+    (times[n] ?? Infinity) < from - 1 ? [`attempt ${n + 1} came early, after ${times[n]} s`] : [],
+  );
+  const late = ATTEMPTS.flatMap(([, latest], n) =>
+    (times[n] ?? Infinity) > latest + SLACK ? [`attempt ${n + 1} came late, after ${times[n]} s`] : [],
+  );
   const more = times.length > ATTEMPTS.length ? [`${times.length} attempts`] : [];
   return [...early, ...late, ...more];
 }
@@ -101,18 +120,26 @@ async function throughStart(ahead: 'corrected' | 'kept'): Promise<{ before: Kept
   return { before, after: await look(world), world };
 }
 
-interface Kept { readonly waiting: number; readonly dead: number; readonly delivered: number; readonly rejects: number; readonly archive: number }
+interface Kept {
+  readonly waiting: number;
+  readonly dead: number;
+  readonly delivered: number;
+  readonly rejects: number;
+  readonly archive: number;
+}
 
 /**
  * A daemon that keeps everything for two days at most, with something of each kind; then its clock jumps three days ahead, runs for
  * nine minutes, and is set right. Answers what there was before and what there is after.
  */
-async function throughThreeDays(settings: FastClockSettings = {}): Promise<{ before: Kept; after: Kept; world: TimedWorld; close(): Promise<void> }> {
+async function throughThreeDays(
+  settings: FastClockSettings = {},
+): Promise<{ before: Kept; after: Kept; world: TimedWorld; close(): Promise<void> }> {
   const clock = createFastClock({ start: NOON, ...settings });
   const world = await openTimedWorld(clock);
   await fill(world);
   // The task that removes archives runs every ten minutes: it falls into the nine.
-  await run(clock, 10 * MINUTE - (clock.now() + 5 * MINUTE) % (10 * MINUTE));
+  await run(clock, 10 * MINUTE - ((clock.now() + 5 * MINUTE) % (10 * MINUTE)));
   const before = await look(world);
   clock.jump(3 * DAY);
   await run(clock, 9 * MINUTE);
@@ -130,16 +157,24 @@ async function fill(world: TimedWorld): Promise<void> {
   clock.speed(1);
   for (let n = 0; n < 20; n++) await world.send('good', `delivered ${n}`);
   await until('twenty delivered', async () => (await world.queue('delivered')).length === 20);
- for (let n = 0; n < 5; n++) await world.send('bad', `waiting ${n}`);
+  for (let n = 0; n < 5; n++) await world.send('bad', `waiting ${n}`);
   await until('five waiting', async () => (await world.queue('waiting')).length === 5);
   for (let n = 0; n < 10; n++) await world.reject(`r${n}@example.org`, DAY);
- await world.archive();
+  await world.archive();
 }
 
 async function look(world: TimedWorld): Promise<Kept> {
-  const [waiting, dead, delivered] = await Promise.all(['waiting', 'dead', 'delivered'].map(async (state) => (await world.queue(state)).length));
+  const [waiting, dead, delivered] = await Promise.all(
+    ['waiting', 'dead', 'delivered'].map(async (state) => (await world.queue(state)).length),
+  );
   const rejects = await world.api('/rejects/list');
-  return { waiting: waiting ?? 0, dead: dead ?? 0, delivered: delivered ?? 0, rejects: rejects.length, archive: await world.fetchArchive() };
+  return {
+    waiting: waiting ?? 0,
+    dead: dead ?? 0,
+    delivered: delivered ?? 0,
+    rejects: rejects.length,
+    archive: await world.fetchArchive(),
+  };
 }
 
 async function run(clock: FastClock, ms: number): Promise<void> {
@@ -149,23 +184,34 @@ async function run(clock: FastClock, ms: number): Promise<void> {
   clock.speed(1);
 }
 
-const figures = (kept: Kept) => Object.entries(kept).map(([name, figure]) => `${name} ${figure}`).join(', ');
+const figures = (kept: Kept) =>
+  Object.entries(kept)
+    .map(([name, figure]) => `${name} ${figure}`)
+    .join(', ');
 
 describe('a wall clock that jumps', function () {
   this.timeout(1_800_000);
   const zone = process.env['TZ'];
-  before(() => { process.env['TZ'] = 'Europe/Berlin'; });
-  after(() => { if (zone === undefined) delete process.env['TZ']; else process.env['TZ'] = zone; });
+  before(() => {
+    process.env['TZ'] = 'Europe/Berlin';
+  });
+  after(() => {
+    if (zone === undefined) delete process.env['TZ'];
+    else process.env['TZ'] = zone;
+  });
 
   it(`makes no attempt early or late: ${TURNS.map(({ name }) => name).join(', ')}`, async () => {
     const all = await Promise.all(TURNS.map((turn) => attemptsThrough(turn)));
-    for (const [n, times] of all.entries()) console.log(`      clock ${TURNS[n]?.name}: attempts after ${times.map((time) => time.toFixed(0)).join(', ')} s`);
+    for (const [n, times] of all.entries())
+      console.log(`      clock ${TURNS[n]?.name}: attempts after ${times.map((time) => time.toFixed(0)).join(', ')} s`);
     expect(all.map(faultsOf)).to.deep.equal(TURNS.map(() => []));
   });
 
   it('makes no attempt a second late because of a leap second, and one when intervals are measured by it (control)', async () => {
     const [gap, control] = await Promise.all([gapOverLeapSecond(), gapOverLeapSecond({ intervalsByWall: true })]);
-    console.log(`      clock over a leap second, without jitter: ${gap.toFixed(0)} ms between two attempts, control ${control.toFixed(0)} ms`);
+    console.log(
+      `      clock over a leap second, without jitter: ${gap.toFixed(0)} ms between two attempts, control ${control.toFixed(0)} ms`,
+    );
     expect(gap).to.be.above(299_900);
     // Both are late by what the machine adds.
     expect(control - gap, 'the second').to.be.above(500);
@@ -173,7 +219,9 @@ describe('a wall clock that jumps', function () {
 
   it('makes them early when it is set ahead and intervals are measured by it (control)', async () => {
     const ahead = TURNS.filter(({ name }) => name === 'ahead by three days');
-    const faults = (await Promise.all(ahead.map((turn) => attemptsThrough(turn, { intervalsByWall: true })))).map(faultsOf);
+    const faults = (await Promise.all(ahead.map((turn) => attemptsThrough(turn, { intervalsByWall: true })))).map(
+      faultsOf,
+    );
     console.log(`      clock ahead, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.flat().some((fault) => fault.startsWith('attempt 4 came early'))).to.equal(true);
   });
@@ -181,7 +229,9 @@ describe('a wall clock that jumps', function () {
   it('makes them late when it is set back and intervals are measured by it (control)', async () => {
     const local = (utc: number) => utc - new Date(utc).getTimezoneOffset() * MINUTE;
     const back = TURNS.filter(({ name }) => name === 'back by an hour' || name === 'over the end of summer time');
-    const faults = (await Promise.all(back.map((turn) => attemptsThrough(turn, { intervalsByWall: true, shows: local })))).map(faultsOf);
+    const faults = (
+      await Promise.all(back.map((turn) => attemptsThrough(turn, { intervalsByWall: true, shows: local })))
+    ).map(faultsOf);
     console.log(`      clock, control: ${faults.map(([first]) => first ?? 'nothing').join('; ')}`);
     expect(faults.map((found) => found.length > 0)).to.deep.equal([true, true]);
   });
@@ -211,7 +261,9 @@ describe('a wall clock that jumps', function () {
   it('40 days ahead at a start ends nothing, and is told to a person', async () => {
     const { before, after, world } = await throughStart('corrected');
     try {
-      console.log(`      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`);
+      console.log(
+        `      clock 40 days ahead at a start, and set right: before ${figures(before)}; after ${figures(after)}`,
+      );
       expect(before).to.deep.equal({ waiting: 5, dead: 5, delivered: 20, rejects: 10, archive: 200 });
       expect(after).to.deep.equal(before);
       expect(world.log.of('daemon.clock').map(({ fields }) => fields['days'])).to.deep.equal([40]);

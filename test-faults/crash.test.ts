@@ -56,7 +56,11 @@ const POINTS: readonly Point[] = [
 /** The life that dies at a point once that is armed; a plain one when there is none. */
 function lifeOf(point: Point | undefined, armed: string, early = false): Life {
   const { at, failed } = point ?? {};
-  const env = { CRASH_ARMED: armed, ...(at === undefined ? {} : { CRASH_AT: at }), ...(failed === undefined ? {} : { FAIL_COMMIT: String(failed) }) };
+  const env = {
+    CRASH_ARMED: armed,
+    ...(at === undefined ? {} : { CRASH_AT: at }),
+    ...(failed === undefined ? {} : { FAIL_COMMIT: String(failed) }),
+  };
   return { imports: [...(early ? [EARLY] : []), CRASH_AT], env };
 }
 
@@ -64,10 +68,27 @@ function lifeOf(point: Point | undefined, armed: string, early = false): Life {
 async function arm({ call }: Point, armed: string, { edge }: World): Promise<void> {
   if (!call) return writeFileSync(armed, '');
   const [file, calls, when] = call;
-  const strace = spawn('strace', ['-f', '-p', String(edge.daemon().pid), '-o', '/dev/null', '-P', join(edge.dir, 'spool', file), '-e', `trace=${calls}`, '-e', `inject=${calls}:signal=KILL:when=${when}`],
-    { stdio: ['ignore', 'ignore', 'pipe'] });
+  const strace = spawn(
+    'strace',
+    [
+      '-f',
+      '-p',
+      String(edge.daemon().pid),
+      '-o',
+      '/dev/null',
+      '-P',
+      join(edge.dir, 'spool', file),
+      '-e',
+      `trace=${calls}`,
+      '-e',
+      `inject=${calls}:signal=KILL:when=${when}`,
+    ],
+    { stdio: ['ignore', 'ignore', 'pipe'] },
+  );
   let said = '';
-  strace.stderr.on('data', (chunk) => { said += String(chunk); });
+  strace.stderr.on('data', (chunk) => {
+    said += String(chunk);
+  });
   await until('strace to trace', () => said.includes('attached'), 20_000);
 }
 
@@ -77,7 +98,7 @@ async function crash(world: World, point: Point, next: Life): Promise<Verdict> {
   const armed = join(world.dir, 'armed');
   const child = edge.daemon();
   await arm(point, armed, world);
-  const load = world.load({ connections: 4, bytes: (n) => point.much ? 200_000 : n % 3 === 0 ? 300_000 : 5000 });
+  const load = world.load({ connections: 4, bytes: (n) => (point.much ? 200_000 : n % 3 === 0 ? 300_000 : 5000) });
   load.turnTo(child.smtp);
   try {
     await until('the daemon to die', () => !child.running(), 30_000);
@@ -100,7 +121,8 @@ describe('a crash at every step from DATA to the end of a delivery', function ()
   const points = POINTS.filter(({ call }) => !call || untraceable === undefined);
   let world: World;
   before(async () => {
-    if (untraceable !== undefined) console.log(`    ${POINTS.length - points.length} steps are left out: ${untraceable}`);
+    if (untraceable !== undefined)
+      console.log(`    ${POINTS.length - points.length} steps are left out: ${untraceable}`);
     world = await openWorld();
     await world.edge.start(lifeOf(points[0], join(world.dir, 'armed')));
   });

@@ -72,7 +72,12 @@ const DAMAGES: readonly Damage[] = [
   { what: 'a changed bit in the middle of the log', ended: 'killed', hit: (queue) => flipInLog(queue), costs: 0 },
   { what: 'a changed bit in the sender of a message', ended: 'stopped', hit: flipSender, costs: 1 },
   { what: 'a changed bit in a large body', ended: 'stopped', hit: (queue) => flip(large(queue), 150_000), costs: 1 },
-  { what: 'a large body that was cut off', ended: 'killed', hit: (queue) => truncateSync(large(queue), 100_000), costs: 1 },
+  {
+    what: 'a large body that was cut off',
+    ended: 'killed',
+    hit: (queue) => truncateSync(large(queue), 100_000),
+    costs: 1,
+  },
 ];
 
 interface Seen {
@@ -92,7 +97,7 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
     const { edge, ledger, sink } = world;
     sink.answer({ status: 0 }); // no endpoint answers, so that everything waits
     await edge.start({ imports });
-    const load = world.load({ limit: MESSAGES, bytes: (n) => n % LARGE_EVERY === 0 ? 300_000 : 8000 });
+    const load = world.load({ limit: MESSAGES, bytes: (n) => (n % LARGE_EVERY === 0 ? 300_000 : 8000) });
     load.turnTo(edge.daemon().smtp);
     await load.done;
     await (ended === 'killed' ? edge.kill() : edge.stop());
@@ -100,11 +105,23 @@ async function damage({ ended, hit }: Damage, imports: readonly URL[] = []): Pro
     sink.answer({ status: 200 });
     await edge.start({ imports });
     const { lines } = edge.daemon();
-    await until('an empty queue', async () => (await leftIn(edge.dir)).every(({ state }) => state !== 'waiting'), 60_000);
+    await until(
+      'an empty queue',
+      async () => (await leftIn(edge.dir)).every(({ state }) => state !== 'waiting'),
+      60_000,
+    );
     const verdict = await judgeWhenQuiet(edge.dir, ledger, sink, 1000);
     const lost = (await leftIn(edge.dir)).filter(({ last_error }) => last_error?.startsWith('message lost: '));
-    const said = lost.filter(({ id }) => lines.some((line) => line.event === 'spool.fault' && line.level === 'error' && line['message'] === id.slice(0, 26)));
-    const missing = lines.reduce((sum, line) => sum + (line.event === 'spool.fault' && typeof line['aside'] === 'string' ? Number(line['transactions']) : 0), 0);
+    const said = lost.filter(({ id }) =>
+      lines.some(
+        (line) => line.event === 'spool.fault' && line.level === 'error' && line['message'] === id.slice(0, 26),
+      ),
+    );
+    const missing = lines.reduce(
+      (sum, line) =>
+        sum + (line.event === 'spool.fault' && typeof line['aside'] === 'string' ? Number(line['transactions']) : 0),
+      0,
+    );
     return { verdict, givenUp: lost.length, said: said.length, missing };
   } finally {
     await world.close();
@@ -120,12 +137,21 @@ describe('what a disk changed behind our back', function () {
       tell(one.what, verdict);
       expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0 });
       expect(verdict.delivered).to.equal(verdict.acknowledged - one.costs);
-      expect({ givenUp, said, dead: verdict.dead }).to.deep.equal({ givenUp: one.costs, said: one.costs, dead: one.costs });
+      expect({ givenUp, said, dead: verdict.dead }).to.deep.equal({
+        givenUp: one.costs,
+        said: one.costs,
+        dead: one.costs,
+      });
     });
   }
 
   it('is said when it is more than a bit in the middle of the log, which SQLite takes for its end; what it can read is delivered', async () => {
-    const { verdict, missing } = await damage({ what: 'two changed bits in the log', ended: 'killed', hit: (queue) => flipInLog(queue, 2), costs: 0 });
+    const { verdict, missing } = await damage({
+      what: 'two changed bits in the log',
+      ended: 'killed',
+      hit: (queue) => flipInLog(queue, 2),
+      costs: 0,
+    });
     tell('two changed bits in the log', verdict);
     console.log(`      ${verdict.lost.length} messages and ${missing} commits are missing, and the log says so`);
     expect(verdict).to.deep.include({ mismatched: [], altered: [], waiting: 0 });
@@ -135,8 +161,14 @@ describe('what a disk changed behind our back', function () {
   });
 
   it('is delivered as if it were right when nothing is held against its checksum (control)', async () => {
-    const { verdict, givenUp } = await damage({ what: 'control', ended: 'stopped', hit: flipInFile, costs: 0 }, [WITHOUT_CHECKSUMS]);
+    const { verdict, givenUp } = await damage({ what: 'control', ended: 'stopped', hit: flipInFile, costs: 0 }, [
+      WITHOUT_CHECKSUMS,
+    ]);
     tell('a changed bit in the queue file, control', verdict);
-    expect({ altered: verdict.altered.length, lost: verdict.lost.length, givenUp }).to.deep.equal({ altered: 1, lost: 1, givenUp: 0 });
+    expect({ altered: verdict.altered.length, lost: verdict.lost.length, givenUp }).to.deep.equal({
+      altered: 1,
+      lost: 1,
+      givenUp: 0,
+    });
   });
 });

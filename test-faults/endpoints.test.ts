@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createCaller, KEY } from '../test/support/daemon.ts';
-import { startReceiver, type Receiver } from '../test/support/receiver.ts';
+import { type Receiver, startReceiver } from '../test/support/receiver.ts';
 import { until } from '../test/support/until.ts';
 import type { Ledger } from './support/ledger.ts';
 import { startLoad } from './support/load.ts';
@@ -37,15 +37,19 @@ interface Arm {
 }
 
 async function openArm(badness: Badness | undefined, env: Readonly<Record<string, string>> = {}): Promise<Arm> {
-  const world = await openWorld({ env: {
-    POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(PER_ENDPOINT),
-    // Short enough for an endpoint that hangs to be thought away while it is measured.
-    POSTERN_WEBHOOKS__TIMEOUT_MS: String(Math.round(1000 * MESSAGES / RATE / 10)), ...env,
-  } });
+  const world = await openWorld({
+    env: {
+      POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(PER_ENDPOINT),
+      // Short enough for an endpoint that hangs to be thought away while it is measured.
+      POSTERN_WEBHOOKS__TIMEOUT_MS: String(Math.round((1000 * MESSAGES) / RATE / 10)),
+      ...env,
+    },
+  });
   await world.edge.start();
   const last = await startReceiver();
   const { api } = createCaller(world.edge.daemon().base, KEY);
-  for (let n = 1; n < ENDPOINTS; n++) await api('/inbound/add-route', { domain: 'in.test', pattern: `e${n}`, url: `${world.sink.base}/e${n}` });
+  for (let n = 1; n < ENDPOINTS; n++)
+    await api('/inbound/add-route', { domain: 'in.test', pattern: `e${n}`, url: `${world.sink.base}/e${n}` });
   await api('/inbound/add-route', { domain: 'in.test', pattern: 'last', url: last.url });
   return { world, last, badness };
 }
@@ -56,15 +60,19 @@ async function compare(arms: readonly Arm[]): Promise<Seen[]> {
     // Each endpoint shows what it can do, so that the bad one begins with all that an endpoint may have.
     await Promise.all(arms.map((arm) => send(arm, WARM)));
     await Promise.all(arms.map(({ last, badness }) => spoil(last, badness)));
-    return await Promise.all(arms.map(async (arm) => {
-      const atOnce = watchOpen(arm.last);
-      return { times: await send(arm, MESSAGES), atOnce: atOnce() };
-    }));
+    return await Promise.all(
+      arms.map(async (arm) => {
+        const atOnce = watchOpen(arm.last);
+        return { times: await send(arm, MESSAGES), atOnce: atOnce() };
+      }),
+    );
   } finally {
-    await Promise.all(arms.map(async ({ world, last, badness }) => {
-      await world.close();
-      if (badness !== 'refuses') await last.stop();
-    }));
+    await Promise.all(
+      arms.map(async ({ world, last, badness }) => {
+        await world.close();
+        if (badness !== 'refuses') await last.stop();
+      }),
+    );
   }
 }
 
@@ -77,45 +85,74 @@ async function spoil(receiver: Receiver, badness: Badness | undefined): Promise<
 async function send({ world }: Arm, messages: number): Promise<number[]> {
   const sent = new Map<string, number>();
   // Nothing is lost here: the ledger need not keep the disk busy.
-  const ledger: Ledger = { ...world.ledger, sending(hash) { sent.set(hash, Date.now()); }, note: async () => {} };
-  const to = (n: number) => n % 10 === 0 ? 'last@in.test' : `e${1 + n % (ENDPOINTS - 1)}@in.test`;
+  const ledger: Ledger = {
+    ...world.ledger,
+    sending(hash) {
+      sent.set(hash, Date.now());
+    },
+    note: async () => {},
+  };
+  const to = (n: number) => (n % 10 === 0 ? 'last@in.test' : `e${1 + (n % (ENDPOINTS - 1))}@in.test`);
   const from = world.sink.arrivals.length;
-  await startLoad({ connections: 10, bytes: 4000, to, limit: messages, perSecond: RATE }, ledger, world.edge.daemon().smtp).done;
+  await startLoad(
+    { connections: 10, bytes: 4000, to, limit: messages, perSecond: RATE },
+    ledger,
+    world.edge.daemon().smtp,
+  ).done;
   const expected = sent.size - Math.floor(sent.size / 10);
-  await until('the good ones to have theirs', () => world.sink.arrivals.length - from >= expected, PATIENCE_MS).catch(() => {});
-  const took = world.sink.arrivals.slice(from).flatMap(({ hashes, at }) => hashes.flatMap((hash) => {
-    const began = sent.get(hash);
-    return began === undefined ? [] : [at - began];
-  }));
+  await until('the good ones to have theirs', () => world.sink.arrivals.length - from >= expected, PATIENCE_MS).catch(
+    () => {},
+  );
+  const took = world.sink.arrivals.slice(from).flatMap(({ hashes, at }) =>
+    hashes.flatMap((hash) => {
+      const began = sent.get(hash);
+      return began === undefined ? [] : [at - began];
+    }),
+  );
   // What has not come by now took longer than it was waited for.
-  return [...took, ...Array.from({ length: Math.max(0, expected - took.length) }, () => PATIENCE_MS)].sort((a, b) => a - b);
+  return [...took, ...Array.from({ length: Math.max(0, expected - took.length) }, () => PATIENCE_MS)].sort(
+    (a, b) => a - b,
+  );
 }
 
 /** Counts open connections now and then; the answer is the most there were. */
 function watchOpen(receiver: Receiver): () => number {
   let most = 0;
-  const timer = setInterval(() => { most = Math.max(most, receiver.open()); }, 5);
+  const timer = setInterval(() => {
+    most = Math.max(most, receiver.open());
+  }, 5);
   return () => {
     clearInterval(timer);
     return most;
   };
 }
 
-const percentile = ({ times }: Seen, share: number) => times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? Number.POSITIVE_INFINITY;
+const percentile = ({ times }: Seen, share: number) =>
+  times[Math.min(times.length - 1, Math.floor(times.length * share))] ?? Number.POSITIVE_INFINITY;
 const p99 = (seen: Seen) => percentile(seen, 0.99);
 
 const isStarved = (seen: Seen, allGood: Seen): boolean => p99(seen) > MOST_TIMES * p99(allGood) + MOST_MORE_MS;
 
 function show(what: string, seen: Seen, allGood: Seen): void {
-  const figures = ([['p50', 0.5], ['p90', 0.9], ['p99', 0.99]] as const).map(([name, share]) => `${name} ${percentile(allGood, share)} and ${percentile(seen, share)} ms`);
-  console.log(`      ${what}: the good ones with all good and with one bad, at the same time: ${figures.join(', ')}; connections to the bad one ${seen.atOnce} at most`);
+  const figures = (
+    [
+      ['p50', 0.5],
+      ['p90', 0.9],
+      ['p99', 0.99],
+    ] as const
+  ).map(([name, share]) => `${name} ${percentile(allGood, share)} and ${percentile(seen, share)} ms`);
+  console.log(
+    `      ${what}: the good ones with all good and with one bad, at the same time: ${figures.join(', ')}; connections to the bad one ${seen.atOnce} at most`,
+  );
 }
 
 describe(`one bad endpoint among ${ENDPOINTS}`, function () {
   this.timeout(1_800_000);
   const run = createRuns({
     async all() {
-      const [allGood, ...bad] = await compare(await Promise.all([undefined, ...BADNESS].map((badness) => openArm(badness))));
+      const [allGood, ...bad] = await compare(
+        await Promise.all([undefined, ...BADNESS].map((badness) => openArm(badness))),
+      );
       return { allGood, bad };
     },
     async control() {
@@ -137,7 +174,10 @@ describe(`one bad endpoint among ${ENDPOINTS}`, function () {
   }
 
   it('slows down all when the pool is no larger than what one may take (control)', async () => {
-    const { allGood, bad: [seen] } = await run('control');
+    const {
+      allGood,
+      bad: [seen],
+    } = await run('control');
     if (!allGood || !seen) throw new Error('nothing was measured');
     show(`one endpoint of ${ENDPOINTS} hangs, control`, seen, allGood);
     expect(isStarved(seen, allGood)).to.equal(true);

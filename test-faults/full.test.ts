@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
-import { noDisk, openDisk, type Disk } from './support/disk.ts';
+import { type Disk, noDisk, openDisk } from './support/disk.ts';
 import { tell } from './support/figures.ts';
 import type { Refused } from './support/load.ts';
 import { size } from './support/sizes.ts';
@@ -19,9 +19,17 @@ const ROUNDS = size('FULL_ROUNDS', 10, 1);
 /** Mail is to be taken again 5 s after there is room; a test shares its machine. */
 const AGAIN_MS = 30_000;
 const OVERLOOK = new URL('./support/overlook-failures.ts', import.meta.url);
-const WATCHED = { POSTERN_SMTP__MAX_MESSAGE_BYTES: String(MEGABYTE), POSTERN_SPOOL__MIN_FREE_PERCENT: '10', POSTERN_SPOOL__MIN_FREE_BYTES: String(FLOOR) };
+const WATCHED = {
+  POSTERN_SMTP__MAX_MESSAGE_BYTES: String(MEGABYTE),
+  POSTERN_SPOOL__MIN_FREE_PERCENT: '10',
+  POSTERN_SPOOL__MIN_FREE_BYTES: String(FLOOR),
+};
 /** Three messages of the largest size are always left; this is next to nothing. */
-const UNWATCHED = { POSTERN_SMTP__MAX_MESSAGE_BYTES: '20000', POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0' };
+const UNWATCHED = {
+  POSTERN_SMTP__MAX_MESSAGE_BYTES: '20000',
+  POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+  POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+};
 
 function freeOf({ path }: Disk): number {
   const { bavail, bsize } = statfsSync(path);
@@ -33,7 +41,8 @@ function fill(disk: Disk, leave: number): () => void {
   const path = join(disk.path, 'other');
   const file = openSync(path, 'w');
   try {
-    for (let left = freeOf(disk) - leave; left > 0; left -= MEGABYTE) writeSync(file, Buffer.alloc(Math.min(left, MEGABYTE)));
+    for (let left = freeOf(disk) - leave; left > 0; left -= MEGABYTE)
+      writeSync(file, Buffer.alloc(Math.min(left, MEGABYTE)));
   } catch {
     // The mail was faster: the disk is full.
   } finally {
@@ -42,10 +51,19 @@ function fill(disk: Disk, leave: number): () => void {
   return () => rmSync(path);
 }
 
-interface Seen { readonly verdict: Verdict; readonly refused: readonly Refused[]; readonly again: readonly number[]; readonly lowest: number }
+interface Seen {
+  readonly verdict: Verdict;
+  readonly refused: readonly Refused[];
+  readonly again: readonly number[];
+  readonly lowest: number;
+}
 
 /** Fills the disk under load and frees it again, `rounds` times. */
-async function squeeze(rounds: number, leave: number, life: { env: Readonly<Record<string, string>>; imports?: readonly URL[] }): Promise<Seen> {
+async function squeeze(
+  rounds: number,
+  leave: number,
+  life: { env: Readonly<Record<string, string>>; imports?: readonly URL[] },
+): Promise<Seen> {
   const disk = openDisk('tmpfs', DISK / MEGABYTE);
   try {
     const world = await openWorld({ data: join(disk.path, 'data') });
@@ -59,7 +77,13 @@ async function squeeze(rounds: number, leave: number, life: { env: Readonly<Reco
   }
 }
 
-async function through({ edge, ledger, sink, load: startLoad }: World, disk: Disk, rounds: number, leave: number, life: Parameters<typeof squeeze>[2]): Promise<Seen> {
+async function through(
+  { edge, ledger, sink, load: startLoad }: World,
+  disk: Disk,
+  rounds: number,
+  leave: number,
+  life: Parameters<typeof squeeze>[2],
+): Promise<Seen> {
   await edge.start(life);
   if (life.imports) sink.answer({ status: 0 }); // so that what is lost is not delivered from memory before
   const load = startLoad({ connections: 20 });
@@ -71,10 +95,14 @@ async function through({ edge, ledger, sink, load: startLoad }: World, disk: Dis
     await until('mail to be taken', () => load.acknowledged() >= before + 50, 60_000);
     const refused = load.refused.length;
     const free = fill(disk, leave);
-    await until('the end of room', () => {
-      lowest = Math.min(lowest, freeOf(disk));
-      return load.refused.length > refused + 20 || (life.imports && load.acknowledged() > before + 500);
-    }, 60_000);
+    await until(
+      'the end of room',
+      () => {
+        lowest = Math.min(lowest, freeOf(disk));
+        return load.refused.length > refused + 20 || (life.imports && load.acknowledged() > before + 500);
+      },
+      60_000,
+    );
     const freed = Date.now();
     free();
     await until('mail to be taken again', () => load.lastAccepted() > freed, AGAIN_MS);
@@ -82,7 +110,12 @@ async function through({ edge, ledger, sink, load: startLoad }: World, disk: Dis
   }
   await load.stop();
   if (life.imports) await restart(edge, sink);
-  return { verdict: await judgeWhenQuiet(edge.dir, ledger, sink, life.imports ? 3000 : 60_000), refused: load.refused, again, lowest };
+  return {
+    verdict: await judgeWhenQuiet(edge.dir, ledger, sink, life.imports ? 3000 : 60_000),
+    refused: load.refused,
+    again,
+    lowest,
+  };
 }
 
 /** The next life has only what was on the disk. */
@@ -106,11 +139,17 @@ describe(`a disk that fills up under load, ${ROUNDS} times`, function () {
 
   it('is noticed before it is full: 452 4.3.1 at MAIL, nothing lost, and mail is taken again when there is room', async () => {
     const { verdict, refused, again, lowest } = await squeeze(ROUNDS, LEFT, { env: WATCHED });
-    tell('disk full', verdict, { refused: refused.length, 'taken again after ms (at most)': Math.max(...again), 'MB left': Math.floor(lowest / MEGABYTE) });
+    tell('disk full', verdict, {
+      refused: refused.length,
+      'taken again after ms (at most)': Math.max(...again),
+      'MB left': Math.floor(lowest / MEGABYTE),
+    });
     expect(verdict).to.deep.include(WHOLE);
     // A client that asks over and over in one session is sent away after a while.
     const refusals = refused.filter(({ reply }) => !reply.startsWith('421 4.7.0'));
-    expect([...new Set(refusals.map(({ step, reply }) => `${step} ${reply.slice(0, 9)}`))]).to.deep.equal(['MAIL 452 4.3.1']);
+    expect([...new Set(refusals.map(({ step, reply }) => `${step} ${reply.slice(0, 9)}`))]).to.deep.equal([
+      'MAIL 452 4.3.1',
+    ]);
   });
 
   it('costs nothing that was acknowledged even when the last byte is taken at once', async () => {

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
-import { tell } from './support/figures.ts';
 import type { Life, Ready } from './support/edge.ts';
+import { tell } from './support/figures.ts';
 import { size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
@@ -25,7 +25,7 @@ async function storm(kills: number, messages: number, life: Life = {}): Promise<
     for (let kill = 0; kill < kills; kill++) {
       load.turnTo(edge.daemon().smtp);
       // A kill in each share, anywhere in it.
-      const at = (kill + Math.random()) * messages / (kills + 1);
+      const at = ((kill + Math.random()) * messages) / (kills + 1);
       const before = load.acknowledged();
       await until('some of the load', () => load.acknowledged() >= Math.max(at, before + 1), 120_000);
       await edge.kill();
@@ -47,7 +47,11 @@ describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function 
   it('loses nothing that was acknowledged, and repeats only what was on its way, under the same id', async () => {
     const { verdict, starts } = await storm(KILLS, MESSAGES);
     const used = median(starts.map(({ processor }) => processor));
-    tell('kill storm', verdict, { kills: KILLS, 'ready after (median) ms': median(starts.map(({ wall }) => wall)), 'of processor ms': used });
+    tell('kill storm', verdict, {
+      kills: KILLS,
+      'ready after (median) ms': median(starts.map(({ wall }) => wall)),
+      'of processor ms': used,
+    });
     expect(verdict.acknowledged).to.be.at.least(MESSAGES);
     expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
     expect(verdict.duplicates).to.be.at.most(IN_FLIGHT * KILLS);

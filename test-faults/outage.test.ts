@@ -1,16 +1,16 @@
-import { expect } from 'chai';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import type { startDaemon } from '../test/support/daemon.ts';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import { importCopy } from './support/copy.ts';
 import { createFastClock } from './support/fast-clock.ts';
 import { tell } from './support/figures.ts';
-import { openLedger, type Ledger } from './support/ledger.ts';
+import { type Ledger, openLedger } from './support/ledger.ts';
 import { startLoad } from './support/load.ts';
-import { startSink, type Sink } from './support/sink.ts';
+import { type Sink, startSink } from './support/sink.ts';
 import { size } from './support/sizes.ts';
 import { HOUR, openTimedWorld, SECOND, type TimedWorld } from './support/timed-world.ts';
 import { openWorld } from './support/world.ts';
@@ -34,10 +34,18 @@ interface Outage {
 }
 
 const isDelivered = ({ status }: { readonly status: number }) => status === 200;
-const figures = ({ probes, toFirst, toEmpty }: Outage) => ({ 'posts while down': probes, 'first after s': Math.round(toFirst), 'all after s': Math.round(toEmpty) });
+const figures = ({ probes, toFirst, toEmpty }: Outage) => ({
+  'posts while down': probes,
+  'first after s': Math.round(toFirst),
+  'all after s': Math.round(toEmpty),
+});
 
 /** An endpoint that answers 500 for an hour of a clock that runs faster; `then` says what comes after so many posts. */
-async function hour<T>(then: (world: TimedWorld, ledger: Ledger, sink: Sink, probes: number) => T | Promise<T>, messages: number, start?: typeof startDaemon): Promise<T> {
+async function hour<T>(
+  then: (world: TimedWorld, ledger: Ledger, sink: Sink, probes: number) => T | Promise<T>,
+  messages: number,
+  start?: typeof startDaemon,
+): Promise<T> {
   const clock = createFastClock();
   const sink = await startSink();
   const dir = await mkdtemp(join(tmpdir(), 'postern-faults-'));
@@ -66,7 +74,12 @@ async function recover({ clock, dir }: TimedWorld, ledger: Ledger, sink: Sink, p
 }
 
 /** The endpoint answers 200 from now on. `first` is called when the first delivery has passed. */
-async function comeBack(sink: Sink, expected: number, passed: () => number, first = () => {}): Promise<{ toFirst: number; toEmpty: number }> {
+async function comeBack(
+  sink: Sink,
+  expected: number,
+  passed: () => number,
+  first = () => {},
+): Promise<{ toFirst: number; toEmpty: number }> {
   const before = sink.arrivals.length;
   sink.answer({ status: 200 });
   const back = passed();
@@ -75,10 +88,14 @@ async function comeBack(sink: Sink, expected: number, passed: () => number, firs
   first();
   let seen = before;
   let delivered = 0;
-  await until('the last delivery', () => {
-    for (; seen < sink.arrivals.length; seen++) if (sink.arrivals[seen]?.status === 200) delivered++;
-    return delivered >= expected;
-  }, 600_000).catch(() => {});
+  await until(
+    'the last delivery',
+    () => {
+      for (; seen < sink.arrivals.length; seen++) if (sink.arrivals[seen]?.status === 200) delivered++;
+      return delivered >= expected;
+    },
+    600_000,
+  ).catch(() => {});
   return { toFirst, toEmpty: (passed() - back) / SECOND };
 }
 
@@ -101,33 +118,43 @@ describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it
   });
 
   it('is posted to again and again when nobody learns from failures (control)', async () => {
-    const { startDaemon: start }: { startDaemon?: typeof startDaemon } = Object(await importCopy(
-      new URL('../test/support/daemon.ts', import.meta.url),
-      { replace: new URL('../src/delivery/endpoint.ts', import.meta.url), by: new URL('./support/no-breaker.ts', import.meta.url) },
-    ));
+    const { startDaemon: start }: { startDaemon?: typeof startDaemon } = Object(
+      await importCopy(new URL('../test/support/daemon.ts', import.meta.url), {
+        replace: new URL('../src/delivery/endpoint.ts', import.meta.url),
+        by: new URL('./support/no-breaker.ts', import.meta.url),
+      }),
+    );
     if (!start) throw new Error('no daemon in the copy');
     const posts = await hour((_world, _ledger, _sink, probes) => probes, Math.min(MESSAGES, 500), start);
     console.log(`      an hour of 500s, control: posts while down ${posts}`);
     expect(posts).to.be.above(MOST_PROBES);
   });
 
-  if (REAL_SECONDS > 0) it(`does so by the clock of the machine too, ${REAL_SECONDS} s long`, async () => {
-    const world = await openWorld();
-    try {
-      await world.edge.start();
-      world.sink.answer({ status: 500 });
-      const began = performance.now();
-      const load = world.load({ limit: MESSAGES });
-      load.turnTo(world.edge.daemon().smtp);
-      await load.done;
-      await until('the end of the outage', () => performance.now() - began > REAL_SECONDS * SECOND, 600_000);
-      const probes = world.sink.arrivals.length;
-      const { toFirst, toEmpty } = await comeBack(world.sink, world.ledger.acknowledged.size, () => performance.now());
-      const outage = { verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink), probes, toFirst, toEmpty };
-      tell(`${REAL_SECONDS} s of 500s`, outage.verdict, figures(outage));
-      expectTargets(outage);
-    } finally {
-      await world.close();
-    }
-  });
+  if (REAL_SECONDS > 0)
+    it(`does so by the clock of the machine too, ${REAL_SECONDS} s long`, async () => {
+      const world = await openWorld();
+      try {
+        await world.edge.start();
+        world.sink.answer({ status: 500 });
+        const began = performance.now();
+        const load = world.load({ limit: MESSAGES });
+        load.turnTo(world.edge.daemon().smtp);
+        await load.done;
+        await until('the end of the outage', () => performance.now() - began > REAL_SECONDS * SECOND, 600_000);
+        const probes = world.sink.arrivals.length;
+        const { toFirst, toEmpty } = await comeBack(world.sink, world.ledger.acknowledged.size, () =>
+          performance.now(),
+        );
+        const outage = {
+          verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink),
+          probes,
+          toFirst,
+          toEmpty,
+        };
+        tell(`${REAL_SECONDS} s of 500s`, outage.verdict, figures(outage));
+        expectTargets(outage);
+      } finally {
+        await world.close();
+      }
+    });
 });

@@ -2,10 +2,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
-import { noDisk, openDisk, type DiskKind } from './support/disk.ts';
+import { type DiskKind, noDisk, openDisk } from './support/disk.ts';
 import type { Life } from './support/edge.ts';
 import { tell } from './support/figures.ts';
-import { size, SMALL } from './support/sizes.ts';
+import { SMALL, size } from './support/sizes.ts';
 import { openWorld } from './support/world.ts';
 
 const CUTS = size('CUTS', 50, 3);
@@ -27,14 +27,18 @@ async function cuts(kind: DiskKind, count: number, life: Life = {}): Promise<Ver
       const { edge, ledger, sink } = world;
       await edge.start(); // domain and route are made in safety: their loss would say nothing of mail
       await edge.stop();
-      const load = world.load({ connections: 50, bytes: (n) => n % LARGE_EVERY === 0 ? 300_000 : 10_000 });
+      const load = world.load({ connections: 50, bytes: (n) => (n % LARGE_EVERY === 0 ? 300_000 : 10_000) });
       for (let cut = 0; cut < count; cut++) {
         await edge.start(life);
         load.turnTo(edge.daemon().smtp);
         const before = load.acknowledged();
         const posted = sink.arrivals.length;
         const enough = before + BETWEEN * (1 + Math.random() / 4);
-        await until('mail to be taken and posted', () => load.acknowledged() >= enough && sink.arrivals.length > posted + BETWEEN / 4, 120_000);
+        await until(
+          'mail to be taken and posted',
+          () => load.acknowledged() >= enough && sink.arrivals.length > posted + BETWEEN / 4,
+          120_000,
+        );
         disk.cut();
         await edge.kill();
         load.turnTo(undefined);

@@ -1,12 +1,12 @@
-import { expect } from 'chai';
 import { copyFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { spawnDaemon, type ChildDaemon } from '../test/support/child.ts';
+import { expect } from 'chai';
+import { type ChildDaemon, spawnDaemon } from '../test/support/child.ts';
 import { createCaller, KEY } from '../test/support/daemon.ts';
 import { freePort } from '../test/support/free-port.ts';
-import { until } from '../test/support/until.ts';
 import { serialAt } from '../test/support/starttls.ts';
-import { startCalling, type Calls } from './support/caller.ts';
+import { until } from '../test/support/until.ts';
+import { type Calls, startCalling } from './support/caller.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import { tell } from './support/figures.ts';
 import { size } from './support/sizes.ts';
@@ -36,7 +36,10 @@ interface Seen {
 }
 
 /** New certificates, reloads and restarts, one after the other, under load and with a call every ten milliseconds. */
-async function rotate(restarts: number, open: (env: Readonly<Record<string, string>>) => Promise<Service>): Promise<Seen> {
+async function rotate(
+  restarts: number,
+  open: (env: Readonly<Record<string, string>>) => Promise<Service>,
+): Promise<Seen> {
   const world = await openWorld();
   const [cert, key] = [join(world.dir, 'cert.pem'), join(world.dir, 'key.pem')];
   const use = (name: string) => {
@@ -60,14 +63,23 @@ async function rotate(restarts: number, open: (env: Readonly<Record<string, stri
       use(n % 2 === 0 ? 'second' : 'first');
       const changed = performance.now();
       service.reload();
-      await until('the new certificate', async () => ![before, undefined].includes(await serialAt(service.port)), 30_000);
+      await until(
+        'the new certificate',
+        async () => ![before, undefined].includes(await serialAt(service.port)),
+        30_000,
+      );
       certificateMs.push(performance.now() - changed);
       codes.push(await service.stop());
       await service.start();
     }
     await calling.stop();
     await load.stop();
-    return { verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink), calls: calling.calls, certificateMs: certificateMs.sort((a, b) => a - b), codes };
+    return {
+      verdict: await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink),
+      calls: calling.calls,
+      certificateMs: certificateMs.sort((a, b) => a - b),
+      codes,
+    };
   } finally {
     await service.close();
     await world.close();
@@ -75,9 +87,17 @@ async function rotate(restarts: number, open: (env: Readonly<Record<string, stri
 }
 
 const settings = (dir: string, cert: string, key: string) => ({
-  POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_BOOTSTRAP__API_KEY: KEY,
-  POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0', POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100',
-  POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.0/8', POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: key,
+  POSTERN_DATA_DIR: dir,
+  POSTERN_HOSTNAME: 'in.postern.test',
+  POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+  POSTERN_BOOTSTRAP__API_KEY: KEY,
+  POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+  POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+  POSTERN_DNS__SERVERS: '127.0.0.1:9',
+  POSTERN_DNS__TIMEOUT_MS: '100',
+  POSTERN_WEBHOOKS__ALLOW_PRIVATE: '127.0.0.0/8',
+  POSTERN_SMTP__TLS__CERT: cert,
+  POSTERN_SMTP__TLS__KEY: key,
   POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
 });
 
@@ -97,22 +117,34 @@ async function withoutManager(env: Readonly<Record<string, string>>): Promise<Se
       daemon = await spawnDaemon(env['POSTERN_DATA_DIR'] ?? '', { ...env, POSTERN_SMTP__LISTEN: `127.0.0.1:${port}` });
       return daemon.base;
     },
-    reload() { daemon?.signal('SIGHUP'); },
-    stop: async () => await daemon?.end() ?? null,
+    reload() {
+      daemon?.signal('SIGHUP');
+    },
+    stop: async () => (await daemon?.end()) ?? null,
     close: async () => daemon?.end('SIGKILL'),
   };
 }
 
 function show(what: string, { verdict, calls, certificateMs }: Seen, restarts: number): void {
   const { greeted, putOff, refused, dropped } = calls;
-  tell(what, verdict, { restarts, 'calls greeted': greeted, 'put off by 421': putOff, refused, 'ended without a word': dropped, 'new certificate after ms (median)': Math.round(median(certificateMs)), 'at most': Math.round(certificateMs.at(-1) ?? 0) });
+  tell(what, verdict, {
+    restarts,
+    'calls greeted': greeted,
+    'put off by 421': putOff,
+    refused,
+    'ended without a word': dropped,
+    'new certificate after ms (median)': Math.round(median(certificateMs)),
+    'at most': Math.round(certificateMs.at(-1) ?? 0),
+  });
 }
 
 const median = (sorted: readonly number[]) => sorted[Math.floor(sorted.length / 2)] ?? Number.POSITIVE_INFINITY;
 
 describe(`new certificates and ${RESTARTS} restarts under ${RATE} messages a second`, function () {
   this.timeout(1_800_000);
-  before(function () { if (!canSupervise()) this.skip(); });
+  before(function () {
+    if (!canSupervise()) this.skip();
+  });
 
   it('refuse no connection and lose no mail, when the manager holds the socket', async () => {
     const seen = await rotate(RESTARTS, startSupervisor);

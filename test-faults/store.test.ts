@@ -1,10 +1,10 @@
-import { expect } from 'chai';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { spawnDaemon } from '../test/support/child.ts';
-import { createCaller, KEY, type Answer } from '../test/support/daemon.ts';
+import { type Answer, createCaller, KEY } from '../test/support/daemon.ts';
 import { message, sendMail } from '../test/support/mail.ts';
-import { mongoKind, startMongo, type MongoServer } from '../test/support/mongo-server.ts';
+import { type MongoServer, mongoKind, startMongo } from '../test/support/mongo-server.ts';
 import { until } from '../test/support/until.ts';
 import { judgeWhenQuiet, type Verdict } from './support/checker.ts';
 import type { Life } from './support/edge.ts';
@@ -51,7 +51,11 @@ interface Seen {
   readonly emptyMs: number;
 }
 
-const embedded = async (): Promise<Fragile> => ({ env: {}, take: ({ edge }) => lockStore(join(edge.dir, 'store.db')), close: async () => {} });
+const embedded = async (): Promise<Fragile> => ({
+  env: {},
+  take: ({ edge }) => lockStore(join(edge.dir, 'store.db')),
+  close: async () => {},
+});
 
 /** MongoDB behind a wire that refuses or hangs. */
 async function mongo(server: MongoServer, wire: Wire): Promise<Fragile> {
@@ -78,22 +82,33 @@ async function away(fragile: Fragile, life: Life = {}): Promise<Seen> {
     load.turnTo(smtp);
     const first = performance.now();
     await until('some mail', () => load.acknowledged() >= 2 * RATE, 60_000);
-    const rate = load.acknowledged() * 1000 / (performance.now() - first);
+    const rate = (load.acknowledged() * 1000) / (performance.now() - first);
     const bringBack = await fragile.take(world);
     const taken = performance.now();
     await until('calls to hear of it', async () => (await ask('/inbound/domains')).status === 503, 30_000);
     // What was known a moment ago may still be answered.
-    await new Promise((resolve) => { setTimeout(resolve, TIMEOUT_MS / 2); });
+    await new Promise((resolve) => {
+      setTimeout(resolve, TIMEOUT_MS / 2);
+    });
     const began = performance.now();
     const [before, refusedBefore] = [load.acknowledged(), load.refused.length];
     const calls = await Promise.all([ask('/inbound/domains'), ask('/rejects/add', { email: 'a@example.org' })]);
     const stranger = fragile.env['POSTERN_STORE__URL'] === undefined ? '451' : await asStranger(world, env);
-    await until('most of the time away', () => performance.now() - taken > AWAY_MS * 2 / 3, AWAY_MS);
+    await until('most of the time away', () => performance.now() - taken > (AWAY_MS * 2) / 3, AWAY_MS);
     const third = { from: performance.now(), accepted: load.acknowledged(), delivered: world.sink.arrivals.length };
     await until('the time away', () => performance.now() - third.from > AWAY_MS / 3, AWAY_MS);
-    const late = { accepted: load.acknowledged() - third.accepted, delivered: world.sink.arrivals.length - third.delivered };
+    const late = {
+      accepted: load.acknowledged() - third.accepted,
+      delivered: world.sink.arrivals.length - third.delivered,
+    };
     const seconds = (performance.now() - began) / 1000;
-    const [accepted, refused] = [load.acknowledged() - before, load.refused.slice(refusedBefore).map(({ reply }) => reply).filter((reply) => !SESSION_IS_OVER.test(reply))];
+    const [accepted, refused] = [
+      load.acknowledged() - before,
+      load.refused
+        .slice(refusedBefore)
+        .map(({ reply }) => reply)
+        .filter((reply) => !SESSION_IS_OVER.test(reply)),
+    ];
     const returned = performance.now();
     await bringBack();
     await until('the store to answer', async () => (await ask('/inbound/domains')).status === 200, 60_000);
@@ -101,7 +116,18 @@ async function away(fragile: Fragile, life: Life = {}): Promise<Seen> {
     await load.stop();
     const stopped = performance.now();
     const verdict = await judgeWhenQuiet(world.edge.dir, world.ledger, world.sink);
-    return { verdict, rate, accepted, seconds, refused, late, calls, stranger, backMs, emptyMs: performance.now() - stopped };
+    return {
+      verdict,
+      rate,
+      accepted,
+      seconds,
+      refused,
+      late,
+      calls,
+      stranger,
+      backMs,
+      emptyMs: performance.now() - stopped,
+    };
   } finally {
     await world.close();
     await fragile.close();
@@ -119,7 +145,16 @@ async function asStranger(world: World, env: Readonly<Record<string, string>>): 
 }
 
 function show(what: string, { verdict, rate, accepted, seconds, refused, late, backMs, emptyMs }: Seen): void {
-  tell(what, verdict, { 'away ms': AWAY_MS, 'a second before': Math.round(rate), 'a second meanwhile': Math.round(accepted / seconds), 'refused meanwhile': refused.length, 'accepted at last': late.accepted, 'delivered at last': late.delivered, 'back after ms': Math.round(backMs), 'empty after ms': Math.round(emptyMs) });
+  tell(what, verdict, {
+    'away ms': AWAY_MS,
+    'a second before': Math.round(rate),
+    'a second meanwhile': Math.round(accepted / seconds),
+    'refused meanwhile': refused.length,
+    'accepted at last': late.accepted,
+    'delivered at last': late.delivered,
+    'back after ms': Math.round(backMs),
+    'empty after ms': Math.round(emptyMs),
+  });
 }
 
 function expectTargets({ verdict, rate, accepted, seconds, refused, late, calls, stranger, emptyMs }: Seen): void {
@@ -128,7 +163,8 @@ function expectTargets({ verdict, rate, accepted, seconds, refused, late, calls,
   expect(accepted / seconds).to.be.above(rate / 4);
   // What needs nothing new of the store does not wait for it.
   expect(late.delivered, 'delivered in the last third').to.be.above(late.accepted / 2);
-  for (const { status, body } of calls) expect([status, body.name, body.code]).to.deep.equal([503, 'ServiceUnavailable', -2]);
+  for (const { status, body } of calls)
+    expect([status, body.name, body.code]).to.deep.equal([503, 'ServiceUnavailable', -2]);
   expect(stranger).to.match(/^451/);
   expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
   expect(emptyMs).to.be.below(MOST_TO_EMPTY_MS);
@@ -138,13 +174,17 @@ describe(`a store that is away for ${AWAY_MS} ms under ${RATE} messages a second
   this.timeout(1_800_000);
   const kind = mongoKind();
   let server: MongoServer | undefined;
-  before(async () => { if (kind) server = await startMongo(kind); });
+  before(async () => {
+    if (kind) server = await startMongo(kind);
+  });
   after(() => server?.stop());
 
   const onMongo = (wire: Wire) => async () => server && away(await mongo(server, wire));
-  const onFile = (life?: Life) => async () => canLock() ? away(await embedded(), life) : undefined;
+  const onFile = (life?: Life) => async () => (canLock() ? away(await embedded(), life) : undefined);
   const run = createRuns({
-    locked: onFile(), refuses: onMongo('refuses'), hangs: onMongo('hangs'),
+    locked: onFile(),
+    refuses: onMongo('refuses'),
+    hangs: onMongo('hangs'),
     control: onFile({ imports: [new URL('./support/forget-routes.ts', import.meta.url)] }),
   });
 

@@ -1,12 +1,12 @@
 import { expect } from 'chai';
-import { spawnDaemon, type ChildDaemon } from '../test/support/child.ts';
+import { type ChildDaemon, spawnDaemon } from '../test/support/child.ts';
 import { postern as command } from '../test/support/command.ts';
 import { createCaller, KEY } from '../test/support/daemon.ts';
-import { KILLS, loadThroughKills, MESSAGES } from './support/kill-load.ts';
-import { startMailSink, type MailSink, type Sunk } from '../test/support/mail-sink.ts';
+import { type MailSink, type Sunk, startMailSink } from '../test/support/mail-sink.ts';
 import { plain } from '../test/support/submission.ts';
 import { tempDir } from '../test/support/temp.ts';
 import { until } from '../test/support/until.ts';
+import { KILLS, loadThroughKills, MESSAGES } from './support/kill-load.ts';
 
 /** Mails on their way at one time; as many may go out again after a kill. */
 const CONCURRENCY = 10;
@@ -23,20 +23,31 @@ interface Seen {
 async function handOver(sink: MailSink, more: Readonly<Record<string, string>> = {}): Promise<Seen> {
   const dir = await tempDir();
   const env = {
-    POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`, POSTERN_OUTBOUND__QUOTA: 'false',
-    POSTERN_OUTBOUND__CONCURRENCY_TO_RELAY: String(CONCURRENCY), ...more,
+    POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+    POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`,
+    POSTERN_OUTBOUND__QUOTA: 'false',
+    POSTERN_OUTBOUND__CONCURRENCY_TO_RELAY: String(CONCURRENCY),
+    ...more,
   };
   const { postern, acknowledged } = await loadThroughKills({
-    start: () => spawnDaemon(dir, env), hello: ['EHLO client.example.org', `AUTH PLAIN ${plain(KEY)}`], to: 'jo@to.test',
+    start: () => spawnDaemon(dir, env),
+    hello: ['EHLO client.example.org', `AUTH PLAIN ${plain(KEY)}`],
+    to: 'jo@to.test',
     place({ submission: [place] }) {
       if (!place) throw new Error('no listener for submission');
       return place;
     },
   });
-  await until('an empty queue', async () => {
-    const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], { POSTERN_DATA_DIR: dir });
-    return code === 0 && out === '';
-  }, 120_000);
+  await until(
+    'an empty queue',
+    async () => {
+      const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], {
+        POSTERN_DATA_DIR: dir,
+      });
+      return code === 0 && out === '';
+    },
+    120_000,
+  );
   const arrived = Map.groupBy(sink.mails, subjectOf);
   return { postern, acknowledged, arrived, repeats: sink.mails.length - arrived.size };
 }
@@ -44,13 +55,17 @@ async function handOver(sink: MailSink, more: Readonly<Record<string, string>> =
 const lostOf = ({ acknowledged, arrived }: Seen) => [...acknowledged.keys()].filter((subject) => !arrived.has(subject));
 
 function show(what: string, seen: Seen): void {
-  console.log(`      ${what}: acknowledged ${seen.acknowledged.size}, sent ${seen.arrived.size}, lost ${lostOf(seen).length}, repeats ${seen.repeats}`);
+  console.log(
+    `      ${what}: acknowledged ${seen.acknowledged.size}, sent ${seen.arrived.size}, lost ${lostOf(seen).length}, repeats ${seen.repeats}`,
+  );
 }
 
 describe(`kill -9 in the middle of ${MESSAGES} mails being handed over with a login, ${KILLS} times`, function () {
   this.timeout(600_000);
   let sink: MailSink;
-  beforeEach(async () => { sink = await startMailSink(); });
+  beforeEach(async () => {
+    sink = await startMailSink();
+  });
   afterEach(() => sink.stop());
 
   it('loses nothing that was acknowledged, repeats only what was on its way, and counts each message once', async () => {
@@ -66,12 +81,18 @@ describe(`kill -9 in the middle of ${MESSAGES} mails being handed over with a lo
     }
     expect(repeats, 'repeats').to.be.at.most(CONCURRENCY * KILLS);
     const { api } = createCaller(postern.base, KEY);
-    await until('the numbers', async () => (await api('/senders/info', { address: 'ada@example.org' })).sent === arrived.size, 60_000);
+    await until(
+      'the numbers',
+      async () => (await api('/senders/info', { address: 'ada@example.org' })).sent === arrived.size,
+      60_000,
+    );
     expect(await postern.end()).to.equal(0);
   });
 
   it('loses mail when the 250 does not wait for the queue (control)', async () => {
-    const seen = await handOver(sink, { NODE_OPTIONS: `--import=${new URL('./support/submit-early.ts', import.meta.url).href}` });
+    const seen = await handOver(sink, {
+      NODE_OPTIONS: `--import=${new URL('./support/submit-early.ts', import.meta.url).href}`,
+    });
     show('mail handed over, control', seen);
     await seen.postern.end('SIGKILL');
     expect(lostOf(seen)).not.to.deep.equal([]);

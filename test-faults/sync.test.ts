@@ -26,21 +26,63 @@ interface Failure {
 }
 
 const SYNC_FAILS: Failure = {
-  what: 'a sync of the log fails (EIO)', file: 'spool.db-wal', calls: 'fsync,fdatasync', fails: 'error=EIO:when=20', told: /^451 4\.3\.0/, distrusted: true,
+  what: 'a sync of the log fails (EIO)',
+  file: 'spool.db-wal',
+  calls: 'fsync,fdatasync',
+  fails: 'error=EIO:when=20',
+  told: /^451 4\.3\.0/,
+  distrusted: true,
 };
 
 const FAILURES: readonly Failure[] = [
   SYNC_FAILS,
-  { what: 'a sync of the log finds no space (ENOSPC)', file: 'spool.db-wal', calls: 'fsync,fdatasync', fails: 'error=ENOSPC:when=20', told: /^45[12] 4\.3\./, distrusted: true },
-  { what: 'a write to the log fails (EIO)', file: 'spool.db-wal', calls: 'pwrite64', fails: 'error=EIO:when=100', told: /^451 4\.3\.0/, distrusted: true },
-  { what: 'a write to the log finds no space (ENOSPC)', file: 'spool.db-wal', calls: 'pwrite64', fails: 'error=ENOSPC:when=100', told: /^452 4\.3\.1/, distrusted: false },
-  { what: 'the log cannot be moved into the file (EIO)', file: 'spool.db', calls: 'fsync,fdatasync', fails: 'error=EIO:when=1', bytes: 120_000, told: undefined, distrusted: true },
+  {
+    what: 'a sync of the log finds no space (ENOSPC)',
+    file: 'spool.db-wal',
+    calls: 'fsync,fdatasync',
+    fails: 'error=ENOSPC:when=20',
+    told: /^45[12] 4\.3\./,
+    distrusted: true,
+  },
+  {
+    what: 'a write to the log fails (EIO)',
+    file: 'spool.db-wal',
+    calls: 'pwrite64',
+    fails: 'error=EIO:when=100',
+    told: /^451 4\.3\.0/,
+    distrusted: true,
+  },
+  {
+    what: 'a write to the log finds no space (ENOSPC)',
+    file: 'spool.db-wal',
+    calls: 'pwrite64',
+    fails: 'error=ENOSPC:when=100',
+    told: /^452 4\.3\.1/,
+    distrusted: false,
+  },
+  {
+    what: 'the log cannot be moved into the file (EIO)',
+    file: 'spool.db',
+    calls: 'fsync,fdatasync',
+    fails: 'error=EIO:when=1',
+    bytes: 120_000,
+    told: undefined,
+    distrusted: true,
+  },
 ];
 
-interface Seen { readonly verdict: Verdict; readonly refused: readonly Refused[]; readonly replaced: boolean; readonly wentOn: boolean }
+interface Seen {
+  readonly verdict: Verdict;
+  readonly refused: readonly Refused[];
+  readonly replaced: boolean;
+  readonly wentOn: boolean;
+}
 
 /** Lets one call of the daemon fail while it takes mail that no endpoint takes on yet; what the next life has is what was on the disk. */
-async function fail({ file, calls, fails, bytes = 10_000, distrusted }: Failure, imports: readonly URL[] = []): Promise<Seen> {
+async function fail(
+  { file, calls, fails, bytes = 10_000, distrusted }: Failure,
+  imports: readonly URL[] = [],
+): Promise<Seen> {
   const world = await openWorld();
   try {
     const { edge, ledger, sink } = world;
@@ -48,14 +90,31 @@ async function fail({ file, calls, fails, bytes = 10_000, distrusted }: Failure,
     await edge.stop();
     const queue = join(edge.dir, 'spool', 'spool.db');
     const before = statSync(queue).ino;
-    const under = ['strace', '-D', '-f', '--seccomp-bpf', '-qq', '-o', '/dev/null', '-P', join(edge.dir, 'spool', file), '-e', `trace=${calls}`, '-e', `inject=${calls}:${fails}`];
+    const under = [
+      'strace',
+      '-D',
+      '-f',
+      '--seccomp-bpf',
+      '-qq',
+      '-o',
+      '/dev/null',
+      '-P',
+      join(edge.dir, 'spool', file),
+      '-e',
+      `trace=${calls}`,
+      '-e',
+      `inject=${calls}:${fails}`,
+    ];
     await edge.start({ under, imports });
     sink.answer({ status: 0 });
     const load = world.load({ connections: 20, bytes });
     load.turnTo(edge.daemon().smtp);
     await until('mail to be taken', () => load.acknowledged() >= MESSAGES, 120_000);
     const failed = () => load.refused.at(-1)?.at ?? 0;
-    const wentOn = await until('mail to be taken after the failure', () => load.lastAccepted() > failed(), 60_000).then(() => true, () => false);
+    const wentOn = await until('mail to be taken after the failure', () => load.lastAccepted() > failed(), 60_000).then(
+      () => true,
+      () => false,
+    );
     // The log is moved beside the commits: on a fast machine that comes after the last message that is counted.
     const isReplaced = () => statSync(queue, { throwIfNoEntry: false })?.ino !== before;
     if (distrusted) await until('the file to be replaced', isReplaced, 30_000).catch(() => undefined);

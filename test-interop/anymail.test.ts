@@ -1,16 +1,19 @@
-import { expect } from 'chai';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { createTransport, type SendMailOptions } from 'nodemailer';
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts';
 import { tempDir } from '../test/support/temp.ts';
 import { until } from '../test/support/until.ts';
 import { startZone, type Zone } from '../test/support/zone.ts';
-import { startConsumer, type Consumer, type Understood } from './consumer.ts';
+import { type Consumer, startConsumer, type Understood } from './consumer.ts';
 
-const PNG = Buffer.from('iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==', 'base64');
+const PNG = Buffer.from(
+  'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==',
+  'base64',
+);
 const PATIENT_MS = 40_000;
 
 describe('django-anymail as the consumer of our posts', () => {
@@ -25,7 +28,8 @@ describe('django-anymail as the consumer of our posts', () => {
     consumer = await startConsumer(key, consumer.port);
   }
 
-  const routeKey = async (params: object = {}): Promise<string> => String((await postern.api('/inbound/route-key', { id: route, ...params })).auth_key);
+  const routeKey = async (params: object = {}): Promise<string> =>
+    String((await postern.api('/inbound/route-key', { id: route, ...params })).auth_key);
 
   before(async () => {
     zone = await startZone({
@@ -36,7 +40,10 @@ describe('django-anymail as the consumer of our posts', () => {
     // add-route asks the URL with HEAD; a consumer that does not know the key yet answers that too.
     consumer = await startConsumer('not-known-yet');
     await postern.api('/inbound/add-domain', { domain: 'in.example.org' });
-    route = String((await postern.api('/inbound/add-route', { domain: 'in.example.org', pattern: 'support*', url: consumer.url })).id);
+    route = String(
+      (await postern.api('/inbound/add-route', { domain: 'in.example.org', pattern: 'support*', url: consumer.url }))
+        .id,
+    );
     await restartConsumer(await routeKey());
   });
 
@@ -55,7 +62,12 @@ describe('django-anymail as the consumer of our posts', () => {
 
   async function submit(message: SendMailOptions) {
     const transport = createTransport({ ...postern.smtp, name: 'sender.test', ignoreTLS: true });
-    const info = await transport.sendMail({ from: 'Zoë Müller <zoe@sender.test>', to: 'support@in.example.org', subject: 'Hello', ...message });
+    const info = await transport.sendMail({
+      from: 'Zoë Müller <zoe@sender.test>',
+      to: 'support@in.example.org',
+      subject: 'Hello',
+      ...message,
+    });
     transport.close();
     expect(info.response).to.match(/^250 /);
   }
@@ -65,10 +77,22 @@ describe('django-anymail as the consumer of our posts', () => {
   }
 
   it('takes a plain message: envelope, addresses, subject, text', async () => {
-    const got = await send({ subject: 'Grüße aus Köln', cc: 'copy@sender.test', text: 'Schöne Grüße\nund ein Punkt:\n.\nEnde\n' });
+    const got = await send({
+      subject: 'Grüße aus Köln',
+      cc: 'copy@sender.test',
+      text: 'Schöne Grüße\nund ein Punkt:\n.\nEnde\n',
+    });
     expect(got).to.deep.include({
-      esp: 'Mandrill', envelope_recipient: 'support@in.example.org', from_name: 'Zoë Müller', from_email: 'zoe@sender.test',
-      to: ['support@in.example.org'], cc: ['copy@sender.test'], subject: 'Grüße aus Köln', html: null, attachments: [], inline: {},
+      esp: 'Mandrill',
+      envelope_recipient: 'support@in.example.org',
+      from_name: 'Zoë Müller',
+      from_email: 'zoe@sender.test',
+      to: ['support@in.example.org'],
+      cc: ['copy@sender.test'],
+      subject: 'Grüße aus Köln',
+      html: null,
+      attachments: [],
+      inline: {},
       raw_msg_start: 'Received:',
     });
     expect(got.text?.trimEnd()).to.equal('Schöne Grüße\nund ein Punkt:\n.\nEnde');
@@ -78,8 +102,15 @@ describe('django-anymail as the consumer of our posts', () => {
   it('gets the parsed fields that consumers read beside the raw message', async () => {
     const { raw, spam_score: score } = await send({ subject: 'Fields', text: 'plain', html: '<p>rich</p>' });
     expect(raw).to.deep.include({
-      email: 'support@in.example.org', from_email: 'zoe@sender.test', from_name: 'Zoë Müller', subject: 'Fields',
-      to: [['support@in.example.org', null]], dkim: { signed: false, valid: false }, tags: [], sender: null, template: null,
+      email: 'support@in.example.org',
+      from_email: 'zoe@sender.test',
+      from_name: 'Zoë Müller',
+      subject: 'Fields',
+      to: [['support@in.example.org', null]],
+      dkim: { signed: false, valid: false },
+      tags: [],
+      sender: null,
+      template: null,
     });
     expect(raw['spf']).to.deep.include({ result: 'pass' });
     expect(String(raw['text']).trimEnd()).to.equal('plain');
@@ -88,7 +119,10 @@ describe('django-anymail as the consumer of our posts', () => {
   });
 
   it('gets the SPF verdict of a forged sender', async () => {
-    const { raw } = await send({ envelope: { from: 'zoe@elsewhere.test', to: 'support@in.example.org' }, text: 'forged' });
+    const { raw } = await send({
+      envelope: { from: 'zoe@elsewhere.test', to: 'support@in.example.org' },
+      text: 'forged',
+    });
     expect(raw['spf']).to.deep.include({ result: 'fail' });
   });
 
@@ -108,7 +142,8 @@ describe('django-anymail as the consumer of our posts', () => {
       ],
     });
     expect(got.attachments.map(({ name, type }) => [name, type])).to.deep.equal([
-      ['Übersicht – März.pdf', 'application/pdf'], ['日本語の説明.txt', 'text/plain'],
+      ['Übersicht – März.pdf', 'application/pdf'],
+      ['日本語の説明.txt', 'text/plain'],
     ]);
     expect(Buffer.from(got.attachments[0]?.base64 ?? '', 'base64').equals(bytes)).to.equal(true);
     expect(Buffer.from(got.attachments[1]?.base64 ?? '', 'base64').toString()).to.equal('テキスト');
@@ -118,9 +153,21 @@ describe('django-anymail as the consumer of our posts', () => {
   it('takes an image that stands in the HTML', async () => {
     const got = await send({
       html: '<img src="cid:dot@sender.test">',
-      attachments: [{ filename: 'dot.png', content: PNG, contentType: 'image/png', cid: 'dot@sender.test', contentDisposition: 'inline' }],
+      attachments: [
+        {
+          filename: 'dot.png',
+          content: PNG,
+          contentType: 'image/png',
+          cid: 'dot@sender.test',
+          contentDisposition: 'inline',
+        },
+      ],
     });
-    expect(got.inline['dot@sender.test']).to.deep.equal({ name: 'dot.png', type: 'image/png', base64: PNG.toString('base64') });
+    expect(got.inline['dot@sender.test']).to.deep.equal({
+      name: 'dot.png',
+      type: 'image/png',
+      base64: PNG.toString('base64'),
+    });
   });
 
   it('takes a message of several megabytes', async () => {
@@ -137,12 +184,35 @@ describe('django-anymail as the consumer of our posts', () => {
     const body = join(await tempDir(), 'body.txt');
     await writeFile(body, 'sent by swaks\n');
     const before = consumer.messages.length;
-    const swaks = spawn('swaks', ['--server', postern.smtp.host, '--port', String(postern.smtp.port), '--helo', 'sender.test',
-      '--from', 'swaks@sender.test', '--to', 'support+1@in.example.org', '--header', 'Subject: by swaks', '--body', `@${body}`, '--silent', '2'],
-      { stdio: ['ignore', 'inherit', 'inherit'] });
+    const swaks = spawn(
+      'swaks',
+      [
+        '--server',
+        postern.smtp.host,
+        '--port',
+        String(postern.smtp.port),
+        '--helo',
+        'sender.test',
+        '--from',
+        'swaks@sender.test',
+        '--to',
+        'support+1@in.example.org',
+        '--header',
+        'Subject: by swaks',
+        '--body',
+        `@${body}`,
+        '--silent',
+        '2',
+      ],
+      { stdio: ['ignore', 'inherit', 'inherit'] },
+    );
     expect((await once(swaks, 'exit'))[0]).to.equal(0);
     const got = await arrival(before);
-    expect(got).to.deep.include({ envelope_recipient: 'support+1@in.example.org', from_email: 'swaks@sender.test', subject: 'by swaks' });
+    expect(got).to.deep.include({
+      envelope_recipient: 'support+1@in.example.org',
+      from_email: 'swaks@sender.test',
+      subject: 'by swaks',
+    });
     expect(got.text?.trimEnd()).to.equal('sent by swaks');
   });
 
@@ -152,7 +222,9 @@ describe('django-anymail as the consumer of our posts', () => {
     await until('a refusal', () => consumer.refusals.length > 0, PATIENT_MS);
     expect(consumer.refusals[0]).to.equal(400);
     const waiting = await until('the attempt to be noted', async () => {
-      const deliveries: { state: string; last_status: number | null }[] = await postern.api('/inbound/deliveries', { route });
+      const deliveries: { state: string; last_status: number | null }[] = await postern.api('/inbound/deliveries', {
+        route,
+      });
       return deliveries.find(({ state, last_status: status }) => state === 'waiting' && status === 400);
     });
     expect(waiting.state).to.equal('waiting');

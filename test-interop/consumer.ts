@@ -51,17 +51,24 @@ export async function startConsumer(key: string, port = 0): Promise<Consumer> {
   const refusals: number[] = [];
   let listening = 0;
   let complaint = '';
-  child.stderr.on('data', (text) => { complaint += String(text); });
+  child.stderr.on('data', (text) => {
+    complaint += String(text);
+  });
   createInterface({ input: child.stdout }).on('line', (text) => {
     const said = line.parse(JSON.parse(text));
     if ('listening' in said) listening = said.listening;
     else if ('refused' in said) refusals.push(said.refused);
     else messages.push(said);
   });
-  await until('the consumer to listen', () => {
-    if (child.exitCode !== null) throw new Error(`the consumer ended: ${complaint}\nOn Debian: apt-get install python3-django-anymail`);
-    return listening > 0;
-  }, 30_000);
+  await until(
+    'the consumer to listen',
+    () => {
+      if (child.exitCode !== null)
+        throw new Error(`the consumer ended: ${complaint}\nOn Debian: apt-get install python3-django-anymail`);
+      return listening > 0;
+    },
+    30_000,
+  );
   return Object.freeze({
     port: listening,
     url: `http://127.0.0.1:${listening}/anymail/mandrill/`,

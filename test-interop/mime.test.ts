@@ -1,9 +1,9 @@
 import { spawnSync } from 'node:child_process';
 import { expect } from 'chai';
-import { EIGHT_BIT } from '../test/support/eight-bit.ts';
 import { asUtf8 } from '../src/mail/as-utf8.ts';
 import { withHeader } from '../src/mail/headless.ts';
 import { scanMessage } from '../src/mail/message.ts';
+import { EIGHT_BIT } from '../test/support/eight-bit.ts';
 
 interface Read {
   readonly leaves: readonly (readonly [string, string])[];

@@ -1,8 +1,8 @@
-import { expect } from 'chai';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { startDaemon, KEY, type TestDaemon } from '../test/support/daemon.ts';
-import { startMailSink, type MailSink } from '../test/support/mail-sink.ts';
+import { expect } from 'chai';
+import { KEY, startDaemon, type TestDaemon } from '../test/support/daemon.ts';
+import { type MailSink, startMailSink } from '../test/support/mail-sink.ts';
 import { until } from '../test/support/until.ts';
 
 const fixture = (name: string) => new URL(`../test/smtp/fixtures/${name}.pem`, import.meta.url).pathname;
@@ -11,8 +11,12 @@ const fixture = (name: string) => new URL(`../test/smtp/fixtures/${name}.pem`, i
 async function swaks(...args: readonly string[]): Promise<{ readonly code: number; readonly said: string }> {
   const child = spawn('/usr/bin/swaks', [...args], { stdio: ['ignore', 'pipe', 'pipe'] });
   let said = '';
-  child.stdout.on('data', (text) => { said += String(text); });
-  child.stderr.on('data', (text) => { said += String(text); });
+  child.stdout.on('data', (text) => {
+    said += String(text);
+  });
+  child.stderr.on('data', (text) => {
+    said += String(text);
+  });
   const [code] = await once(child, 'close');
   return { code: Number(code), said };
 }
@@ -24,8 +28,11 @@ describe('swaks as a program that hands mail over', function () {
   before(async () => {
     sink = await startMailSink();
     postern = await startDaemon({
-      POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key'), POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
-      POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0', POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`,
+      POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
+      POSTERN_SMTP__TLS__KEY: fixture('first.key'),
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+      POSTERN_SUBMISSION__TLS_LISTEN: '127.0.0.1:0',
+      POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${sink.port}`,
     });
   });
   after(async () => {
@@ -37,7 +44,10 @@ describe('swaks as a program that hands mail over', function () {
   const letter = (to: string) => ['--from', 'ann@sender.test', '--to', to, '--header', 'X-MC-Tags: one,two'];
   const login = (mechanism: string, key: string) => ['--auth', mechanism, '--auth-user', 'any', '--auth-password', key];
 
-  for (const [name, at, tls] of [['STARTTLS', 0, '--tls'], ['TLS from the start', 1, '--tls-on-connect']] as const) {
+  for (const [name, at, tls] of [
+    ['STARTTLS', 0, '--tls'],
+    ['TLS from the start', 1, '--tls-on-connect'],
+  ] as const) {
     for (const mechanism of ['PLAIN', 'LOGIN']) {
       it(`is let in by ${mechanism} over ${name}, and its mail goes out`, async () => {
         const to = `${mechanism}-${at}@to.test`.toLowerCase();
@@ -49,7 +59,13 @@ describe('swaks as a program that hands mail over', function () {
       });
     }
     it(`is refused with a wrong key over ${name}`, async () => {
-      const { code, said } = await swaks('--server', place(at), tls, ...login('PLAIN', 'wrong'), ...letter('jo@to.test'));
+      const { code, said } = await swaks(
+        '--server',
+        place(at),
+        tls,
+        ...login('PLAIN', 'wrong'),
+        ...letter('jo@to.test'),
+      );
       expect(code).to.equal(28); // swaks: authentication failed
       expect(said).to.match(/535 5\.7\.8/);
     });

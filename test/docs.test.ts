@@ -1,36 +1,52 @@
-import { expect } from 'chai';
 import { existsSync, globSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { expect } from 'chai';
 
 const pages = [...globSync('docs/**/*.md'), ...globSync('*.md')];
 
 describe('the docs', () => {
   it('name no file that is not there', () => {
-    const wrong = pages.flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/`([\w-]+(?:\/[\w.*-]+)*\.(?:ts|sh|yaml|md|service|socket))`/g)].flatMap((found) => {
-      const name = found[1] ?? '';
-      const there = [name, join('src', name), join('systemd', name), join(dirname(page), name)].some((path) => existsSync(path) || globSync(path).length > 0)
-        || globSync(`src/**/${name}`).length > 0;
-      return there ? [] : [`${page}: ${name}`];
-    }));
+    const wrong = pages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(/`([\w-]+(?:\/[\w.*-]+)*\.(?:ts|sh|yaml|md|service|socket))`/g)].flatMap(
+        (found) => {
+          const name = found[1] ?? '';
+          const there =
+            [name, join('src', name), join('systemd', name), join(dirname(page), name)].some(
+              (path) => existsSync(path) || globSync(path).length > 0,
+            ) || globSync(`src/**/${name}`).length > 0;
+          return there ? [] : [`${page}: ${name}`];
+        },
+      ),
+    );
     expect(wrong).to.deep.equal([]);
   });
 
   it('link to nothing that is not there', () => {
-    const wrong = pages.flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]
-      .map((found) => join(dirname(page), found[1] ?? '')).filter((path) => !existsSync(path)).map((path) => `${page}: ${path}`));
+    const wrong = pages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]
+        .map((found) => join(dirname(page), found[1] ?? ''))
+        .filter((path) => !existsSync(path))
+        .map((path) => `${page}: ${path}`),
+    );
     expect(wrong).to.deep.equal([]);
   });
 
   it('say how to call a library for Standard Webhooks wherever they tell people to use one: it takes a body for JSON', () => {
     const silent = pages.filter((page) => {
       const text = readFileSync(page, 'utf8');
-      return page !== 'CHANGELOG.md' && /librar[^.]*Standard Webhooks|Standard Webhooks[^.]*librar|use\s+any of its libraries/i.test(text) && !/jsonParse: false/.test(text);
+      return (
+        page !== 'CHANGELOG.md' &&
+        /librar[^.]*Standard Webhooks|Standard Webhooks[^.]*librar|use\s+any of its libraries/i.test(text) &&
+        !/jsonParse: false/.test(text)
+      );
     });
     expect(silent).to.deep.equal([]);
   });
 
   it('read the journal in a way that lines without JSON do not end, such as those of systemd', () => {
-    const reading = [...pages, 'config/grafana-dashboard.json'].flatMap((page) => [...readFileSync(page, 'utf8').matchAll(/\bjq [^|`]*/g)].map(([command]) => command));
+    const reading = [...pages, 'config/grafana-dashboard.json'].flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(/\bjq [^|`]*/g)].map(([command]) => command),
+    );
     expect(reading.length).to.be.greaterThan(5);
     expect(reading.filter((command) => !/^jq -[cr]?R 'fromjson\? $/.test(command))).to.deep.equal([]);
   });

@@ -1,51 +1,101 @@
-import { expect } from 'chai';
 import { globSync, readFileSync } from 'node:fs';
 import { dirname, join, normalize } from 'node:path';
+import { expect } from 'chai';
 
 /** Lower numbers may not know of higher ones; folders with the same number may not know of one another. */
 const LAYERS: Readonly<Record<string, number>> = {
-  base: 0, mail: 1, spool: 2, store: 2, dns: 2, inbound: 3, events: 3, outbound: 3.5, smtp: 4, api: 4, delivery: 4, tasks: 4,
-  'settings.ts': 4.5, 'config.ts': 5, composition: 5.5, 'daemon.ts': 6, cli: 7, 'main.ts': 8,
+  base: 0,
+  mail: 1,
+  spool: 2,
+  store: 2,
+  dns: 2,
+  inbound: 3,
+  events: 3,
+  outbound: 3.5,
+  smtp: 4,
+  api: 4,
+  delivery: 4,
+  tasks: 4,
+  'settings.ts': 4.5,
+  'config.ts': 5,
+  composition: 5.5,
+  'daemon.ts': 6,
+  cli: 7,
+  'main.ts': 8,
 };
 
 /** Packages that only these files may import: each behind one door, so that it can be exchanged there. */
 const FENCES: Readonly<Record<string, RegExp>> = {
-  'prom-client': /^base\/prometheus\.ts$/, koa: /^api\//, '@koa/router': /^api\//, 'koa-bodyparser': /^api\//,
-  'smtp-server': /^smtp\/(connection|input)\.ts$/, mailparser: /^mail\/library\.ts$/, 'iconv-lite': /^mail\/charset\.ts$/,
-  mongodb: /^store\/mongo\.ts$/, 'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/,
-  undici: /^delivery\/post\/wire\.ts$/, dns2: /^(dns\/|cli\/demo-zone\.ts$)/,
-  mailauth: /^inbound\/(arc|authenticate|signatures)\.ts$/, 'node-cron': /^tasks\/scheduler\.ts$/, nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/, juice: /^mail\/compose\/inline-css\.ts$/, htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/, yazl: /^tasks\/exports\/archive\.ts$/, handlebars: /^mail\/merge\/handlebars\/call\.ts$/, 'csv-stringify': /^tasks\/exports\/csv\.ts$/,
+  'prom-client': /^base\/prometheus\.ts$/,
+  koa: /^api\//,
+  '@koa/router': /^api\//,
+  'koa-bodyparser': /^api\//,
+  'smtp-server': /^smtp\/(connection|input)\.ts$/,
+  mailparser: /^mail\/library\.ts$/,
+  'iconv-lite': /^mail\/charset\.ts$/,
+  mongodb: /^store\/mongo\.ts$/,
+  'node:sqlite': /^(store\/embedded-thread|spool\/(file\/)?[\w-]+)\.ts$/,
+  undici: /^delivery\/post\/wire\.ts$/,
+  dns2: /^(dns\/|cli\/demo-zone\.ts$)/,
+  mailauth: /^inbound\/(arc|authenticate|signatures)\.ts$/,
+  'node-cron': /^tasks\/scheduler\.ts$/,
+  nodemailer: /^(cli\/demo|outbound\/(mailer|session|compose\/mime))\.ts$/,
+  juice: /^mail\/compose\/inline-css\.ts$/,
+  htmlparser2: /^mail\/(regions|links|compose\/plain-text)\.ts$/,
+  yazl: /^tasks\/exports\/archive\.ts$/,
+  handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
+  'csv-stringify': /^tasks\/exports\/csv\.ts$/,
 };
 
 const files = globSync('src/**/*.ts').map((path) => path.slice('src/'.length));
-const importsOf = (file: string) => [...readFileSync(join('src', file), 'utf8').matchAll(/(?:from|import\() ?'([^']+)'|^import '([^']+)'/gm)].map((found) => found[1] ?? found[2] ?? '');
+const importsOf = (file: string) =>
+  [...readFileSync(join('src', file), 'utf8').matchAll(/(?:from|import\() ?'([^']+)'|^import '([^']+)'/gm)].map(
+    (found) => found[1] ?? found[2] ?? '',
+  );
 const layerOf = (file: string) => LAYERS[file.split('/')[0] ?? ''] ?? Number.NaN;
 
 describe('the house', () => {
   it('imports from the own folder and from lower layers only', () => {
-    const wrong = files.flatMap((file) => importsOf(file).filter((name) => name.startsWith('.')).flatMap((name) => {
-      const target = normalize(join(dirname(file), name));
-      const same = target.split('/')[0] === file.split('/')[0];
-      return same || layerOf(target) < layerOf(file) ? [] : [`${file} imports ${target}`];
-    }));
+    const wrong = files.flatMap((file) =>
+      importsOf(file)
+        .filter((name) => name.startsWith('.'))
+        .flatMap((name) => {
+          const target = normalize(join(dirname(file), name));
+          const same = target.split('/')[0] === file.split('/')[0];
+          return same || layerOf(target) < layerOf(file) ? [] : [`${file} imports ${target}`];
+        }),
+    );
     expect(wrong).to.deep.equal([]);
   });
 
   it('keeps each package behind its door', () => {
-    const wrong = files.flatMap((file) => importsOf(file).flatMap((name) => {
-      const fence = Object.entries(FENCES).find(([packageName]) => name === packageName || name.startsWith(`${packageName}/`));
-      return fence && !fence[1].test(file) ? [`${file} imports ${name}`] : [];
-    }));
+    const wrong = files.flatMap((file) =>
+      importsOf(file).flatMap((name) => {
+        const fence = Object.entries(FENCES).find(
+          ([packageName]) => name === packageName || name.startsWith(`${packageName}/`),
+        );
+        return fence && !fence[1].test(file) ? [`${file} imports ${name}`] : [];
+      }),
+    );
     expect(wrong).to.deep.equal([]);
   });
 
   it('touches the process in main.ts and cli/ only', () => {
-    const wrong = files.filter((file) => file !== 'main.ts' && !file.startsWith('cli/') && /\bprocess\.(?!versions)/.test(readFileSync(join('src', file), 'utf8').replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, '')));
+    const wrong = files.filter(
+      (file) =>
+        file !== 'main.ts' &&
+        !file.startsWith('cli/') &&
+        /\bprocess\.(?!versions)/.test(
+          readFileSync(join('src', file), 'utf8').replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, ''),
+        ),
+    );
     expect(wrong).to.deep.equal([]);
   });
 
   it('lets no operation raise an error that it does not declare', () => {
-    const wrong = files.filter((file) => file.startsWith('api/operations/') && importsOf(file).some((name) => name.endsWith('/errors.ts')));
+    const wrong = files.filter(
+      (file) => file.startsWith('api/operations/') && importsOf(file).some((name) => name.endsWith('/errors.ts')),
+    );
     expect(wrong).to.deep.equal([]);
   });
 

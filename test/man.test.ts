@@ -1,17 +1,24 @@
-import { expect } from 'chai';
 import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
-import { commandPage, daemonPage, settingsPage } from '../scripts/man.ts';
+import { expect } from 'chai';
 import { readSettings } from '../scripts/configuration.ts';
+import { commandPage, daemonPage, settingsPage } from '../scripts/man.ts';
 import { commands } from '../src/cli/commands.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
 
 describe('the manual pages', () => {
-  const plain = (page: string) => page.replaceAll('\\-', '-').replaceAll('\\&', '').replaceAll(/\\f[BIR]/g, '');
+  const plain = (page: string) =>
+    page
+      .replaceAll('\\-', '-')
+      .replaceAll('\\&', '')
+      .replaceAll(/\\f[BIR]/g, '');
 
   it('have every command and every one of its options', () => {
     const page = plain(commandPage());
-    const names = commands.flatMap(({ name, options }) => [name, ...Object.keys(options ?? {}).map((option) => `--${option}`)]);
+    const names = commands.flatMap(({ name, options }) => [
+      name,
+      ...Object.keys(options ?? {}).map((option) => `--${option}`),
+    ]);
     expect(names.filter((name) => !page.includes(name))).to.deep.equal([]);
   });
 
@@ -19,7 +26,13 @@ describe('the manual pages', () => {
     const page = plain(settingsPage());
     const settings = [...readSettings(readFileSync(DEFAULTS_FILE, 'utf8'))];
     expect(settings).to.have.length.above(80);
-    expect(settings.filter(({ path, value }) => !page.includes(`\n${path}\n`) || !page.includes(`Default ${value}, variable POSTERN_${path.toUpperCase().replaceAll('.', '__')}.`))).to.deep.equal([]);
+    expect(
+      settings.filter(
+        ({ path, value }) =>
+          !page.includes(`\n${path}\n`) ||
+          !page.includes(`Default ${value}, variable POSTERN_${path.toUpperCase().replaceAll('.', '__')}.`),
+      ),
+    ).to.deep.equal([]);
   });
 
   it('are roff without a fault', function () {

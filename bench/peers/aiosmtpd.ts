@@ -12,14 +12,24 @@ const there = () => spawnSync(PYTHON, ['-c', 'import aiosmtpd']).status === 0;
 /** aiosmtpd with the parser and the HTTP client of Python's own library. */
 export const aiosmtpd: Peer = {
   name: 'aiosmtpd',
-  does: { before250: 'parsed and posted, and the 200 is there', durable: 'as far as the receiver is', verdicts: 'none', parsed: 'yes', posted: 'yes, tried once' },
+  does: {
+    before250: 'parsed and posted, and the 200 is there',
+    durable: 'as far as the receiver is',
+    verdicts: 'none',
+    parsed: 'yes',
+    posted: 'yes, tried once',
+  },
   async missing(install) {
     if (there()) return undefined;
     return install ? installDebian('python3-aiosmtpd') : 'python3-aiosmtpd is not installed';
   },
   async start(sink) {
     const port = await freePort();
-    const { pid, stop } = await startListener(PYTHON, [join(import.meta.dirname, 'by_hand.py'), String(port), sink], port);
+    const { pid, stop } = await startListener(
+      PYTHON,
+      [join(import.meta.dirname, 'by_hand.py'), String(port), sink],
+      port,
+    );
     return { port, cpu: () => cpuSeconds(pid), memory: () => memoryMb(pid), stop };
   },
 };

@@ -26,18 +26,34 @@ const server = new SMTPServer({
     stream.on('data', (chunk: Buffer) => chunks.push(chunk));
     stream.on('end', () => {
       done();
-      void handle(Buffer.concat(chunks), session.envelope.rcptTo.map(({ address }) => address));
+      void handle(
+        Buffer.concat(chunks),
+        session.envelope.rcptTo.map(({ address }) => address),
+      );
     });
   },
 });
 
 async function handle(raw: Buffer, recipients: string[]): Promise<void> {
   const mail = await simpleParser(raw);
-  const attachments = mail.attachments.map(({ filename, contentType, content }) => ({ name: filename, type: contentType, content: content.toString('base64') }));
-  await post(JSON.stringify({
-    recipients, from: mail.from?.value, to: mail.to, subject: mail.subject, text: mail.text, html: mail.html,
-    headers: mail.headerLines, attachments, raw: raw.toString(),
+  const attachments = mail.attachments.map(({ filename, contentType, content }) => ({
+    name: filename,
+    type: contentType,
+    content: content.toString('base64'),
   }));
+  await post(
+    JSON.stringify({
+      recipients,
+      from: mail.from?.value,
+      to: mail.to,
+      subject: mail.subject,
+      text: mail.text,
+      html: mail.html,
+      headers: mail.headerLines,
+      attachments,
+      raw: raw.toString(),
+    }),
+  );
 }
 
 server.listen(0, '127.0.0.1', () => {

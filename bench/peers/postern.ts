@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { startZone } from '../../test/support/zone.ts';
 import type { Sender } from '../messages.ts';
-import { cpuSeconds, memoryMb, start, type Running } from '../processes.ts';
+import { cpuSeconds, memoryMb, type Running, start } from '../processes.ts';
 import type { Peer, Started } from './peer.ts';
 
 const MAIN = join(import.meta.dirname, '../../src/main.ts');
@@ -21,13 +21,32 @@ export interface Postern extends Started {
 
 /** Starts the daemon on `dir`, whatever is in there. `dns` is the name server it asks. */
 export async function startPostern(dir: string, dns: string): Promise<Postern> {
-  const daemon = await start([MAIN, 'serve'], {
-    POSTERN_DATA_DIR: dir, POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0', POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_DNS__SERVERS: dns,
-    POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0', POSTERN_SMTP__MAX_BACKLOG_PER_ACCOUNT: '2000000',
-    POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000', POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000', POSTERN_LOG__LEVEL: 'info', NODE_COMPILE_CACHE: CACHE,
-    POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(POSTS),
-  }, (line) => line.event === 'daemon.ready');
-  return { ...daemon, port: portOf(daemon), cpu: () => cpuSeconds(daemon.pid), memory: () => memoryMb(daemon.pid), call: createCall(`http://${daemon.first.http}/api/1.0`) };
+  const daemon = await start(
+    [MAIN, 'serve'],
+    {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      POSTERN_BOOTSTRAP__API_KEY: KEY,
+      POSTERN_DNS__SERVERS: dns,
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_SMTP__MAX_BACKLOG_PER_ACCOUNT: '2000000',
+      POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
+      POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
+      POSTERN_LOG__LEVEL: 'info',
+      NODE_COMPILE_CACHE: CACHE,
+      POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(POSTS),
+    },
+    (line) => line.event === 'daemon.ready',
+  );
+  return {
+    ...daemon,
+    port: portOf(daemon),
+    cpu: () => cpuSeconds(daemon.pid),
+    memory: () => memoryMb(daemon.pid),
+    call: createCall(`http://${daemon.first.http}/api/1.0`),
+  };
 }
 
 function portOf({ first }: Running): number {
@@ -46,14 +65,26 @@ function createCall(api: string): Postern['call'] {
 export function createPostern(sender: Sender): Peer {
   return {
     name: 'postern',
-    does: { before250: 'written to the queue and synced', durable: 'yes', verdicts: 'SPF, DKIM, DMARC, ARC', parsed: 'yes', posted: `yes, signed, tried again for days; up to ${POSTS} at a time` },
+    does: {
+      before250: 'written to the queue and synced',
+      durable: 'yes',
+      verdicts: 'SPF, DKIM, DMARC, ARC',
+      parsed: 'yes',
+      posted: `yes, signed, tried again for days; up to ${POSTS} at a time`,
+    },
     missing: async () => undefined,
     async start(sink, dir) {
       const zone = await startZone(sender.zone);
       const daemon = await startPostern(dir, zone.server);
       await daemon.call('/inbound/add-domain', { domain: 'in.example' });
       await daemon.call('/inbound/add-route', { domain: 'in.example', pattern: '*', url: sink });
-      return { ...daemon, async stop() { await daemon.stop(); await zone.stop(); } };
+      return {
+        ...daemon,
+        async stop() {
+          await daemon.stop();
+          await zone.stop();
+        },
+      };
     },
   };
 }

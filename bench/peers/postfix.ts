@@ -11,23 +11,38 @@ import type { Peer } from './peer.ts';
  * sizes and for a process to each of 500 connections: with the 100 of the default, some of them hear nothing for ever.
  */
 const MAIN = {
-  smtpd_recipient_restrictions: 'check_recipient_access static:HOLD', in_flow_delay: '0', message_size_limit: '26214400',
-  default_process_limit: '600', smtpd_client_connection_count_limit: '0',
+  smtpd_recipient_restrictions: 'check_recipient_access static:HOLD',
+  in_flow_delay: '0',
+  message_size_limit: '26214400',
+  default_process_limit: '600',
+  smtpd_client_connection_count_limit: '0',
 };
 
 /** An instance of Debian's postfix, apart from the system's own. */
 export const postfix: Peer = {
   name: 'postfix',
-  does: { before250: 'written to the queue and synced', durable: 'yes', verdicts: 'none', parsed: 'no', posted: 'no: it stays in the queue' },
+  does: {
+    before250: 'written to the queue and synced',
+    durable: 'yes',
+    verdicts: 'none',
+    parsed: 'no',
+    posted: 'no: it stays in the queue',
+  },
   async missing(install) {
     const why = whyNoPostfix();
-    return why === 'postfix is not installed' && install ? installDebian('postfix') ?? whyNoPostfix() : why;
+    return why === 'postfix is not installed' && install ? (installDebian('postfix') ?? whyNoPostfix()) : why;
   },
   async start(_sink, dir) {
     const port = await freePort();
     const { pid, stop } = await startPostfix(dir, { port, next: port, main: MAIN });
     const now = () => sessionMb(pid);
-    return { port, cpu: () => sessionSeconds(pid), memory: () => ({ peak: now(), now: now() }), held: () => countFiles(join(dir, 'queue/hold')), stop };
+    return {
+      port,
+      cpu: () => sessionSeconds(pid),
+      memory: () => ({ peak: now(), now: now() }),
+      held: () => countFiles(join(dir, 'queue/hold')),
+      stop,
+    };
   },
 };
 

@@ -30,16 +30,31 @@ const MAX_REMEMBERED = 10_000;
 const LARGE_PATCH = 4096;
 /** How the kinds are called where a person reads of them. */
 const WORDS: Readonly<Record<LimitedKind, string>> = {
-  tracking_domains: 'tracking domains', inbound_domains: 'inbound domains', inbound_routes: 'routes', sender_domains: 'sender domains', subaccounts: 'subaccounts', templates: 'templates',
-  webhooks: 'webhooks', pools: 'IP pools', rejects: 'entries in its rejection list', whitelists: 'entries in its allow list', scheduled: 'scheduled messages',
+  tracking_domains: 'tracking domains',
+  inbound_domains: 'inbound domains',
+  inbound_routes: 'routes',
+  sender_domains: 'sender domains',
+  subaccounts: 'subaccounts',
+  templates: 'templates',
+  webhooks: 'webhooks',
+  pools: 'IP pools',
+  rejects: 'entries in its rejection list',
+  whitelists: 'entries in its allow list',
+  scheduled: 'scheduled messages',
 };
 
-export function createAccountLimits(settings: AccountLimitSettings, { meter, clock }: { readonly meter: Pick<UsageMeter, 'of'>; readonly clock: Clock }): AccountLimits {
+export function createAccountLimits(
+  settings: AccountLimitSettings,
+  { meter, clock }: { readonly meter: Pick<UsageMeter, 'of'>; readonly clock: Clock },
+): AccountLimits {
   const rate = createRate(settings.callsPerSecond, clock);
 
   async function check(account: string, kind?: LimitedKind): Promise<void> {
     const usage = await meter.of(account);
-    if (usage.bytes >= settings.bytes) throw invalid({ account: `The account stores ${settings.bytes} bytes, which is its limit; delete something first` });
+    if (usage.bytes >= settings.bytes)
+      throw invalid({
+        account: `The account stores ${settings.bytes} bytes, which is its limit; delete something first`,
+      });
     if (kind === undefined || usage[kind] < settings.rows[kind]) return;
     throw invalid({ account: `The account has ${settings.rows[kind]} ${WORDS[kind]}, which is its limit` });
   }
@@ -64,18 +79,19 @@ export function createAccountLimits(settings: AccountLimitSettings, { meter, clo
     call(account: string) {
       if (!rate.take(account)) throw tooMany(1);
     },
-    limited: (store: AccountStore) => Object.freeze<AccountStore>({
-      ...store,
-      inboundDomains: held(store.account, store.inboundDomains, 'inbound_domains'),
-      inboundRoutes: held(store.account, store.inboundRoutes, 'inbound_routes'),
-      subaccounts: held(store.account, store.subaccounts, 'subaccounts'),
-      templates: held(store.account, store.templates, 'templates'),
-      templateLabels: held(store.account, store.templateLabels),
-      webhooks: held(store.account, store.webhooks, 'webhooks'),
-      pools: held(store.account, store.pools, 'pools'),
-      exportJobs: held(store.account, store.exportJobs),
-      metadataFields: held(store.account, store.metadataFields),
-    }),
+    limited: (store: AccountStore) =>
+      Object.freeze<AccountStore>({
+        ...store,
+        inboundDomains: held(store.account, store.inboundDomains, 'inbound_domains'),
+        inboundRoutes: held(store.account, store.inboundRoutes, 'inbound_routes'),
+        subaccounts: held(store.account, store.subaccounts, 'subaccounts'),
+        templates: held(store.account, store.templates, 'templates'),
+        templateLabels: held(store.account, store.templateLabels),
+        webhooks: held(store.account, store.webhooks, 'webhooks'),
+        pools: held(store.account, store.pools, 'pools'),
+        exportJobs: held(store.account, store.exportJobs),
+        metadataFields: held(store.account, store.metadataFields),
+      }),
   });
 }
 
@@ -87,7 +103,7 @@ function createRate(perSecond: number, clock: Clock) {
     take(name: string): boolean {
       const now = clock.monotonic();
       const bucket = buckets.get(name) ?? { tokens: most, at: now };
-      const tokens = Math.min(most, bucket.tokens + (now - bucket.at) * perSecond / SECOND_MS);
+      const tokens = Math.min(most, bucket.tokens + ((now - bucket.at) * perSecond) / SECOND_MS);
       buckets.delete(name);
       const oldest = buckets.size >= MAX_REMEMBERED ? buckets.keys().next().value : undefined;
       if (oldest !== undefined) buckets.delete(oldest);

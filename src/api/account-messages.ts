@@ -35,7 +35,10 @@ export interface AccountMessages {
 }
 
 /** Binds them to an account. */
-export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string): AccountMessages {
+export function bindMessages(
+  { limits, submitting, scheduling, releasing, spool }: MessageDeps,
+  account: string,
+): AccountMessages {
   return {
     async submit(submission) {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
@@ -52,11 +55,15 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
     cancel: (row) => scheduling.cancel(row),
     move: (row, at) => scheduling.move(row, at),
     hold: (subaccount) => releasing.hold(account, subaccount),
-    async release(subaccount) { await releasing.release(account, subaccount); },
+    async release(subaccount) {
+      await releasing.release(account, subaccount);
+    },
   };
 }
 
-function sizeOf(body: { readonly kind: 'inline'; readonly bytes: Uint8Array } | { readonly kind: 'blob'; readonly size: number }): number {
+function sizeOf(
+  body: { readonly kind: 'inline'; readonly bytes: Uint8Array } | { readonly kind: 'blob'; readonly size: number },
+): number {
   return body.kind === 'blob' ? body.size : body.bytes.byteLength;
 }
 

@@ -1,29 +1,29 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
 import { createTurns } from '../base/turns.ts';
-import type { Resolver } from '../dns/types.ts';
-import { checkA, type AddressCheck } from '../dns/address-checks.ts';
+import { type AddressCheck, checkA } from '../dns/address-checks.ts';
 import { checkMx } from '../dns/checks.ts';
+import type { Resolver } from '../dns/types.ts';
 import { countReset, forgetSubaccount } from '../events/list-subaccount.ts';
 import type { Lists, Numbers } from '../events/types.ts';
 import type { Adding, Ownership } from '../inbound/ownership.ts';
 import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound/types.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
-import type { InboundDomainRow } from '../store/inbound-domains.ts';
+import type { ClickTracking } from '../mail/sending.ts';
 import type { DnsRecords, SenderDomains } from '../outbound/sender-domains.ts';
 import type { TrackingDomains } from '../outbound/tracking-domains.ts';
-import type { TrackingDomainRow } from '../store/tracking-domains.ts';
-import type { ClickTracking } from '../mail/sending.ts';
 import type { Spool } from '../spool/types.ts';
 import type { AccountRow } from '../store/accounts.ts';
-import type { AccountLimits } from './account-limits.ts';
-import { bindQueue, type AccountQueue } from './account-queue.ts';
-import { bindWebhooks, type AccountWebhooks, type WebhookDeps } from './account-webhooks.ts';
-import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
-import { bindMessages, type AccountMessages, type MessageDeps } from './account-messages.ts';
+import type { InboundDomainRow } from '../store/inbound-domains.ts';
 import type { SenderDomainRow } from '../store/sender-domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
-import type { Log } from '../base/log.ts';
+import type { TrackingDomainRow } from '../store/tracking-domains.ts';
+import type { AccountLimits } from './account-limits.ts';
+import { type AccountMessages, bindMessages, type MessageDeps } from './account-messages.ts';
+import { type AccountQueue, bindQueue } from './account-queue.ts';
+import { type AccountWebhooks, bindWebhooks, type WebhookDeps } from './account-webhooks.ts';
+import { createStartExport, type ExportLimits, type StartExport } from './export-jobs.ts';
 
 /** Which payload is wanted: that of a sample message to `address`, hitting this route. */
 export interface SampleArgs {
@@ -160,7 +160,10 @@ export interface AccountParts extends AccountQueue {
 }
 
 /** Binds the parts to an account. */
-export function createAccountParts(settings: OperationSettings, deps: OperationDeps): (account: AccountRow, apiKey?: string) => AccountParts {
+export function createAccountParts(
+  settings: OperationSettings,
+  deps: OperationDeps,
+): (account: AccountRow, apiKey?: string) => AccountParts {
   const { store, limits, routing, clock } = deps;
   const inTurn = createTurns();
   return (account, apiKey) => ({
@@ -170,7 +173,8 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     settings,
     now: () => new Date(clock.now()),
     newToken: () => deps.ids.key(),
-    newRouteId: async () => `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
+    newRouteId: async () =>
+      `${account.number}.${(await store.revisions.add(`routes:${account.id}`, { count: 1 }, { count: 0 })).count}`,
     routingChanged: (domain) => routing.changed(domain),
     inbound: bindOwnership(deps, account.id),
     names: deps.names,
@@ -192,7 +196,11 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
     lists: bindLists(deps, account.id),
     senderDomains: bindSenderDomains(deps, account.id),
     trackingDomains: bindTrackingDomains(deps, account.id),
-    startExport: createStartExport(settings.exports, { store: limits.limited(store.of(account.id)), now: () => new Date(clock.now()), poke: deps.poke }),
+    startExport: createStartExport(settings.exports, {
+      store: limits.limited(store.of(account.id)),
+      now: () => new Date(clock.now()),
+      poke: deps.poke,
+    }),
     webhooks: bindWebhooks(deps, account),
     apiKey: apiKey ?? null,
     messages: bindMessages(deps, account.id),
@@ -203,10 +211,13 @@ export function createAccountParts(settings: OperationSettings, deps: OperationD
   });
 }
 
-function bindOwnership({ ownership, limits }: Pick<OperationDeps, 'ownership' | 'limits'>, account: string): AccountInboundDomains {
+function bindOwnership(
+  { ownership, limits }: Pick<OperationDeps, 'ownership' | 'limits'>,
+  account: string,
+): AccountInboundDomains {
   return {
     async add(name, domain) {
-      if (!await ownership.find(account, name)) await limits.check(account, 'inbound_domains');
+      if (!(await ownership.find(account, name))) await limits.check(account, 'inbound_domains');
       return ownership.add(account, name, domain);
     },
     find: (name) => ownership.find(account, name),
@@ -215,10 +226,13 @@ function bindOwnership({ ownership, limits }: Pick<OperationDeps, 'ownership' | 
   };
 }
 
-function bindSenderDomains({ senderDomains, limits, store }: Pick<OperationDeps, 'senderDomains' | 'limits' | 'store'>, account: string): AccountSenderDomains {
+function bindSenderDomains(
+  { senderDomains, limits, store }: Pick<OperationDeps, 'senderDomains' | 'limits' | 'store'>,
+  account: string,
+): AccountSenderDomains {
   /** Each of these makes the row of a domain that was not there. */
   const room = async (domain: string) => {
-    if (!await store.of(account).senderDomains.one({ domain })) await limits.check(account, 'sender_domains');
+    if (!(await store.of(account).senderDomains.one({ domain }))) await limits.check(account, 'sender_domains');
   };
   return {
     async add(domain) {
@@ -237,7 +251,10 @@ function bindSenderDomains({ senderDomains, limits, store }: Pick<OperationDeps,
   };
 }
 
-function bindTrackingDomains({ trackingDomains, limits }: Pick<OperationDeps, 'trackingDomains' | 'limits'>, account: string): AccountTrackingDomains {
+function bindTrackingDomains(
+  { trackingDomains, limits }: Pick<OperationDeps, 'trackingDomains' | 'limits'>,
+  account: string,
+): AccountTrackingDomains {
   return {
     async add(domain) {
       await limits.check(account, 'tracking_domains');

@@ -34,7 +34,7 @@ export function bindQueue(deps: QueueDeps, account: string): AccountQueue {
   return {
     backlog: () => spool.backlog(account),
     deliveries: (selection, limit) => spool.list(own(selection), limit),
-    attempts: (delivery) => delivery.account === account ? spool.attempts(delivery.id) : Promise.resolve([]),
+    attempts: (delivery) => (delivery.account === account ? spool.attempts(delivery.id) : Promise.resolve([])),
     replay: (selection) => spool.replay(own(selection), clock.now()),
     async redirect(route, url) {
       if (route.account === account) await spool.redirect(route.id, url);
@@ -43,7 +43,12 @@ export function bindQueue(deps: QueueDeps, account: string): AccountQueue {
   };
 }
 
-async function accept({ spool, acceptance, log }: QueueDeps, arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array): Promise<Accepted> {
+async function accept(
+  { spool, acceptance, log }: QueueDeps,
+  arrival: Arrival,
+  routed: readonly Routed[],
+  bytes: Uint8Array,
+): Promise<Accepted> {
   if (!spool.hasRoom()) return { outcome: 'full' };
   const { messageId, body } = acceptance.begin();
   try {

@@ -3,7 +3,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { QueuedDelivery, Selection, Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { webhookNumber, type WebhookRow } from '../store/webhooks.ts';
+import { type WebhookRow, webhookNumber } from '../store/webhooks.ts';
 
 export interface WebhookDeps {
   readonly store: Pick<Store, 'revisions' | 'webhookTallies'>;
@@ -32,11 +32,17 @@ export interface AccountWebhooks {
 }
 
 /** Binds them to an account. */
-export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; readonly number: number }): AccountWebhooks {
+export function bindWebhooks(
+  deps: WebhookDeps,
+  account: { readonly id: string; readonly number: number },
+): AccountWebhooks {
   const { store, spool, outbox, clock, ids, log } = deps;
   return {
     async newNumber() {
-      return webhookNumber(account.number, (await store.revisions.add(`webhooks:${account.id}`, { count: 1 }, { count: 0 })).count);
+      return webhookNumber(
+        account.number,
+        (await store.revisions.add(`webhooks:${account.id}`, { count: 1 }, { count: 0 })).count,
+      );
     },
     changed: () => outbox.forget(account.id),
     moved: ({ id, url }) => spool.events.redirect(id, url),

@@ -127,7 +127,14 @@ async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<
   } finally {
     const ms = Math.round(deps.clock.monotonic() - began);
     deps.meters.call(operation.path, failure?.status ?? 200, ms);
-    deps.log.info('api.call', { operation: operation.path, account: account?.id, status: failure?.status ?? 200, error: failure?.name, ms, address });
+    deps.log.info('api.call', {
+      operation: operation.path,
+      account: account?.id,
+      status: failure?.status ?? 200,
+      error: failure?.name,
+      ms,
+      address,
+    });
   }
 }
 
@@ -139,9 +146,11 @@ function bearerToken(header: string): string | undefined {
 /** A sentence that helps whoever got here by a mistake. */
 function hint(path: string, operations: ReadonlyMap<string, Operation>): string {
   if (OTHER_FORMAT.test(path)) return 'Only JSON is spoken here: let the path end in .json; see /docs';
-  if (!API.test(path)) return 'There is nothing at this path; operations are at /api/1.0/<group>/<operation>.json, their description at /docs';
+  if (!API.test(path))
+    return 'There is nothing at this path; operations are at /api/1.0/<group>/<operation>.json, their description at /docs';
   const [, group = ''] = /\/([a-z0-9-]+)\/[^/]*$/.exec(path) ?? [];
   const known = [...operations.keys()].filter((name) => name.startsWith(`/${group}/`));
-  const list = known.length > 0 ? `; in this group there are ${known.map((name) => name.slice(group.length + 2)).join(', ')}` : '';
+  const list =
+    known.length > 0 ? `; in this group there are ${known.map((name) => name.slice(group.length + 2)).join(', ')}` : '';
   return `No such operation${list}; operations are at /api/1.0/<group>/<operation>.json, their description at /docs`;
 }

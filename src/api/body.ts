@@ -1,12 +1,12 @@
-import { Transform, type Readable } from 'node:stream';
+import { type Readable, Transform } from 'node:stream';
 import { createBrotliDecompress, createUnzip } from 'node:zlib';
 import type { Context } from 'koa';
 import bodyParser from 'koa-bodyparser';
-import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/template.ts';
 import type { Clock } from '../base/clock.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
-import { invalid, refusal, Refusal } from './errors.ts';
+import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/template.ts';
+import { invalid, Refusal, refusal } from './errors.ts';
 
 /** JSON writes a line end or a quote as two bytes and a control character as six; mail has few of them. */
 const MESSAGE_IN_JSON = 1.4;
@@ -30,7 +30,11 @@ const SECOND_MS = 1000;
 /** How long the rest of a refused body is read and thrown away, so that the client gets to read the refusal. */
 const LINGER_MS = 5_000;
 
-const DECODERS = new Map<string, () => Transform>([['gzip', createUnzip], ['deflate', createUnzip], ['br', createBrotliDecompress]]);
+const DECODERS = new Map<string, () => Transform>([
+  ['gzip', createUnzip],
+  ['deflate', createUnzip],
+  ['br', createBrotliDecompress],
+]);
 
 export interface BodySettings {
   readonly maxBodyBytes: number;
@@ -56,8 +60,12 @@ interface Kind {
 }
 
 export function createBodyReader(settings: BodySettings, deps: { clock: Clock }): BodyReader {
-  const kindOf = (limit: number, { all, each }: typeof LARGE, deadlineMs: number): Kind =>
-    ({ limit, room: createShares({ all: all * limit, each: each * limit }), parse: asBytes(limit), deadlineMs });
+  const kindOf = (limit: number, { all, each }: typeof LARGE, deadlineMs: number): Kind => ({
+    limit,
+    room: createShares({ all: all * limit, each: each * limit }),
+    parse: asBytes(limit),
+    deadlineMs,
+  });
   const small = kindOf(settings.maxBodyBytes, SMALL, BODY_MS);
   // Where messages are small a template may still be as large as its own limits say.
   const largest = Math.max(settings.maxMessageBytes, MAX_CODE_BYTES + MAX_TEXT_BYTES);
@@ -71,7 +79,9 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     const { promise, reject } = Promise.withResolvers<never>();
     let arrived = 0;
     const totals = [arrived];
-    const note = (chunk: Buffer) => { arrived += chunk.length; };
+    const note = (chunk: Buffer) => {
+      arrived += chunk.length;
+    };
     const look = () => {
       if (isTooSlow(totals, arrived, floor)) reject(refusal('RequestTimeout'));
       else cancelLook = deps.clock.after(SECOND_MS, look);
@@ -167,7 +177,9 @@ function openBody({ req, res }: Context, { limit, room }: Kind, who: string): Re
   const fail = (error: Error) => counting.destroy(error);
   // Not `pipeline`: that would end the connection with the body, and the client would never read why.
   req.once('error', fail);
-  req.once('close', () => { if (!req.complete) fail(new Error('the request was cut off')); });
+  req.once('close', () => {
+    if (!req.complete) fail(new Error('the request was cut off'));
+  });
   decoder?.once('error', fail);
   if (decoder) req.pipe(decoder).pipe(counting);
   else req.pipe(counting);

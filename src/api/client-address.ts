@@ -1,5 +1,5 @@
-import { BlockList, isIP } from 'node:net';
 import type { IncomingMessage } from 'node:http';
+import { BlockList, isIP } from 'node:net';
 
 /** Addresses in front of the one that counts; more are not looked at. */
 const MAX_HOPS = 20;
@@ -11,7 +11,10 @@ export function createClientAddress(trustedProxies: readonly string[]): (req: In
     const peer = plainAddress(req.socket.remoteAddress ?? '');
     if (!isTrusted(peer)) return peer;
     const header = req.headers['x-forwarded-for'];
-    const hops = (Array.isArray(header) ? header.join(',') : header ?? '').split(',').slice(-MAX_HOPS).map((hop) => plainAddress(hop.trim()));
+    const hops = (Array.isArray(header) ? header.join(',') : (header ?? ''))
+      .split(',')
+      .slice(-MAX_HOPS)
+      .map((hop) => plainAddress(hop.trim()));
     let client = peer;
     for (const hop of hops.reverse()) {
       // Whoever wrote something else than an address is not to be believed about those further out.

@@ -80,7 +80,12 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
 }
 
 function turnAway(res: ServerResponse): false {
-  const headers = { 'Content-Type': 'application/json; charset=utf-8', 'Cache-Control': 'no-store', 'Retry-After': '60', Connection: 'close' };
+  const headers = {
+    'Content-Type': 'application/json; charset=utf-8',
+    'Cache-Control': 'no-store',
+    'Retry-After': '60',
+    Connection: 'close',
+  };
   res.writeHead(429, headers).end(JSON.stringify(toEnvelope(refusal('RequestLimitExceeded'))));
   return false;
 }

@@ -5,43 +5,214 @@
  */
 export const ERRORS = {
   Invalid_Key: { code: -1, status: 401, when: 'the API key is not valid', message: () => 'Invalid API key' },
-  ValidationError: { code: -2, status: 422, when: 'parameters are invalid, or missing when required', message: (faults: Faults) => `Validation error: ${JSON.stringify(faults)}` },
-  GeneralError: { code: -100, status: 500, when: 'an unexpected error of the service', message: () => 'An unknown error occurred processing your request. Please try again later.' },
-  ServiceUnavailable: { code: -2, status: 503, when: 'the store or the queue behind the call is away; try again later', message: () => 'Service Temporarily Unavailable' },
-  RequestLimitExceeded: { code: 429, status: 429, when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; a good key is never refused for wrong ones), or more exports in a day than are allowed', message: () => 'Too Many Requests attempted recently' },
-  RequestTimeout: { code: 408, status: 408, when: 'the request body took too long to arrive', message: () => 'The request body took too long to arrive' },
-  MethodNotAllowed: { code: 405, status: 405, when: 'an operation was called by another method than POST', message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs' },
+  ValidationError: {
+    code: -2,
+    status: 422,
+    when: 'parameters are invalid, or missing when required',
+    message: (faults: Faults) => `Validation error: ${JSON.stringify(faults)}`,
+  },
+  GeneralError: {
+    code: -100,
+    status: 500,
+    when: 'an unexpected error of the service',
+    message: () => 'An unknown error occurred processing your request. Please try again later.',
+  },
+  ServiceUnavailable: {
+    code: -2,
+    status: 503,
+    when: 'the store or the queue behind the call is away; try again later',
+    message: () => 'Service Temporarily Unavailable',
+  },
+  RequestLimitExceeded: {
+    code: 429,
+    status: 429,
+    when: 'too many calls of one account in a second, too much from one address at a time (connections, large bodies, wrong keys; a good key is never refused for wrong ones), or more exports in a day than are allowed',
+    message: () => 'Too Many Requests attempted recently',
+  },
+  RequestTimeout: {
+    code: 408,
+    status: 408,
+    when: 'the request body took too long to arrive',
+    message: () => 'The request body took too long to arrive',
+  },
+  MethodNotAllowed: {
+    code: 405,
+    status: 405,
+    when: 'an operation was called by another method than POST',
+    message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs',
+  },
   Unknown_Operation: { code: 404, status: 404, when: 'there is no such operation', message: (hint: string) => hint },
 
-  Invalid_Tag_Name: { code: 1, status: 400, when: 'the tag does not exist or has invalid characters', message: (tag: string) => `no such tag "${tag}"` },
-  Unknown_Sender: { code: 2, status: 404, when: 'the sender does not exist', message: (address: string) => `No such sender "${address}"` },
-  Unknown_Webhook: { code: 3, status: 404, when: 'the webhook does not exist', message: (id: number) => `Unknown hook ID ${id}` },
-  Invalid_Reject: { code: 4, status: 404, when: 'the address is not in the rejection list', message: () => 'Email address is not in the rejection list and is not invalid' },
-  Unknown_Template: { code: 5, status: 404, when: 'the template does not exist', message: (name: string) => `No such template "${name}"` },
-  Invalid_Template: { code: 6, status: 422, when: 'the template name already exists or has invalid characters', message: (why: string) => why },
-  Unknown_Url: { code: 7, status: 404, when: 'the URL was not seen in a tracked link', message: () => 'The requested URL has not been seen in a tracked link' },
-  Unknown_Domain: { code: 8, status: 404, when: 'the sender domain does not exist', message: (domain: string) => `No such domain "${domain}"` },
-  Unknown_InboundDomain: { code: 8, status: 404, when: 'the inbound domain does not exist', message: (domain: string) => `Unknown Inbound Domain: ${domain}` },
-  Unknown_Export: { code: 9, status: 404, when: 'the export job does not exist', message: (id: string) => `Unknown Export: ${id}` },
+  Invalid_Tag_Name: {
+    code: 1,
+    status: 400,
+    when: 'the tag does not exist or has invalid characters',
+    message: (tag: string) => `no such tag "${tag}"`,
+  },
+  Unknown_Sender: {
+    code: 2,
+    status: 404,
+    when: 'the sender does not exist',
+    message: (address: string) => `No such sender "${address}"`,
+  },
+  Unknown_Webhook: {
+    code: 3,
+    status: 404,
+    when: 'the webhook does not exist',
+    message: (id: number) => `Unknown hook ID ${id}`,
+  },
+  Invalid_Reject: {
+    code: 4,
+    status: 404,
+    when: 'the address is not in the rejection list',
+    message: () => 'Email address is not in the rejection list and is not invalid',
+  },
+  Unknown_Template: {
+    code: 5,
+    status: 404,
+    when: 'the template does not exist',
+    message: (name: string) => `No such template "${name}"`,
+  },
+  Invalid_Template: {
+    code: 6,
+    status: 422,
+    when: 'the template name already exists or has invalid characters',
+    message: (why: string) => why,
+  },
+  Unknown_Url: {
+    code: 7,
+    status: 404,
+    when: 'the URL was not seen in a tracked link',
+    message: () => 'The requested URL has not been seen in a tracked link',
+  },
+  Unknown_Domain: {
+    code: 8,
+    status: 404,
+    when: 'the sender domain does not exist',
+    message: (domain: string) => `No such domain "${domain}"`,
+  },
+  Unknown_InboundDomain: {
+    code: 8,
+    status: 404,
+    when: 'the inbound domain does not exist',
+    message: (domain: string) => `Unknown Inbound Domain: ${domain}`,
+  },
+  Unknown_Export: {
+    code: 9,
+    status: 404,
+    when: 'the export job does not exist',
+    message: (id: string) => `Unknown Export: ${id}`,
+  },
   PaymentRequired: { code: 10, status: 402, when: 'the feature requires payment', message: (why: string) => why },
-  Unknown_Message: { code: 11, status: 404, when: 'the message does not exist, or what is asked for is not kept any more', message: (id: string, late?: 'late') => late ? `It is too late: the message ${id} is being sent, or was sent` : `No message exists with the id ${id}` },
-  Unknown_Subaccount: { code: 12, status: 404, when: 'the subaccount id does not exist', message: (id: string) => `No subaccount exists with the id ${id}` },
-  Unknown_IP: { code: 13, status: 404, when: 'the dedicated IP does not exist', message: (ip: string) => `No dedicated IP with address ${ip}` },
-  IP_ProvisionLimit: { code: 14, status: 400, when: 'a provisioning request is already pending', message: () => 'A dedicated IP provisioning request is already pending.' },
-  Unknown_Pool: { code: 15, status: 404, when: 'the IP pool does not exist', message: (pool: string) => `No pool named ${pool}` },
-  Invalid_EmptyDefaultPool: { code: 16, status: 400, when: 'the last IP cannot leave the default pool', message: () => 'You cannot remove the last IP from your default pool' },
-  Invalid_DeleteDefaultPool: { code: 17, status: 400, when: 'the default pool cannot be deleted', message: () => 'You cannot delete your default pool' },
-  Invalid_DeleteNonEmptyPool: { code: 18, status: 400, when: 'non-empty pools cannot be deleted', message: () => 'Non-empty pools cannot be deleted' },
-  Invalid_CustomDNS: { code: 19, status: 400, when: 'the domain is not configured for use as the custom reverse DNS', message: () => "The domain name is not configured for use as the dedicated IP's custom reverse DNS." },
-  Invalid_CustomDNSPending: { code: 20, status: 400, when: 'a custom DNS change for the IP is pending', message: () => 'A custom DNS change for this dedicated IP is currently pending.' },
-  Unknown_TrackingDomain: { code: 21, status: 404, when: 'the tracking domain does not exist', message: (domain: string) => `No tracking domain exists with the name '${domain}'` },
-  Unknown_InboundRoute: { code: 22, status: 404, when: 'the inbound route does not exist', message: (id: string) => `No route exists with the id ${id}` },
-  Metadata_FieldLimit: { code: 23, status: 400, when: 'the account has as many metadata fields as it may have', message: () => 'Custom metadata field limit reached.' },
-  Unknown_MetadataField: { code: 24, status: 404, when: 'the metadata field does not exist', message: (name: string) => `Invalid metadata field name: ${name}` },
-  PoorReputation: { code: 25, status: 400, when: 'the reputation is too low to continue', message: () => 'This feature is not available for accounts with a poor reputation.' },
-  NoSendingHistory: { code: 26, status: 400, when: 'the account has not started sending', message: () => 'This feature is not available for accounts without a sending history.' },
-  Invalid_Verified_Domain: { code: 28, status: 403, when: 'the sender domain is verified, and `confirm` was not given', message: (domain: string) => `Cannot delete verified domain "${domain}" via API without confirm` },
-  Invalid_Verified_TrackingDomain: { code: 29, status: 403, when: 'the tracking domain is in use, and `confirm` was not given', message: (domain: string) => `Cannot delete verified tracking domain "${domain}" via API without confirm` },
+  Unknown_Message: {
+    code: 11,
+    status: 404,
+    when: 'the message does not exist, or what is asked for is not kept any more',
+    message: (id: string, late?: 'late') =>
+      late ? `It is too late: the message ${id} is being sent, or was sent` : `No message exists with the id ${id}`,
+  },
+  Unknown_Subaccount: {
+    code: 12,
+    status: 404,
+    when: 'the subaccount id does not exist',
+    message: (id: string) => `No subaccount exists with the id ${id}`,
+  },
+  Unknown_IP: {
+    code: 13,
+    status: 404,
+    when: 'the dedicated IP does not exist',
+    message: (ip: string) => `No dedicated IP with address ${ip}`,
+  },
+  IP_ProvisionLimit: {
+    code: 14,
+    status: 400,
+    when: 'a provisioning request is already pending',
+    message: () => 'A dedicated IP provisioning request is already pending.',
+  },
+  Unknown_Pool: {
+    code: 15,
+    status: 404,
+    when: 'the IP pool does not exist',
+    message: (pool: string) => `No pool named ${pool}`,
+  },
+  Invalid_EmptyDefaultPool: {
+    code: 16,
+    status: 400,
+    when: 'the last IP cannot leave the default pool',
+    message: () => 'You cannot remove the last IP from your default pool',
+  },
+  Invalid_DeleteDefaultPool: {
+    code: 17,
+    status: 400,
+    when: 'the default pool cannot be deleted',
+    message: () => 'You cannot delete your default pool',
+  },
+  Invalid_DeleteNonEmptyPool: {
+    code: 18,
+    status: 400,
+    when: 'non-empty pools cannot be deleted',
+    message: () => 'Non-empty pools cannot be deleted',
+  },
+  Invalid_CustomDNS: {
+    code: 19,
+    status: 400,
+    when: 'the domain is not configured for use as the custom reverse DNS',
+    message: () => "The domain name is not configured for use as the dedicated IP's custom reverse DNS.",
+  },
+  Invalid_CustomDNSPending: {
+    code: 20,
+    status: 400,
+    when: 'a custom DNS change for the IP is pending',
+    message: () => 'A custom DNS change for this dedicated IP is currently pending.',
+  },
+  Unknown_TrackingDomain: {
+    code: 21,
+    status: 404,
+    when: 'the tracking domain does not exist',
+    message: (domain: string) => `No tracking domain exists with the name '${domain}'`,
+  },
+  Unknown_InboundRoute: {
+    code: 22,
+    status: 404,
+    when: 'the inbound route does not exist',
+    message: (id: string) => `No route exists with the id ${id}`,
+  },
+  Metadata_FieldLimit: {
+    code: 23,
+    status: 400,
+    when: 'the account has as many metadata fields as it may have',
+    message: () => 'Custom metadata field limit reached.',
+  },
+  Unknown_MetadataField: {
+    code: 24,
+    status: 404,
+    when: 'the metadata field does not exist',
+    message: (name: string) => `Invalid metadata field name: ${name}`,
+  },
+  PoorReputation: {
+    code: 25,
+    status: 400,
+    when: 'the reputation is too low to continue',
+    message: () => 'This feature is not available for accounts with a poor reputation.',
+  },
+  NoSendingHistory: {
+    code: 26,
+    status: 400,
+    when: 'the account has not started sending',
+    message: () => 'This feature is not available for accounts without a sending history.',
+  },
+  Invalid_Verified_Domain: {
+    code: 28,
+    status: 403,
+    when: 'the sender domain is verified, and `confirm` was not given',
+    message: (domain: string) => `Cannot delete verified domain "${domain}" via API without confirm`,
+  },
+  Invalid_Verified_TrackingDomain: {
+    code: 29,
+    status: 403,
+    when: 'the tracking domain is in use, and `confirm` was not given',
+    message: (domain: string) => `Cannot delete verified tracking domain "${domain}" via API without confirm`,
+  },
 } as const;
 
 export type ErrorName = keyof typeof ERRORS;
@@ -51,10 +222,20 @@ export type Faults = Readonly<Record<string, string>>;
 export type About<N extends ErrorName> = Parameters<(typeof ERRORS)[N]['message']>;
 
 /** What any operation may answer, whatever it declares. */
-export const COMMON_ERRORS = ['Invalid_Key', 'ValidationError', 'GeneralError', 'ServiceUnavailable', 'RequestLimitExceeded'] as const satisfies readonly ErrorName[];
+export const COMMON_ERRORS = [
+  'Invalid_Key',
+  'ValidationError',
+  'GeneralError',
+  'ServiceUnavailable',
+  'RequestLimitExceeded',
+] as const satisfies readonly ErrorName[];
 
 /** What may be answered before a call is a call. */
-export const TRANSPORT_ERRORS = ['Unknown_Operation', 'MethodNotAllowed', 'RequestTimeout'] as const satisfies readonly ErrorName[];
+export const TRANSPORT_ERRORS = [
+  'Unknown_Operation',
+  'MethodNotAllowed',
+  'RequestTimeout',
+] as const satisfies readonly ErrorName[];
 
 /** An error that we chose to answer. */
 export class Refusal extends Error {
@@ -64,7 +245,13 @@ export class Refusal extends Error {
   /** With 429: seconds after which it is worth another try. */
   readonly retryAfterS: number;
 
-  constructor(name: ErrorName, message: string, code: number = ERRORS[name].code, status: number = ERRORS[name].status, retryAfterS = 60) {
+  constructor(
+    name: ErrorName,
+    message: string,
+    code: number = ERRORS[name].code,
+    status: number = ERRORS[name].status,
+    retryAfterS = 60,
+  ) {
     super(message);
     this.retryAfterS = retryAfterS;
     this.name = name;

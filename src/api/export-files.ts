@@ -1,8 +1,8 @@
-import { open, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { toTimestamp } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { exportName, tokenHash, type ExportRow } from '../store/exports.ts';
+import { type ExportRow, exportName, tokenHash } from '../store/exports.ts';
 import type { Store } from '../store/store.ts';
 
 export interface ExportFileSettings {
@@ -25,16 +25,29 @@ export interface FileContext {
 /** Answers GET and HEAD of a result URL: the token is the only credential, and all that is looked at. */
 export type ExportFiles = (ctx: FileContext, token: string) => Promise<void>;
 
-export function createExportFiles(settings: ExportFileSettings, deps: { store: Pick<Store, 'exportJobs'>; log: Log }): ExportFiles {
+export function createExportFiles(
+  settings: ExportFileSettings,
+  deps: { store: Pick<Store, 'exportJobs'>; log: Log },
+): ExportFiles {
   return async (ctx, token) => {
-    ctx.set({ 'Cache-Control': 'no-store', 'Content-Security-Policy': "default-src 'none'; sandbox", 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' });
+    ctx.set({
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': "default-src 'none'; sandbox",
+      'Referrer-Policy': 'no-referrer',
+      'X-Robots-Tag': 'noindex',
+    });
     // Whatever the token looks like, it is hashed and asked for: no answer comes faster than another.
     const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
     if (!job) return say(ctx, 404, 'There is no export at this address.');
-    if (job.state !== 'complete') return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
+    if (job.state !== 'complete')
+      return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
     if (job.host !== settings.hostname) {
       // 404, so that a proxy in front of several hosts can be told to try the next one.
-      return say(ctx, 404, `This archive is on the host ${job.host ?? ''}. Fetch it there: by the result_url as /exports/info shows it, which must lead to that host (its setting public_url).`);
+      return say(
+        ctx,
+        404,
+        `This archive is on the host ${job.host ?? ''}. Fetch it there: by the result_url as /exports/info shows it, which must lead to that host (its setting public_url).`,
+      );
     }
     const archive = await openArchive(settings.exportsDir, job);
     if (!archive) return say(ctx, 410, 'The archive of this export is no longer on this host. Start the export again.');

@@ -1,5 +1,5 @@
 import { toTimestamp } from '../base/clock.ts';
-import { exportId, type ActivityFilter, type ExportRow, type ExportType } from '../store/exports.ts';
+import { type ActivityFilter, type ExportRow, type ExportType, exportId } from '../store/exports.ts';
 import type { AccountStore } from '../store/store.ts';
 import { refusal } from './errors.ts';
 
@@ -22,19 +22,36 @@ const DAY_MS = 86_400_000;
 /** Ids of one account that may be taken at one moment before we believe in a fault. */
 const MOST_TRIES = 1000;
 
-export function createStartExport(limits: ExportLimits, deps: { store: AccountStore; now(): Date; poke(task: string): void }): StartExport {
+export function createStartExport(
+  limits: ExportLimits,
+  deps: { store: AccountStore; now(): Date; poke(task: string): void },
+): StartExport {
   const { store, now, poke } = deps;
   return async (job) => {
     const createdAt = now();
-    const today = await store.exportJobs.many({ createdAt: { range: { gt: new Date(createdAt.getTime() - DAY_MS) } } }, { sort: '-createdAt', limit: limits.perDay });
+    const today = await store.exportJobs.many(
+      { createdAt: { range: { gt: new Date(createdAt.getTime() - DAY_MS) } } },
+      { sort: '-createdAt', limit: limits.perDay },
+    );
     if (today.length >= limits.perDay) throw refusal('RequestLimitExceeded');
     const fresh = {
-      ...job, state: 'waiting', createdAt, finishedAt: null, error: null, holder: null, until: null, attempts: 0,
-      host: null, file: null, resultUrl: null, tokenHash: null, unnotified: null,
+      ...job,
+      state: 'waiting',
+      createdAt,
+      finishedAt: null,
+      error: null,
+      holder: null,
+      until: null,
+      attempts: 0,
+      host: null,
+      file: null,
+      resultUrl: null,
+      tokenHash: null,
+      unnotified: null,
     } as const;
     for (let n = 0; n < MOST_TRIES; n++) {
       const row = { ...fresh, id: exportId(store.account, nameAt(createdAt, n)) };
-      if (await store.exportJobs.insert(row) === 'duplicate') continue;
+      if ((await store.exportJobs.insert(row)) === 'duplicate') continue;
       poke('run-exports');
       return { ...row, account: store.account };
     }

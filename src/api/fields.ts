@@ -14,7 +14,11 @@ export interface Field {
 /** The schema of what goes over the wire. What is sent may grow: records are not closed. */
 export function toSchema(schema: z.ZodType): Schema {
   const override = ({ jsonSchema }: { jsonSchema: Schema }) => withoutSafeRange(jsonSchema);
-  const { $schema: _, '~standard': __, ...rest } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', override });
+  const {
+    $schema: _,
+    '~standard': __,
+    ...rest
+  } = z.toJSONSchema(schema, { io: 'input', unrepresentable: 'any', override });
   return rest;
 }
 
@@ -40,7 +44,7 @@ export function fieldsOf(schema: Schema, prefix = ''): Field[] {
 /** The type in the words of the reference: string, integer, boolean, array of …, struct, and `or null`. */
 export function typeOf(schema: Schema): string {
   if (schema.anyOf) {
-    const kinds = schema.anyOf.map((kind) => typeof kind === 'boolean' ? 'any' : typeOf(kind));
+    const kinds = schema.anyOf.map((kind) => (typeof kind === 'boolean' ? 'any' : typeOf(kind)));
     return [...new Set(kinds)].join(' or ');
   }
   if (schema.enum) return schema.enum.map(String).join(', ');

@@ -34,7 +34,9 @@ export function parseBody(bytes: Uint8Array, contentType: string): Params {
 
 /** JSON insignificant space, and the three bytes of a byte order mark. */
 function isSpace(byte: number): boolean {
-  return byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09 || byte === 0xef || byte === 0xbb || byte === 0xbf;
+  return (
+    byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09 || byte === 0xef || byte === 0xbb || byte === 0xbf
+  );
 }
 
 /** Counts before parsing: JSON.parse takes 200,000 levels, and everything that touches the result afterwards dies of it. */
@@ -76,7 +78,8 @@ function parseJson(text: string): Map<string, unknown> {
     // What the parser says would echo the body, and with it the key.
     throw unreadable('The body is not valid JSON');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw unreadable('The body must be a JSON object that holds the parameters');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw unreadable('The body must be a JSON object that holds the parameters');
   return new Map(Object.entries(value));
 }
 
@@ -100,7 +103,7 @@ function parseForm(text: string): Map<string, unknown> {
   let count = 0;
   for (const [name, value] of new URLSearchParams(text)) {
     if (++count > MAX_FORM_FIELDS) throw unreadable(`The form has more than ${MAX_FORM_FIELDS} fields`);
-    const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? FIELD.exec(name) ?? [] : [];
+    const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? (FIELD.exec(name) ?? []) : [];
     const inner = brackets.slice(1, -1).split('][');
     if (inner.length >= MAX_DEPTH) throw unreadable(`The form is nested deeper than ${MAX_DEPTH} levels`);
     put(form, brackets === '' ? [first] : [first, ...inner], value);
@@ -131,7 +134,9 @@ function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): n
 function toValue(value: FormValue): unknown {
   if (typeof value === 'string') return value;
   const fields = [...value.values].map(([name, inner]) => [name, toValue(inner)] as const);
-  return fields.every(([name], n) => name === String(n)) ? fields.map(([, inner]) => inner) : Object.fromEntries(fields);
+  return fields.every(([name], n) => name === String(n))
+    ? fields.map(([, inner]) => inner)
+    : Object.fromEntries(fields);
 }
 
 function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Params {
@@ -146,7 +151,8 @@ function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Para
       for (const name of names) {
         const value = get(name);
         if (value === undefined) continue;
-        if (!isCleanText(value)) faults[name] = 'Please enter text without NUL and without broken Unicode (lone surrogates)';
+        if (!isCleanText(value))
+          faults[name] = 'Please enter text without NUL and without broken Unicode (lone surrogates)';
         found[name] = value;
       }
       if (Object.keys(faults).length > 0) throw invalid(faults);
@@ -158,7 +164,7 @@ function toParams(fields: ReadonlyMap<string, unknown>, textOnly: boolean): Para
 /** Null means absent everywhere: official clients send it for every parameter that is left out. */
 function withoutNulls(value: unknown): unknown {
   if (value === null) return undefined;
-  if (Array.isArray(value)) return value.map((item: unknown) => item === null ? null : withoutNulls(item));
+  if (Array.isArray(value)) return value.map((item: unknown) => (item === null ? null : withoutNulls(item)));
   if (typeof value !== 'object') return value;
   const clean: Record<string, unknown> = Object.create(null);
   for (const [name, item] of Object.entries(value)) if (item !== null) clean[name] = withoutNulls(item);

@@ -9,7 +9,11 @@ import { parseAddressList } from '../mail/address-list.ts';
 const MAX_HEADER_CHARS = 262_144;
 
 /** A field of the header block: its lower-case name, its lines as they stand, and its value unfolded. */
-interface Field { readonly name: string; readonly lines: string; readonly value: string }
+interface Field {
+  readonly name: string;
+  readonly lines: string;
+  readonly value: string;
+}
 
 /**
  * The addresses of To, Cc and Bcc in their order; of what is none the text, for who tells the caller. At most `max` of
@@ -30,7 +34,10 @@ export function headerRecipients(document: string, max: number): string[] {
 export function withoutBcc(document: string): string {
   const header = headerOf(document);
   if (!/^bcc[ \t]*:/im.test(header)) return document;
-  const kept = fieldsOf(header).filter((field) => field.name !== 'bcc').map((field) => field.lines).join('');
+  const kept = fieldsOf(header)
+    .filter((field) => field.name !== 'bcc')
+    .map((field) => field.lines)
+    .join('');
   return kept + document.slice(header.length);
 }
 
@@ -38,7 +45,12 @@ export function withoutBcc(document: string): string {
 function headerOf(document: string): string {
   if (document.startsWith('\r\n')) return '';
   const end = document.slice(0, MAX_HEADER_CHARS).indexOf('\r\n\r\n');
-  return end >= 0 ? document.slice(0, end + 2) : document.slice(0, document.length <= MAX_HEADER_CHARS ? undefined : document.lastIndexOf('\r\n', MAX_HEADER_CHARS) + 2);
+  return end >= 0
+    ? document.slice(0, end + 2)
+    : document.slice(
+        0,
+        document.length <= MAX_HEADER_CHARS ? undefined : document.lastIndexOf('\r\n', MAX_HEADER_CHARS) + 2,
+      );
 }
 
 function fieldsOf(header: string): Field[] {
@@ -46,7 +58,14 @@ function fieldsOf(header: string): Field[] {
   for (const line of header.split(/(?<=\r\n)/)) {
     const last = fields.at(-1);
     if (last && /^[ \t]/.test(line)) last.lines.push(line);
-    else fields.push({ name: line.slice(0, Math.max(0, line.indexOf(':'))).trimEnd().toLowerCase(), lines: [line] });
+    else
+      fields.push({
+        name: line
+          .slice(0, Math.max(0, line.indexOf(':')))
+          .trimEnd()
+          .toLowerCase(),
+        lines: [line],
+      });
   }
   return fields.map(({ name, lines }) => {
     const text = lines.join('');

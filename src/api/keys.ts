@@ -13,7 +13,10 @@ export interface KeyReader {
   accountOf(key: unknown, address: string): Promise<{ readonly account: AccountRow; readonly apiKey: string }>;
 }
 
-export function createKeyReader(settings: KeySettings, deps: { store: Pick<Store, 'keys' | 'accounts'>; clock: Clock; log: Log }): KeyReader {
+export function createKeyReader(
+  settings: KeySettings,
+  deps: { store: Pick<Store, 'keys' | 'accounts'>; clock: Clock; log: Log },
+): KeyReader {
   const keys = createKeyCheck(settings, deps);
   return Object.freeze({
     async accountOf(key: unknown, address: string) {

@@ -17,7 +17,10 @@ export type MetricsPage = (ctx: Context) => Promise<void>;
  * How much mail there is, and what is wrong, is not for the public: only those that the settings name get to see it. A request that
  * came over a proxy which we do not trust is nobody's we know, wherever the proxy stands: scrapers come by themselves.
  */
-export function createMetricsPage(settings: { readonly metricsAllow: readonly string[]; readonly trustedProxies: readonly string[] }, exposition: Exposition | undefined): MetricsPage {
+export function createMetricsPage(
+  settings: { readonly metricsAllow: readonly string[]; readonly trustedProxies: readonly string[] },
+  exposition: Exposition | undefined,
+): MetricsPage {
   const isAllowed = createAddressList(settings.metricsAllow);
   const isProxy = createAddressList(settings.trustedProxies);
   const clientAddress = createClientAddress(settings.trustedProxies);

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { COMMON_ERRORS, ERRORS, type ErrorName } from './errors.ts';
-import { toSchema, type Schema } from './fields.ts';
+import { type Schema, toSchema } from './fields.ts';
 import type { Operation } from './operation.ts';
 
 const KEY: Schema = { type: 'string', description: 'a valid API key; it may come as a bearer token instead' };
@@ -11,14 +11,17 @@ export const EXAMPLE_KEY = 'ExampleKey000000000001';
 /** The description of the API in OpenAPI 3.1, made from the declarations. `server` is the base URL of the operations. */
 export function toOpenApi(operations: readonly Operation[], server: string) {
   const schemas = createSchemas();
-  const paths = Object.fromEntries(operations.map((operation) => [`${operation.path}.json`, { post: toPost(operation, schemas) }]));
+  const paths = Object.fromEntries(
+    operations.map((operation) => [`${operation.path}.json`, { post: toPost(operation, schemas) }]),
+  );
   return {
     openapi: '3.1.0',
     info: {
       title: 'Postern API',
       version: '1.0',
-      description: 'Every operation is a POST with a JSON body that holds the key and the parameters. Every answer is JSON. '
-        + 'null means absent; unknown parameters are ignored.',
+      description:
+        'Every operation is a POST with a JSON body that holds the key and the parameters. Every answer is JSON. ' +
+        'null means absent; unknown parameters are ignored.',
       license: { name: 'MIT', identifier: 'MIT' },
     },
     servers: [{ url: server }],
@@ -65,7 +68,10 @@ function toPost(operation: Operation, schemas: Schemas) {
       200: {
         description: 'Success',
         content: {
-          'application/json': { schema: schemas.answer(name, toSchema(operation.returns)), example: operation.example.answer },
+          'application/json': {
+            schema: schemas.answer(name, toSchema(operation.returns)),
+            example: operation.example.answer,
+          },
         },
       },
       ...errorResponses(operation),
@@ -76,10 +82,15 @@ function toPost(operation: Operation, schemas: Schemas) {
 function errorResponses(operation: Operation) {
   const names = [...new Set<ErrorName>([...COMMON_ERRORS, ...operation.errors])];
   const byStatus = Map.groupBy(names, (name) => ERRORS[name].status);
-  return Object.fromEntries([...byStatus].map(([status, group]) => [status, {
-    description: group.map((name) => `${name} (code ${ERRORS[name].code}): ${ERRORS[name].when}`).join('; '),
-    content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
-  }]));
+  return Object.fromEntries(
+    [...byStatus].map(([status, group]) => [
+      status,
+      {
+        description: group.map((name) => `${name} (code ${ERRORS[name].code}): ${ERRORS[name].when}`).join('; '),
+        content: { 'application/json': { schema: { $ref: '#/components/schemas/Error' } } },
+      },
+    ]),
+  );
 }
 
 function errorSchema(operations: readonly Operation[]) {
@@ -89,7 +100,10 @@ function errorSchema(operations: readonly Operation[]) {
     properties: {
       status: { const: 'error' },
       code: { type: 'integer' },
-      name: { type: 'string', enum: [...new Set([...COMMON_ERRORS, ...operations.flatMap((operation) => operation.errors)])] },
+      name: {
+        type: 'string',
+        enum: [...new Set([...COMMON_ERRORS, ...operations.flatMap((operation) => operation.errors)])],
+      },
       message: { type: 'string' },
     },
   };
@@ -109,20 +123,25 @@ function createSchemas() {
     const { description, title: _, ...struct } = schema;
     const own = inner(struct);
     const known = collected.get(name);
-    if (known !== undefined && !isDeepStrictEqual(known, own)) throw new Error(`two different structs are called ${name}`);
+    if (known !== undefined && !isDeepStrictEqual(known, own))
+      throw new Error(`two different structs are called ${name}`);
     collected.set(name, own);
     return { $ref: `#/components/schemas/${name}`, ...(description === undefined ? {} : { description }) };
   }
 
   function refer(schema: Schema): Schema {
-    return schema.type === 'object' && schema.title !== undefined ? named(className(schema.title), schema) : inner(schema);
+    return schema.type === 'object' && schema.title !== undefined
+      ? named(className(schema.title), schema)
+      : inner(schema);
   }
 
   /** The same schema, with references for the titled structs inside. */
   function inner(schema: Schema): Schema {
     const copy = { ...schema };
     if (copy.properties) {
-      copy.properties = Object.fromEntries(Object.entries(copy.properties).map(([name, value]) => [name, either(value)]));
+      copy.properties = Object.fromEntries(
+        Object.entries(copy.properties).map(([name, value]) => [name, either(value)]),
+      );
     }
     if (typeof copy.items === 'object' && !Array.isArray(copy.items)) copy.items = refer(copy.items);
     if (copy.additionalProperties !== undefined) copy.additionalProperties = either(copy.additionalProperties);
@@ -130,7 +149,7 @@ function createSchemas() {
     return copy;
   }
 
-  const either = (schema: boolean | Schema) => typeof schema === 'boolean' ? schema : refer(schema);
+  const either = (schema: boolean | Schema) => (typeof schema === 'boolean' ? schema : refer(schema));
 
   return {
     named,
@@ -138,7 +157,8 @@ function createSchemas() {
     answer(operation: string, schema: Schema): Schema {
       if (schema.type === 'object' && schema.title === undefined) return named(`${operation}Response`, schema);
       const { items } = schema;
-      if (typeof items !== 'object' || Array.isArray(items) || items.type !== 'object' || items.title !== undefined) return refer(schema);
+      if (typeof items !== 'object' || Array.isArray(items) || items.type !== 'object' || items.title !== undefined)
+        return refer(schema);
       return { ...schema, items: named(`${operation}Item`, items) };
     },
     all: () => Object.fromEntries([...collected].sort(([a], [b]) => (a < b ? -1 : 1))),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { AccountParts } from './account-parts.ts';
-import { invalid, missing, refusal, type About, type ErrorName, type Faults, type Refusal } from './errors.ts';
+import { type About, type ErrorName, type Faults, invalid, missing, type Refusal, refusal } from './errors.ts';
 import type { Params } from './formats.ts';
 import { parseMeant } from './meaning.ts';
 import type { Pages } from './whole-lists.ts';
@@ -40,7 +40,8 @@ interface Declaration<P extends z.ZodRawShape, R extends z.ZodType, E extends Er
   handle(params: z.output<z.ZodObject<P>>, call: Call<E>): Promise<z.input<R>>;
 }
 
-interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName> extends Described<P, z.ZodArray<R>, E> {
+interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>
+  extends Described<P, z.ZodArray<R>, E> {
   pages(params: z.output<z.ZodObject<P>>, call: Call<E>): Pages<z.input<R>>;
 }
 
@@ -63,22 +64,35 @@ export interface Operation {
 }
 
 /** Declares an operation. Validation, types, routing, OpenAPI and the reference are read from it. */
-export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(declaration: Declaration<P, R, E>): Operation {
+export function operation<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: Declaration<P, R, E>,
+): Operation {
   return declare(declaration, async (params, call) => ({ record: await declaration.handle(params, call) }));
 }
 
 /** Declares an operation that answers a list whole, however long it is. */
-export function listing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(declaration: ListDeclaration<P, R, E>): Operation {
+export function listing<P extends z.ZodRawShape, R extends z.ZodType, const E extends ErrorName>(
+  declaration: ListDeclaration<P, R, E>,
+): Operation {
   return declare(declaration, async (params, call) => ({ pages: declaration.pages(params, call) }));
 }
 
 function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorName>(
-  declaration: Described<P, R, E>, answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
+  declaration: Described<P, R, E>,
+  answer: (params: z.output<z.ZodObject<P>>, call: Call<E>) => Promise<Answer>,
 ): Operation {
   const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
   const shape = z.object(params);
   return Object.freeze({
-    path, summary, notes, extension, large, params: shape, returns, errors, example,
+    path,
+    summary,
+    notes,
+    extension,
+    large,
+    params: shape,
+    returns,
+    errors,
+    example,
     async run(given: Params, parts: AccountParts) {
       const read = parseMeant(shape, given.of(Object.keys(params)), given.textOnly);
       if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
@@ -100,5 +114,5 @@ function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: re
 /** Where inside a parameter: `[3]: ` or `[0].name: `. */
 function place([, ...inner]: readonly PropertyKey[]): string {
   if (inner.length === 0) return '';
-  return inner.map((step) => typeof step === 'number' ? `[${step}]` : `.${String(step)}`).join('') + ': ';
+  return inner.map((step) => (typeof step === 'number' ? `[${step}]` : `.${String(step)}`)).join('') + ': ';
 }

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { Field } from './fields.ts';
 import type { Operation } from './operation.ts';
-import { commonErrors, toEntry, type Entry } from './reference.ts';
+import { commonErrors, type Entry, toEntry } from './reference.ts';
 
 const STYLE = `
 :root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--code:#f5f7f9;--mark:#0b5cad;--warn:#b0380b}
@@ -77,9 +77,13 @@ export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as c
 
 /** The page at the root: where to go from here. */
 export function home(version: string): string {
-  return document('Postern', '', `<h1>Postern</h1><p>A mail edge: mail comes in by SMTP and goes out to webhooks, and this is its API.</p>
+  return document(
+    'Postern',
+    '',
+    `<h1>Postern</h1><p>A mail edge: mail comes in by SMTP and goes out to webhooks, and this is its API.</p>
 <ul><li><a href="/docs">API reference</a></li><li><a href="/docs/openapi.json">OpenAPI description</a></li>
-<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escape(version)}</p>`);
+<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escape(version)}</p>`,
+  );
 }
 
 /** The reference: one page, complete without its script, which only filters. */
@@ -87,11 +91,19 @@ export function reference(operations: readonly Operation[], origin: string): str
   const entries = operations.map((operation) => toEntry(operation, origin === '' ? 'http://127.0.0.1:8080' : origin));
   const groups = [...Map.groupBy(entries, (entry) => entry.group)];
   const links = groups.map(([group, own]) => {
-    const items = own.map((entry) => `<li><a href="#${idOf(entry)}">${escape(entry.path.slice(group.length + 2))}</a></li>`);
+    const items = own.map(
+      (entry) => `<li><a href="#${idOf(entry)}">${escape(entry.path.slice(group.length + 2))}</a></li>`,
+    );
     return `<div class="group"><h2>${escape(group)}</h2><ul>${items.join('')}</ul></div>`;
   });
-  const sections = groups.map(([group, own]) => `<div class="group"><h2>${escape(group)}</h2>${own.map(section).join('')}</div>`);
-  return document('Postern API', `<a href="/"><strong>Postern API</strong></a>${FILTER}${links.join('')}`, introduction(origin) + sections.join(''));
+  const sections = groups.map(
+    ([group, own]) => `<div class="group"><h2>${escape(group)}</h2>${own.map(section).join('')}</div>`,
+  );
+  return document(
+    'Postern API',
+    `<a href="/"><strong>Postern API</strong></a>${FILTER}${links.join('')}`,
+    introduction(origin) + sections.join(''),
+  );
 }
 
 const FILTER = `<div class="filter" hidden><label for="filter">Filter operations (press /)</label>
@@ -118,12 +130,18 @@ ${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
 }
 
 function fieldTable(title: string, fields: readonly Field[], marked: boolean): string {
-  const rows = fields.map((field) => `<tr><td><code>${escape(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escape(field.type)}</td><td>${prose(field.description)}</td></tr>`);
+  const rows = fields.map(
+    (field) =>
+      `<tr><td><code>${escape(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escape(field.type)}</td><td>${prose(field.description)}</td></tr>`,
+  );
   return `<table><thead><tr><th>${title}</th><th>Type</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
 function errorTable(errors: Entry['errors']): string {
-  const rows = errors.map((error) => `<tr><td><code>${error.name}</code></td><td>${error.code}</td><td>${error.status}</td><td>${prose(error.when)}</td></tr>`);
+  const rows = errors.map(
+    (error) =>
+      `<tr><td><code>${error.name}</code></td><td>${error.code}</td><td>${error.status}</td><td>${prose(error.when)}</td></tr>`,
+  );
   return `<table><thead><tr><th>Error</th><th>Code</th><th>HTTP</th><th>When</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
@@ -144,5 +162,10 @@ function prose(text: string): string {
 }
 
 function escape(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;').replaceAll("'", '&#39;');
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
 }

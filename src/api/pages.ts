@@ -1,10 +1,10 @@
 import Router from '@koa/router';
 import type { Middleware } from 'koa';
 import type { ExportFiles } from './export-files.ts';
-import { toOpenApi } from './openapi.ts';
 import type { MetricsPage } from './metrics-page.ts';
+import { toOpenApi } from './openapi.ts';
 import type { Operation } from './operation.ts';
-import { home, reference, PAGE_HASHES } from './page.ts';
+import { home, PAGE_HASHES, reference } from './page.ts';
 import type { TrackPages } from './track-pages.ts';
 import type { VerifyPage } from './verify-page.ts';
 
@@ -25,7 +25,10 @@ export interface PageDeps {
 }
 
 /** Everything that is no operation: a start page, the reference, and the health checks. */
-export function createPages(settings: { readonly publicUrl: string; readonly version: string }, deps: PageDeps): Middleware {
+export function createPages(
+  settings: { readonly publicUrl: string; readonly version: string },
+  deps: PageDeps,
+): Middleware {
   const router = new Router();
   // A third of the time that a start of the API takes would go into these two, which most lives of a daemon never show.
   const shown = once(() => reference(deps.operations, settings.publicUrl));
@@ -66,7 +69,11 @@ function once<T>(make: () => T): () => T {
   return () => (made ??= { value: make() }).value;
 }
 
-interface Response { set(headers: Record<string, string>): void; type: string; body: unknown }
+interface Response {
+  set(headers: Record<string, string>): void;
+  type: string;
+  body: unknown;
+}
 
 function page(ctx: Response, html: string): void {
   // Nothing but the style sheet and the script that are part of the page: no picture, no frame, nothing from elsewhere.

@@ -1,5 +1,5 @@
-import { COMMON_ERRORS, ERRORS, TRANSPORT_ERRORS, type ErrorName } from './errors.ts';
-import { fieldsOf, toSchema, typeOf, type Field } from './fields.ts';
+import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from './errors.ts';
+import { type Field, fieldsOf, toSchema, typeOf } from './fields.ts';
 import { EXAMPLE_KEY, groupOf } from './openapi.ts';
 import type { Operation } from './operation.ts';
 
@@ -14,7 +14,12 @@ export interface Entry {
   /** In one line what the answer is. */
   readonly returns: string;
   readonly fields: readonly Field[];
-  readonly errors: readonly { readonly name: ErrorName; readonly code: number; readonly status: number; readonly when: string }[];
+  readonly errors: readonly {
+    readonly name: ErrorName;
+    readonly code: number;
+    readonly status: number;
+    readonly when: string;
+  }[];
   /** A command line that can be pasted. */
   readonly request: string;
   /** The answer as JSON. */
@@ -31,7 +36,10 @@ export function toEntry(operation: Operation, origin: string): Entry {
     summary: operation.summary,
     notes: operation.notes,
     extension: operation.extension,
-    params: [{ name: 'key', type: 'string', required: true, description: 'a valid API key' }, ...fieldsOf(toSchema(operation.params))],
+    params: [
+      { name: 'key', type: 'string', required: true, description: 'a valid API key' },
+      ...fieldsOf(toSchema(operation.params)),
+    ],
     returns: typeOf(returns),
     fields: fieldsOf(returns),
     errors: errorRows(operation.errors),
@@ -60,18 +68,26 @@ field that is wrong.`;
 export function toMarkdown(operations: readonly Operation[]): string {
   const entries = operations.map((operation) => toEntry(operation, 'http://127.0.0.1:8080'));
   const groups = [...new Set(entries.map((entry) => entry.group))];
-  return [
-    '<!-- Written by `npm run docs` from the declarations in src/api/operations. Do not edit. -->',
-    '# API reference',
-    INTRODUCTION,
-    'Every operation can answer these errors; its own are listed with it.',
-    errorTable(commonErrors()),
-    ...groups.flatMap((group) => [`## ${group}`, ...entries.filter((entry) => entry.group === group).flatMap(entryLines)]),
-  ].join('\n\n') + '\n';
+  return (
+    [
+      '<!-- Written by `npm run docs` from the declarations in src/api/operations. Do not edit. -->',
+      '# API reference',
+      INTRODUCTION,
+      'Every operation can answer these errors; its own are listed with it.',
+      errorTable(commonErrors()),
+      ...groups.flatMap((group) => [
+        `## ${group}`,
+        ...entries.filter((entry) => entry.group === group).flatMap(entryLines),
+      ]),
+    ].join('\n\n') + '\n'
+  );
 }
 
 function entryLines(entry: Entry): string[] {
-  const lines = [`### ${entry.path}`, entry.summary + (entry.extension ? ' *Beyond the interface of the public ancestor.*' : '')];
+  const lines = [
+    `### ${entry.path}`,
+    entry.summary + (entry.extension ? ' *Beyond the interface of the public ancestor.*' : ''),
+  ];
   if (entry.notes !== '') lines.push(entry.notes);
   lines.push(fieldTable('Parameter', entry.params));
   lines.push(`Answers: ${entry.returns}.`);
@@ -82,7 +98,10 @@ function entryLines(entry: Entry): string[] {
 }
 
 function fieldTable(title: string, fields: readonly Field[]): string {
-  const rows = fields.map((field) => `| \`${field.name}\`${title === 'Parameter' && field.required ? ' *' : ''} | ${cell(field.type)} | ${cell(field.description)} |`);
+  const rows = fields.map(
+    (field) =>
+      `| \`${field.name}\`${title === 'Parameter' && field.required ? ' *' : ''} | ${cell(field.type)} | ${cell(field.description)} |`,
+  );
   return [`| ${title} | Type | Meaning |`, '|---|---|---|', ...rows].join('\n');
 }
 

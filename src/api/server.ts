@@ -1,26 +1,26 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import { createAccountLimits, type AccountLimitSettings } from './account-limits.ts';
-import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
-import { createApp, operationAt } from './app.ts';
-import { createBodyReader, type BodySettings } from './body.ts';
-import { createDoor, type DoorSettings } from './door.ts';
-import { refusal } from './errors.ts';
-import { createExportFiles, type ExportFileSettings } from './export-files.ts';
-import { paramsOf } from './formats.ts';
-import { createClientAddress } from './client-address.ts';
-import { createKeyReader, type KeySettings } from './keys.ts';
-import type { Operation } from './operation.ts';
-import { OPERATIONS } from './operations/index.ts';
-import { createCallMeters } from './meters.ts';
-import { createMetricsPage } from './metrics-page.ts';
-import { createPages, type PageDeps } from './pages.ts';
-import { createTrackPages, type Tracking } from './track-pages.ts';
-import { createVerifyPage } from './verify-page.ts';
-import { NO_METRICS, type Metrics } from '../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import type { UsageMeter } from '../store/usage.ts';
+import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
+import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
+import { createApp, operationAt } from './app.ts';
+import { type BodySettings, createBodyReader } from './body.ts';
+import { createClientAddress } from './client-address.ts';
+import { createDoor, type DoorSettings } from './door.ts';
+import { refusal } from './errors.ts';
+import { createExportFiles, type ExportFileSettings } from './export-files.ts';
+import { paramsOf } from './formats.ts';
+import { createKeyReader, type KeySettings } from './keys.ts';
+import { createCallMeters } from './meters.ts';
+import { createMetricsPage } from './metrics-page.ts';
+import type { Operation } from './operation.ts';
+import { OPERATIONS } from './operations/index.ts';
+import { createPages, type PageDeps } from './pages.ts';
+import { createTrackPages, type Tracking } from './track-pages.ts';
+import { createVerifyPage } from './verify-page.ts';
 
 export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeySettings, ExportFileSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
@@ -34,7 +34,9 @@ export interface ApiSettings extends OperationSettings, BodySettings, DoorSettin
   readonly version: string;
 }
 
-export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
+export interface ApiDeps
+  extends Omit<OperationDeps, 'limits'>,
+    Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
   readonly tracking: Tracking;
   /** What accounts have in the store. */
   readonly meter: UsageMeter;
@@ -80,8 +82,18 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     limits,
     clientAddress,
     partsOf,
-    pages: createPages(settings, { ...deps, operations: OPERATIONS, exportFiles: createExportFiles(settings, deps), verifyPage: createVerifyPage(deps.senderDomains), trackPages: createTrackPages(deps.tracking, clientAddress), metricsPage: createMetricsPage(settings, deps.metrics) }),
-    meters: createCallMeters(OPERATIONS.map(({ path }) => path), deps.metrics ?? NO_METRICS),
+    pages: createPages(settings, {
+      ...deps,
+      operations: OPERATIONS,
+      exportFiles: createExportFiles(settings, deps),
+      verifyPage: createVerifyPage(deps.senderDomains),
+      trackPages: createTrackPages(deps.tracking, clientAddress),
+      metricsPage: createMetricsPage(settings, deps.metrics),
+    }),
+    meters: createCallMeters(
+      OPERATIONS.map(({ path }) => path),
+      deps.metrics ?? NO_METRICS,
+    ),
     clock: deps.clock,
     log: deps.log,
   });
@@ -116,10 +128,16 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
 }
 
 function createBoundedServer(handler: RequestListener): Server {
-  const server = createServer({
-    headersTimeout: HEADERS_MS, requestTimeout: REQUEST_MS, keepAliveTimeout: KEEP_ALIVE_MS, maxHeaderSize: MAX_HEADER_BYTES,
-    connectionsCheckingInterval: CHECK_MS,
-  }, handler);
+  const server = createServer(
+    {
+      headersTimeout: HEADERS_MS,
+      requestTimeout: REQUEST_MS,
+      keepAliveTimeout: KEEP_ALIVE_MS,
+      maxHeaderSize: MAX_HEADER_BYTES,
+      connectionsCheckingInterval: CHECK_MS,
+    },
+    handler,
+  );
   server.maxConnections = MAX_CONNECTIONS;
   return server;
 }
@@ -163,7 +181,9 @@ function addressOf(server: Server): { host: string; port: number } {
 
 async function stop(server: Server): Promise<void> {
   if (!server.listening) return;
-  const closed = new Promise<void>((resolve) => { server.close(() => resolve()); });
+  const closed = new Promise<void>((resolve) => {
+    server.close(() => resolve());
+  });
   // Not the clock of the parts: ending must not depend on time that a test has stopped.
   const force = setTimeout(() => server.closeAllConnections(), STOP_MS);
   // A connection that is kept alive becomes idle when its call ends, and nobody would tell it to close.

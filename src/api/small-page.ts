@@ -32,7 +32,9 @@ const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')
 export function answerPage(ctx: SmallPageContext, { status, title, main }: SmallPage): void {
   ctx.set({
     'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
-    'Referrer-Policy': 'no-referrer', 'Cache-Control': 'no-store', 'X-Robots-Tag': 'noindex',
+    'Referrer-Policy': 'no-referrer',
+    'Cache-Control': 'no-store',
+    'X-Robots-Tag': 'noindex',
   });
   ctx.status = status;
   ctx.type = 'text/html; charset=utf-8';
@@ -44,5 +46,10 @@ export function answerPage(ctx: SmallPageContext, { status, title, main }: Small
 
 /** Text as HTML shows it. */
 export function escapeHtml(text: string): string {
-  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;').replaceAll("'", '&#39;');
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
 }

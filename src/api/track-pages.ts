@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Subscription, UnsubscribeLinks } from '../events/unsubscribe.ts';
-import type { Visits, Visitor } from '../events/visits.ts';
+import type { Visitor, Visits } from '../events/visits.ts';
 import { StoreAway } from '../store/collection.ts';
 import { answerPage, escapeHtml, type SmallPage, type SmallPageContext } from './small-page.ts';
 
@@ -32,8 +32,14 @@ export interface TrackPages {
 const PICTURE = Buffer.from('R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7', 'base64');
 const ALONE = { 'Cache-Control': 'no-store', 'Referrer-Policy': 'no-referrer', 'X-Robots-Tag': 'noindex' };
 
-export function createTrackPages({ visits, unsubscribeLinks }: Tracking, clientAddress: (req: IncomingMessage) => string): TrackPages {
-  const visitorOf = ({ req }: TrackContext): Visitor => ({ address: clientAddress(req), userAgent: req.headers['user-agent'] ?? '' });
+export function createTrackPages(
+  { visits, unsubscribeLinks }: Tracking,
+  clientAddress: (req: IncomingMessage) => string,
+): TrackPages {
+  const visitorOf = ({ req }: TrackContext): Visitor => ({
+    address: clientAddress(req),
+    userAgent: req.headers['user-agent'] ?? '',
+  });
 
   return Object.freeze({
     async open(ctx: TrackContext, token: string) {
@@ -48,10 +54,13 @@ export function createTrackPages({ visits, unsubscribeLinks }: Tracking, clientA
     async click(ctx: TrackContext, token: string) {
       const url = urlOf(ctx.querystring);
       const location = url === undefined ? undefined : locationOf(url);
-      if (url === undefined || location === undefined) return say(ctx, 404, 'There is nothing here: a part of this link is missing.');
+      if (url === undefined || location === undefined)
+        return say(ctx, 404, 'There is nothing here: a part of this link is missing.');
       try {
-        const ours = ctx.method === 'GET' ? await visits.clicked(token, url, visitorOf(ctx)) : await visits.leadsTo(token, url);
-        if (!ours) return say(ctx, 404, 'There is nothing here: this link is not one of ours, or a part of it is missing.');
+        const ours =
+          ctx.method === 'GET' ? await visits.clicked(token, url, visitorOf(ctx)) : await visits.leadsTo(token, url);
+        if (!ours)
+          return say(ctx, 404, 'There is nothing here: this link is not one of ours, or a part of it is missing.');
         say(ctx, 302, 'Please follow the Location header.');
         ctx.set({ Location: location });
       } catch (error) {
@@ -62,22 +71,45 @@ export function createTrackPages({ visits, unsubscribeLinks }: Tracking, clientA
     async unsubscribe(ctx: TrackContext, token: string) {
       const pressed = ctx.method === 'POST';
       try {
-        answerPage(ctx, toPage(await (pressed ? unsubscribeLinks.follow(token) : unsubscribeLinks.look(token)), pressed));
+        answerPage(
+          ctx,
+          toPage(await (pressed ? unsubscribeLinks.follow(token) : unsubscribeLinks.look(token)), pressed),
+        );
       } catch (error) {
         if (!(error instanceof StoreAway)) throw error;
-        answerPage(ctx, { status: 503, title: 'Please try again in a moment', main: '<p>The service is not able to do this just now. The link stays good.</p>' });
+        answerPage(ctx, {
+          status: 503,
+          title: 'Please try again in a moment',
+          main: '<p>The service is not able to do this just now. The link stays good.</p>',
+        });
       }
     },
   });
 }
 
 function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): SmallPage {
-  if (found === 'unknown') return { status: 404, title: 'There is nothing here', main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>' };
-  if (found === 'gone') return { status: 410, title: 'This link is too old', main: '<p>Please use the link in a newer mail, or answer the sender.</p>' };
+  if (found === 'unknown')
+    return {
+      status: 404,
+      title: 'There is nothing here',
+      main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>',
+    };
+  if (found === 'gone')
+    return {
+      status: 410,
+      title: 'This link is too old',
+      main: '<p>Please use the link in a newer mail, or answer the sender.</p>',
+    };
   const [email, sender] = [escapeHtml(found.email), escapeHtml(found.sender)];
-  if (pressed) return { status: 200, title: 'You are unsubscribed', main: `<p><strong>${email}</strong> gets no more mail from <strong>${sender}</strong>.</p>` };
+  if (pressed)
+    return {
+      status: 200,
+      title: 'You are unsubscribed',
+      main: `<p><strong>${email}</strong> gets no more mail from <strong>${sender}</strong>.</p>`,
+    };
   return {
-    status: 200, title: 'Unsubscribe?',
+    status: 200,
+    title: 'Unsubscribe?',
     main: `<p><strong>${email}</strong> gets mail from <strong>${sender}</strong>.</p><form method="post"><button type="submit">Unsubscribe</button></form>`,
   };
 }
@@ -91,7 +123,8 @@ function urlOf(query: string): string | undefined {
 /** The URL as a header can hold it; undefined for what is no address in the web. Nothing in it is changed but what no URL may hold: line ends and tabs go, as in every browser. */
 function locationOf(written: string): string | undefined {
   const url = written.replaceAll(/[\t\r\n]/g, '').trim();
-  if (!/^https?:\/\/[^/?#]/i.test(url) || /\p{Cc}/u.test(url) || !url.isWellFormed() || !URL.canParse(url)) return undefined;
+  if (!/^https?:\/\/[^/?#]/i.test(url) || /\p{Cc}/u.test(url) || !url.isWellFormed() || !URL.canParse(url))
+    return undefined;
   return url.replace(/[^!-~]/gu, encodeURIComponent);
 }
 

@@ -29,7 +29,11 @@ const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')
 /** A token as `Ids.key` makes it. */
 const TOKEN = /^[\w-]{22}$/;
 
-interface Page { readonly status: number; readonly title: string; readonly main: string }
+interface Page {
+  readonly status: number;
+  readonly title: string;
+  readonly main: string;
+}
 
 export function createVerifyPage(senderDomains: Pick<SenderDomains, 'look' | 'follow'>): VerifyPage {
   return async (ctx, token) => {
@@ -37,7 +41,9 @@ export function createVerifyPage(senderDomains: Pick<SenderDomains, 'look' | 'fo
     // The button posts to this very page, so here, and only here, a form may be sent.
     ctx.set({
       'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
-      'Referrer-Policy': 'no-referrer', 'Cache-Control': 'no-store', 'X-Robots-Tag': 'noindex',
+      'Referrer-Policy': 'no-referrer',
+      'Cache-Control': 'no-store',
+      'X-Robots-Tag': 'noindex',
     });
     ctx.status = page.status;
     ctx.type = 'text/html; charset=utf-8';
@@ -54,21 +60,47 @@ async function pageFor(token: string, read: (token: string) => Promise<Link>): P
     return toPage(await read(token));
   } catch (error) {
     if (!(error instanceof StoreAway)) throw error;
-    return { status: 503, title: 'Please try again in a moment', main: '<p>The service is not able to look at this link just now. It stays good.</p>' };
+    return {
+      status: 503,
+      title: 'Please try again in a moment',
+      main: '<p>The service is not able to look at this link just now. It stays good.</p>',
+    };
   }
 }
 
 /** The domain was read as A-labels, which hold nothing that HTML would take for more than text. */
 function toPage(link: Link): Page {
   switch (link.state) {
-    case 'open': return {
-      status: 200, title: `Is ${link.domain} yours?`,
-      main: `<p>Somebody asked to send mail from <strong>${link.domain}</strong>. If it was you, confirm it.</p>
+    case 'open':
+      return {
+        status: 200,
+        title: `Is ${link.domain} yours?`,
+        main: `<p>Somebody asked to send mail from <strong>${link.domain}</strong>. If it was you, confirm it.</p>
 <form method="post"><button type="submit">Yes, verify ${link.domain}</button></form><p class="soft">If it was not you, close this page. Nothing has happened yet.</p>`,
-    };
-    case 'done': return { status: 200, title: 'Thank you', main: `<p><strong>${link.domain}</strong> is verified. You can close this page.</p>` };
-    case 'used': return { status: 410, title: 'This link has been used', main: '<p>It works once, and it has done its work. Nothing is left to do.</p>' };
-    case 'expired': return { status: 410, title: 'This link has expired', main: '<p>It worked for seven days. Please ask for a new one where you asked for this.</p>' };
-    case 'unknown': return { status: 404, title: 'There is nothing here', main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>' };
+      };
+    case 'done':
+      return {
+        status: 200,
+        title: 'Thank you',
+        main: `<p><strong>${link.domain}</strong> is verified. You can close this page.</p>`,
+      };
+    case 'used':
+      return {
+        status: 410,
+        title: 'This link has been used',
+        main: '<p>It works once, and it has done its work. Nothing is left to do.</p>',
+      };
+    case 'expired':
+      return {
+        status: 410,
+        title: 'This link has expired',
+        main: '<p>It worked for seven days. Please ask for a new one where you asked for this.</p>',
+      };
+    case 'unknown':
+      return {
+        status: 404,
+        title: 'There is nothing here',
+        main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>',
+      };
   }
 }

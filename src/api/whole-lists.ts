@@ -15,7 +15,9 @@ const STALL_MS = 60_000;
 
 /** Reads rows in the order of a key that no two of them share. `read` answers the first `limit` rows behind a key. */
 export async function* pagesByKey<R, K>(
-  after: K, keyOf: (row: R) => K, read: (after: K, limit: number) => Promise<readonly R[]>,
+  after: K,
+  keyOf: (row: R) => K,
+  read: (after: K, limit: number) => Promise<readonly R[]>,
 ): AsyncGenerator<readonly R[]> {
   for (let key = after; ; ) {
     const page = await read(key, PAGE);
@@ -42,10 +44,16 @@ export interface Place {
  * the rest of its last moment. Without an id it begins behind the whole moment.
  */
 export async function* pagesByTime<R>(
-  after: Place | { readonly time: Date }, placeOf: (row: R) => Place,
+  after: Place | { readonly time: Date },
+  placeOf: (row: R) => Place,
   read: (moment: Moment, order: 'time' | 'id', limit: number) => Promise<readonly R[]>,
 ): AsyncGenerator<readonly R[]> {
-  const restOf = ({ time, id }: Place) => pagesByKey(id, (row: R) => placeOf(row).id, (from, limit) => read({ time, id: { range: { gt: from } } }, 'id', limit));
+  const restOf = ({ time, id }: Place) =>
+    pagesByKey(
+      id,
+      (row: R) => placeOf(row).id,
+      (from, limit) => read({ time, id: { range: { gt: from } } }, 'id', limit),
+    );
   if ('id' in after) yield* restOf(after);
   for (let { time } = after; ; ) {
     const page = await read({ time: { range: { gt: time } } }, 'time', PAGE);
@@ -58,7 +66,10 @@ export async function* pagesByTime<R>(
 }
 
 /** Pages with each record made into another; of a page at once, so that what they need is asked for together. */
-export async function* mapPages<R, T>(pages: Pages<R>, toRecords: (page: readonly R[]) => Promise<readonly T[]> | readonly T[]): AsyncGenerator<readonly T[]> {
+export async function* mapPages<R, T>(
+  pages: Pages<R>,
+  toRecords: (page: readonly R[]) => Promise<readonly T[]> | readonly T[],
+): AsyncGenerator<readonly T[]> {
   for await (const page of pages) if (page.length > 0) yield await toRecords(page);
 }
 
@@ -69,7 +80,7 @@ export async function* mapPages<R, T>(pages: Pages<R>, toRecords: (page: readonl
 export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Promise<void> {
   const iterator = pages[Symbol.asyncIterator]();
   const first = await nextFull(iterator);
-  const second = first && await nextFull(iterator);
+  const second = first && (await nextFull(iterator));
   ctx.type = 'application/json; charset=utf-8';
   ctx.set('Cache-Control', 'no-store');
   if (!second) {
@@ -82,7 +93,7 @@ export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Pro
   try {
     res.write(`[${toItems(first)}`);
     for (let page: readonly unknown[] | undefined = second; page; page = await nextFull(iterator)) {
-      if (!res.write(`,${toItems(page)}`) && !await drained(res, clock)) break;
+      if (!res.write(`,${toItems(page)}`) && !(await drained(res, clock))) break;
     }
     if (!res.destroyed) res.end(']');
   } catch (error) {

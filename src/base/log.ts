@@ -7,24 +7,56 @@ import { createOutput } from './output.ts';
  */
 export const EVENTS = [
   // the process
-  'daemon.starting', 'daemon.ready', 'daemon.stopping', 'daemon.stopped', 'daemon.reloaded',
-  'daemon.reload_refused', 'daemon.note', 'daemon.clock', 'daemon.fault',
+  'daemon.starting',
+  'daemon.ready',
+  'daemon.stopping',
+  'daemon.stopped',
+  'daemon.reloaded',
+  'daemon.reload_refused',
+  'daemon.note',
+  'daemon.clock',
+  'daemon.fault',
   // mail coming in
-  'smtp.listening', 'smtp.session', 'smtp.refused', 'smtp.tls_reloaded', 'smtp.fault', 'submission.note',
-  'message.accepted', 'message.refused', 'message.parse_failed',
+  'smtp.listening',
+  'smtp.session',
+  'smtp.refused',
+  'smtp.tls_reloaded',
+  'smtp.fault',
+  'submission.note',
+  'message.accepted',
+  'message.refused',
+  'message.parse_failed',
   // mail that accounts send
-  'message.submitted', 'message.unrecorded', 'message.fault',
+  'message.submitted',
+  'message.unrecorded',
+  'message.fault',
   // the queue
-  'spool.recovered', 'spool.fault', 'spool.full', 'spool.room', 'spool.purged',
+  'spool.recovered',
+  'spool.fault',
+  'spool.full',
+  'spool.room',
+  'spool.purged',
   // webhooks going out
-  'delivery.delivered', 'delivery.deferred', 'delivery.failed', 'delivery.replayed', 'delivery.fault',
-  'endpoint.opened', 'endpoint.closed', 'endpoint.paused', 'endpoint.resumed', 'endpoint.unverified', 'worker.ended',
+  'delivery.delivered',
+  'delivery.deferred',
+  'delivery.failed',
+  'delivery.replayed',
+  'delivery.fault',
+  'endpoint.opened',
+  'endpoint.closed',
+  'endpoint.paused',
+  'endpoint.resumed',
+  'endpoint.unverified',
+  'worker.ended',
   // whose an inbound domain is
-  'domain.taken', 'domain.reserved',
+  'domain.taken',
+  'domain.reserved',
   // events on their way from the store to the queue
-  'event.unsent', 'event.fault',
+  'event.unsent',
+  'event.fault',
   // mail that came back, opens and clicks
-  'return.handled', 'visit.lost',
+  'return.handled',
+  'visit.lost',
   // keys that sign mail
   'dkim.rotated',
   // mail to the operator
@@ -32,15 +64,38 @@ export const EVENTS = [
   // reports that senders asked for
   'report.lost',
   // mail of our own
-  'notice.sent', 'notice.deferred', 'notice.failed',
+  'notice.sent',
+  'notice.deferred',
+  'notice.failed',
   // exports
-  'export.progress', 'export.complete', 'export.failed', 'export.expired', 'export.fetched', 'export.unnotified',
+  'export.progress',
+  'export.complete',
+  'export.failed',
+  'export.expired',
+  'export.fetched',
+  'export.unnotified',
   // the API
-  'api.listening', 'api.call', 'api.refused_key', 'api.refused_connection', 'api.fault',
+  'api.listening',
+  'api.call',
+  'api.refused_key',
+  'api.refused_connection',
+  'api.fault',
   // dedicated addresses
-  'ip.given', 'ip.returned', 'ip.reverse_dns', 'ip.missing',
+  'ip.given',
+  'ip.returned',
+  'ip.reverse_dns',
+  'ip.missing',
   // the store and the network
-  'store.connected', 'store.away', 'store.back', 'store.full', 'store.room', 'store.fault', 'dns.fault', 'task.run', 'task.fault', 'task.skipped',
+  'store.connected',
+  'store.away',
+  'store.back',
+  'store.full',
+  'store.room',
+  'store.fault',
+  'dns.fault',
+  'task.run',
+  'task.fault',
+  'task.skipped',
 ] as const;
 
 export type EventName = (typeof EVENTS)[number];
@@ -77,7 +132,13 @@ export function toLine(event: EventName, fields: Fields): Record<string, unknown
 }
 
 function faultOf(error: Error) {
-  return { message: printable(error.message), stack: error.stack?.split('\n').slice(1, 9).map((line) => line.trim()) };
+  return {
+    message: printable(error.message),
+    stack: error.stack
+      ?.split('\n')
+      .slice(1, 9)
+      .map((line) => line.trim()),
+  };
 }
 
 const EVENT = ',"event":';
@@ -101,8 +162,10 @@ function plainFields(fields: Fields): string | undefined {
   for (const name of Object.keys(fields)) {
     const value = fields[name];
     if (name === 'key' || value === undefined) continue; // an API key never reaches a log
-    if (typeof value === 'string') text += `,"${name}":${value.length <= LONGEST && SAFE.test(value) ? `"${value}"` : JSON.stringify(printable(value))}`;
-    else if (Number.isFinite(value) || typeof value === 'boolean' || value === null) text += `,"${name}":${String(value)}`;
+    if (typeof value === 'string')
+      text += `,"${name}":${value.length <= LONGEST && SAFE.test(value) ? `"${value}"` : JSON.stringify(printable(value))}`;
+    else if (Number.isFinite(value) || typeof value === 'boolean' || value === null)
+      text += `,"${name}":${String(value)}`;
     else return undefined;
   }
   return text;
@@ -122,12 +185,14 @@ export function createLog(level: string, write = createOutput()): Log {
     hooks: { streamWrite: eventFirst },
   };
   const logger = pino(options, { write });
-  const at = (name: 'info' | 'warn' | 'error' | 'debug') => (event: EventName, fields: Fields = {}) => {
-    if (!logger.isLevelEnabled(name)) return;
-    const plain = plainFields(fields);
-    if (plain === undefined) logger[name](toLine(event, fields));
-    else write(`{"event":"${event}","level":"${name}"${timestamp()}${plain}}\n`);
-  };
+  const at =
+    (name: 'info' | 'warn' | 'error' | 'debug') =>
+    (event: EventName, fields: Fields = {}) => {
+      if (!logger.isLevelEnabled(name)) return;
+      const plain = plainFields(fields);
+      if (plain === undefined) logger[name](toLine(event, fields));
+      else write(`{"event":"${event}","level":"${name}"${timestamp()}${plain}}\n`);
+    };
   return Object.freeze({ info: at('info'), warn: at('warn'), error: at('error'), debug: at('debug') });
 }
 

@@ -1,10 +1,14 @@
-import { DECLARED, METRICS, type Declared } from './metric-list.ts';
+import { DECLARED, type Declared, METRICS } from './metric-list.ts';
 
 type Names = keyof typeof METRICS;
 /** The metrics of a kind, by name. */
-export type MetricName<K extends Declared['kind']> = { [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never }[Names];
+export type MetricName<K extends Declared['kind']> = {
+  [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never;
+}[Names];
 /** A value for each label of a metric. */
-export type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L } ? { readonly [K in keyof L]: string } : Readonly<Record<never, string>>;
+export type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
+  ? { readonly [K in keyof L]: string }
+  : Readonly<Record<never, string>>;
 type Given<N extends Names> = (typeof METRICS)[N] extends { readonly labels: unknown } ? [labels: Labels<N>] : [];
 
 /** A number that only grows. */
@@ -40,7 +44,10 @@ const NOTHING: Counter & Histogram = Object.freeze({ add() {}, observe() {} });
 
 /** For parts whose numbers nobody looks at. */
 export const NO_METRICS: Metrics = Object.freeze({
-  counter: () => NOTHING, histogram: () => NOTHING, gauge() {}, share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
+  counter: () => NOTHING,
+  histogram: () => NOTHING,
+  gauge() {},
+  share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
 });
 
 /** How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for what is above, one for the sum. */
@@ -50,7 +57,11 @@ export function widthOf({ buckets }: Declared): number {
 
 /** A counter in the cell `at`. */
 export function counterIn(cells: Float64Array, at: number): Counter {
-  return { add(amount = 1) { cells[at] = (cells[at] ?? 0) + amount; } };
+  return {
+    add(amount = 1) {
+      cells[at] = (cells[at] ?? 0) + amount;
+    },
+  };
 }
 
 /** A histogram in the cells from `at` on. */
@@ -87,13 +98,21 @@ export function placesInThreads(): { readonly places: readonly Place[]; readonly
   return { places, cells };
 }
 
-function combinations(labels: readonly (readonly [name: string, values: readonly string[]])[]): Record<string, string>[] {
-  return labels.reduce<Record<string, string>[]>((found, [name, values]) => found.flatMap((one) => values.map((value) => ({ ...one, [name]: value }))), [{}]);
+function combinations(
+  labels: readonly (readonly [name: string, values: readonly string[]])[],
+): Record<string, string>[] {
+  return labels.reduce<Record<string, string>[]>(
+    (found, [name, values]) => found.flatMap((one) => values.map((value) => ({ ...one, [name]: value }))),
+    [{}],
+  );
 }
 
 /** Tells sets of labels apart, in whatever order they were written. */
 export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
-  return Object.keys(labels).sort().map((name) => `${name}\0${labels[name]}`).join('\0');
+  return Object.keys(labels)
+    .sort()
+    .map((name) => `${name}\0${labels[name]}`)
+    .join('\0');
 }
 
 /** What a thread counts with: plain numbers in memory that it shares, so that no message carries them. What is not declared for threads is not counted. */

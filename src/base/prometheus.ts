@@ -1,7 +1,13 @@
-import { collectDefaultMetrics, Counter as PromCounter, Gauge as PromGauge, Histogram as PromHistogram, Registry } from 'prom-client';
+import {
+  collectDefaultMetrics,
+  Counter as PromCounter,
+  Gauge as PromGauge,
+  Histogram as PromHistogram,
+  Registry,
+} from 'prom-client';
 import type { Clock } from './clock.ts';
-import { DECLARED, METRICS, type Declared } from './metric-list.ts';
-import { counterIn, histogramIn, keyOf, placesInThreads, widthOf, type Metrics, type Reading } from './metrics.ts';
+import { DECLARED, type Declared, type METRICS } from './metric-list.ts';
+import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Reading, widthOf } from './metrics.ts';
 
 /** The numbers as Prometheus reads them. */
 export interface Exposition {
@@ -34,18 +40,23 @@ interface Family {
  * are kept in plain cells here, and prom-client gets them when somebody looks. `ofProcess`: with its figures of the process under
  * their usual names, which watch the loop and the garbage collector from then on.
  */
-export function createPrometheus(deps: { readonly clock: Clock }, options: { readonly ofProcess: boolean }): Metrics & Exposition {
+export function createPrometheus(
+  deps: { readonly clock: Clock },
+  options: { readonly ofProcess: boolean },
+): Metrics & Exposition {
   const registry = new Registry();
   const families = new Map(DECLARED.map(([name, declared]) => [name, createFamily(name, declared)]));
   const shared: Float64Array[] = [];
   const { places, cells: sharedCells } = placesInThreads();
   let running: Promise<string> | undefined;
 
-  for (const family of families.values()) register(family, () => [...family.sets.values(), ...inThreads(family.name)], registry);
+  for (const family of families.values())
+    register(family, () => [...family.sets.values(), ...inThreads(family.name)], registry);
   if (options.ofProcess) collectDefaultMetrics({ register: registry });
 
   function* inThreads(name: string): Generator<Value> {
-    for (const place of places) if (place.name === name) for (const cells of shared) yield [place.labels, cells, place.at];
+    for (const place of places)
+      if (place.name === name) for (const cells of shared) yield [place.labels, cells, place.at];
   }
 
   function cellsOf(name: string, labels: AnyLabels = {}): { cells: Float64Array; declared: Declared } {
@@ -73,7 +84,9 @@ export function createPrometheus(deps: { readonly clock: Clock }, options: { rea
       const { cells, declared } = cellsOf(name, labels);
       return histogramIn(cells, 0, declared.buckets ?? []);
     },
-    gauge(name: string, read: Reader) { families.get(name)?.readers.push(read); },
+    gauge(name: string, read: Reader) {
+      families.get(name)?.readers.push(read);
+    },
     share() {
       const memory = new SharedArrayBuffer(sharedCells * Float64Array.BYTES_PER_ELEMENT);
       shared.push(new Float64Array(memory));
@@ -81,7 +94,10 @@ export function createPrometheus(deps: { readonly clock: Clock }, options: { rea
     },
     contentType: registry.contentType,
     // Two that look at one time see the same.
-    text: () => running ??= scrape().finally(() => { running = undefined; }),
+    text: () =>
+      (running ??= scrape().finally(() => {
+        running = undefined;
+      })),
   });
 }
 
@@ -92,11 +108,15 @@ function createFamily(name: string, declared: Declared): Family {
 /** Reads every gauge anew; answers the names of those that could not be read. */
 async function readGauges(families: readonly Family[], clock: Clock): Promise<string[]> {
   const missing: string[] = [];
-  await Promise.all(families.filter(({ readers }) => readers.length > 0).map(async (family) => {
-    const readings = await Promise.all(family.readers.map((read) => inTime(read, clock)));
-    if (readings.includes('missing')) missing.push(family.name);
-    family.readings = readings.flatMap(toReadings);
-  }));
+  await Promise.all(
+    families
+      .filter(({ readers }) => readers.length > 0)
+      .map(async (family) => {
+        const readings = await Promise.all(family.readers.map((read) => inTime(read, clock)));
+        if (readings.includes('missing')) missing.push(family.name);
+        family.readings = readings.flatMap(toReadings);
+      }),
+  );
   return missing;
 }
 
@@ -104,7 +124,10 @@ async function readGauges(families: readonly Family[], clock: Clock): Promise<st
 function inTime(read: Reader, clock: Clock): Promise<Awaited<ReturnType<Reader>> | 'missing'> {
   return new Promise((resolve) => {
     const cancel = clock.after(SCRAPE_MS, () => resolve('missing'));
-    Promise.resolve().then(read).then(resolve, () => resolve('missing')).finally(cancel);
+    Promise.resolve()
+      .then(read)
+      .then(resolve, () => resolve('missing'))
+      .finally(cancel);
   });
 }
 
@@ -114,18 +137,29 @@ function toReadings(reading: Awaited<ReturnType<typeof inTime>>): Family['readin
 }
 
 function register(family: Family, values: () => Iterable<Value>, registry: Registry): void {
-  const { name, declared: { kind, help, labels = {} } } = family;
+  const {
+    name,
+    declared: { kind, help, labels = {} },
+  } = family;
   const config = { name, help, labelNames: Object.keys(labels), registers: [registry] };
   if (kind === 'histogram') registry.registerMetric(new Cells(family, values));
-  else if (kind === 'counter') new PromCounter({ ...config, collect() {
-    this.reset();
-    for (const [set, cells, at] of values()) this.inc({ ...set }, cells[at] ?? 0);
-  } });
-  else new PromGauge({ ...config, collect() {
-    this.reset();
-    this.remove({}); // one without labels is 0 after a reset, which would be a reading
-    for (const [set, value] of family.readings) this.set({ ...set }, value);
-  } });
+  else if (kind === 'counter')
+    new PromCounter({
+      ...config,
+      collect() {
+        this.reset();
+        for (const [set, cells, at] of values()) this.inc({ ...set }, cells[at] ?? 0);
+      },
+    });
+  else
+    new PromGauge({
+      ...config,
+      collect() {
+        this.reset();
+        this.remove({}); // one without labels is 0 after a reset, which would be a reading
+        for (const [set, value] of family.readings) this.set({ ...set }, value);
+      },
+    });
 }
 
 /** prom-client has no way to fill a histogram but value by value; so this one answers for itself. */
@@ -134,7 +168,10 @@ class Cells extends PromHistogram {
   readonly #values: () => Iterable<Value>;
 
   constructor(family: Family, values: () => Iterable<Value>) {
-    const { name, declared: { help, labels = {}, buckets = [] } } = family;
+    const {
+      name,
+      declared: { help, labels = {}, buckets = [] },
+    } = family;
     super({ name, help, labelNames: Object.keys(labels), buckets: [...buckets], registers: [] });
     this.#family = family;
     this.#values = values;
@@ -142,9 +179,14 @@ class Cells extends PromHistogram {
 
   /** What the registry asks for first; prom-client's types do not show it. */
   async getForPromString() {
-    const { name, declared: { help, buckets = [] } } = this.#family;
+    const {
+      name,
+      declared: { help, buckets = [] },
+    } = this.#family;
     const sets = Map.groupBy(this.#values(), ([labels]) => keyOf(labels));
-    const values = [...sets.values()].flatMap((same) => toLines(name, same[0]?.[0] ?? {}, sum(same, buckets.length + 2), buckets));
+    const values = [...sets.values()].flatMap((same) =>
+      toLines(name, same[0]?.[0] ?? {}, sum(same, buckets.length + 2), buckets),
+    );
     return { name, help, type: 'histogram', values };
   }
 }
@@ -157,6 +199,14 @@ function sum(same: readonly Value[], width: number): number[] {
 function toLines(name: string, labels: AnyLabels, cells: readonly number[], buckets: readonly number[]) {
   let count = 0;
   const upTo = (i: number) => (count += cells[i] ?? 0);
-  const lines = [...buckets, '+Inf'].map((le, i) => ({ metricName: `${name}_bucket`, labels: { ...labels, le }, value: upTo(i) }));
-  return [...lines, { metricName: `${name}_sum`, labels, value: cells[buckets.length + 1] ?? 0 }, { metricName: `${name}_count`, labels, value: count }];
+  const lines = [...buckets, '+Inf'].map((le, i) => ({
+    metricName: `${name}_bucket`,
+    labels: { ...labels, le },
+    value: upTo(i),
+  }));
+  return [
+    ...lines,
+    { metricName: `${name}_sum`, labels, value: cells[buckets.length + 1] ?? 0 },
+    { metricName: `${name}_count`, labels, value: count },
+  ];
 }

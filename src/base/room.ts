@@ -35,7 +35,11 @@ export async function lookAtDisk(folder: string): Promise<Disk> {
 }
 
 /** Watches free disk for the spool or the store; `look` asks the system. Each change is logged once, under the name of whose it is. */
-export function createRoom(name: 'spool' | 'store', settings: RoomSettings, deps: { clock: Clock; log: Log; look: () => Promise<Disk> }): Room {
+export function createRoom(
+  name: 'spool' | 'store',
+  settings: RoomSettings,
+  deps: { clock: Clock; log: Log; look: () => Promise<Disk> },
+): Room {
   const { clock, log, look } = deps;
   let room = true;
   let seen: Disk | undefined;

@@ -108,7 +108,9 @@ export function readTimeMemory(text: string): TimeMemory | undefined {
 }
 
 function isMemory(value: unknown): value is TimeMemory {
-  return isObject(value) && Number.isFinite(value['seen']) && Array.isArray(value['skips']) && value['skips'].every(isSkip);
+  return (
+    isObject(value) && Number.isFinite(value['seen']) && Array.isArray(value['skips']) && value['skips'].every(isSkip)
+  );
 }
 
 function isSkip(value: unknown): boolean {

@@ -18,18 +18,25 @@ const LONGEST_TIME = 40;
 const TIMESTAMP = /^(\d{4}-\d\d-\d\d)(?:[ Tt](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:[Zz]|([+-])(\d\d):?(\d\d))?)?$/;
 
 /** A time in UTC: `YYYY-MM-DD HH:MM:SS`, or the date alone for its first second; also as RFC 3339 has it, with an offset from UTC. */
-export const timestamp = z.string().max(LONGEST_TIME).transform((value, context) => {
-  const [, date, time = '00:00:00', sign = '+', hours = '00', minutes = '00'] = TIMESTAMP.exec(value) ?? [];
-  const parsed = new Date(`${date}T${time}Z`);
-  // A Date rolls 30 February over to March: what was meant is unknown then.
-  const exists = !Number.isNaN(parsed.getTime()) && parsed.toISOString().startsWith(`${date}T${time}`) && Number(hours) < 24 && Number(minutes) < 60;
-  const offset = (Number(hours) * 60 + Number(minutes)) * MINUTE_MS;
-  const moment = new Date(parsed.getTime() + (sign === '-' ? offset : -offset));
-  // The calendar has years of four digits, in UTC as well.
-  if (exists && moment.getUTCFullYear() >= 0 && moment.getUTCFullYear() <= 9999) return moment;
-  context.addIssue({ code: 'custom', message: 'Please enter a time as YYYY-MM-DD HH:MM:SS in UTC' });
-  return z.NEVER;
-});
+export const timestamp = z
+  .string()
+  .max(LONGEST_TIME)
+  .transform((value, context) => {
+    const [, date, time = '00:00:00', sign = '+', hours = '00', minutes = '00'] = TIMESTAMP.exec(value) ?? [];
+    const parsed = new Date(`${date}T${time}Z`);
+    // A Date rolls 30 February over to March: what was meant is unknown then.
+    const exists =
+      !Number.isNaN(parsed.getTime()) &&
+      parsed.toISOString().startsWith(`${date}T${time}`) &&
+      Number(hours) < 24 &&
+      Number(minutes) < 60;
+    const offset = (Number(hours) * 60 + Number(minutes)) * MINUTE_MS;
+    const moment = new Date(parsed.getTime() + (sign === '-' ? offset : -offset));
+    // The calendar has years of four digits, in UTC as well.
+    if (exists && moment.getUTCFullYear() >= 0 && moment.getUTCFullYear() <= 9999) return moment;
+    context.addIssue({ code: 'custom', message: 'Please enter a time as YYYY-MM-DD HH:MM:SS in UTC' });
+    return z.NEVER;
+  });
 
 const MINUTE_MS = 60_000;
 /** What Go and .NET write for a time that nobody set. */
@@ -41,10 +48,15 @@ export function isUnset(time: Date): boolean {
 }
 
 /** A `timestamp` that may be left out. */
-export const optionalTime = z.optional(timestamp.transform((time) => isUnset(time) ? undefined : time));
+export const optionalTime = z.optional(timestamp.transform((time) => (isUnset(time) ? undefined : time)));
 
 const NOUNS: Readonly<Record<string, string>> = {
-  string: 'a string', int: 'a whole number', number: 'a number', boolean: 'true or false', array: 'an array', object: 'a struct',
+  string: 'a string',
+  int: 'a whole number',
+  number: 'a number',
+  boolean: 'true or false',
+  array: 'an array',
+  object: 'a struct',
 };
 
 function unit(origin: string): string {
@@ -55,11 +67,17 @@ function unit(origin: string): string {
 export function words(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined) return PLEASE_ENTER;
   switch (issue.code) {
-    case 'invalid_type': return `Please enter ${NOUNS[issue.expected] ?? 'another kind of value'}`;
-    case 'too_big': return `Please enter at most ${issue.maximum}${unit(issue.origin)}`;
-    case 'too_small': return `Please enter at least ${issue.minimum}${unit(issue.origin)}`;
-    case 'invalid_value': return `Please enter one of: ${issue.values.join(', ')}`;
-    case 'invalid_format': return issue.format === 'email' ? 'Not a valid email address' : 'Please enter a valid value';
-    default: return 'Please enter a valid value';
+    case 'invalid_type':
+      return `Please enter ${NOUNS[issue.expected] ?? 'another kind of value'}`;
+    case 'too_big':
+      return `Please enter at most ${issue.maximum}${unit(issue.origin)}`;
+    case 'too_small':
+      return `Please enter at least ${issue.minimum}${unit(issue.origin)}`;
+    case 'invalid_value':
+      return `Please enter one of: ${issue.values.join(', ')}`;
+    case 'invalid_format':
+      return issue.format === 'email' ? 'Not a valid email address' : 'Please enter a valid value';
+    default:
+      return 'Please enter a valid value';
   }
 }

@@ -10,9 +10,14 @@ export function createTurns(): Turns {
   return (name, run) => {
     const turn = (last.get(name) ?? Promise.resolve()).then(run);
     // What fails holds nobody up.
-    const over = turn.then(() => {}, () => {}).then(() => {
-      if (last.get(name) === over) last.delete(name);
-    });
+    const over = turn
+      .then(
+        () => {},
+        () => {},
+      )
+      .then(() => {
+        if (last.get(name) === over) last.delete(name);
+      });
     last.set(name, over);
     return turn;
   };

@@ -3,7 +3,7 @@ import { createIds } from '../base/ids.ts';
 import type { AccountRow } from '../store/accounts.ts';
 import { createAccount, createKey } from '../store/credentials.ts';
 import type { Store } from '../store/store.ts';
-import { EXIT, UsageError, type Command, type Invocation } from './command.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 import { toTable } from './table.ts';
 

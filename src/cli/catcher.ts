@@ -27,10 +27,11 @@ export function startCatcher(onPost: (caught: Caught) => void): Promise<Catcher>
       const port = typeof address === 'object' && address !== null ? address.port : 0;
       resolve({
         url: `http://127.0.0.1:${port}/hook`,
-        stop: () => new Promise((done) => {
-          server.close(() => done());
-          server.closeAllConnections();
-        }),
+        stop: () =>
+          new Promise((done) => {
+            server.close(() => done());
+            server.closeAllConnections();
+          }),
       });
     });
   });

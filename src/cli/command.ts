@@ -1,10 +1,19 @@
 import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { VERSION } from '../base/version.ts';
-import { ConfigError, loadSettings, type Loaded } from '../config.ts';
+import { ConfigError, type Loaded, loadSettings } from '../config.ts';
 
 /** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
-export const EXIT = { ok: 0, failed: 1, usage: 64, unavailable: 69, fault: 70, tryLater: 75, denied: 77, config: 78 } as const;
+export const EXIT = {
+  ok: 0,
+  failed: 1,
+  usage: 64,
+  unavailable: 69,
+  fault: 70,
+  tryLater: 75,
+  denied: 77,
+  config: 78,
+} as const;
 
 /** What each exit code means, for the help text and the manual. */
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
@@ -119,8 +128,9 @@ function overview(commands: readonly Command[], argv: readonly string[], io: Io)
   const shown = group.length > 0 ? group : commands;
   const width = Math.max(...shown.map(({ name }) => name.length));
   const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
-  const text = `Postern takes mail in by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n`
-    + 'postern COMMAND --help says more; postern --version prints the version. Settings: config/default.yaml.\n';
+  const text =
+    `Postern takes mail in by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n` +
+    'postern COMMAND --help says more; postern --version prints the version. Settings: config/default.yaml.\n';
   if (asked) io.out(text);
   else io.err(group.length > 0 ? text : `postern: there is no command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
   return asked ? EXIT.ok : EXIT.usage;
@@ -134,10 +144,14 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   const stray = parsed.positionals[mostWords(command)];
   if (stray !== undefined) throw new UsageError(`unexpected argument "${stray}"`);
   if (values.json === true && values.jsonl === true) throw new UsageError('--json and --jsonl exclude each other');
-  const text = (name: string) => typeof values[name] === 'string' ? values[name] : undefined;
+  const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined);
   const texts = (name: string): readonly string[] => {
     const value = values[name];
-    return Array.isArray(value) ? value.filter((item): item is string => typeof item === 'string') : typeof value === 'string' ? [value] : [];
+    return Array.isArray(value)
+      ? value.filter((item): item is string => typeof item === 'string')
+      : typeof value === 'string'
+        ? [value]
+        : [];
   };
   const format = values.json === true ? 'json' : values.jsonl === true ? 'jsonl' : 'text';
   return {
@@ -178,7 +192,9 @@ function explain(error: unknown, command: Command, io: Io): number {
     return EXIT.usage;
   }
   if (error instanceof ConfigError) {
-    io.err(`postern: the settings cannot be used:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
+    io.err(
+      `postern: the settings cannot be used:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`,
+    );
     return EXIT.config;
   }
   io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);

@@ -9,22 +9,43 @@ import { domainAdd, domainCheck, domainList, domainRemove } from './domain.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
 import { keyCreate, keyList, keyRevoke } from './key.ts';
-import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
 import { queueList, queueShow } from './queue.ts';
+import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
 import { routeAdd, routeList, routeRemove, routeTest } from './route.ts';
 import { serve } from './serve.ts';
 
 const all: readonly Command[] = [
-  serve, demo,
-  configCheck, configShow, doctor,
-  accountCreate, accountList,
-  keyCreate, keyList, keyRevoke,
-  ipAdd, ipList, ipRemove,
-  dkimList, dkimShow, dkimRotate,
-  domainAdd, domainList, domainCheck, domainRemove,
-  routeAdd, routeList, routeTest, routeRemove,
+  serve,
+  demo,
+  configCheck,
+  configShow,
+  doctor,
+  accountCreate,
+  accountList,
+  keyCreate,
+  keyList,
+  keyRevoke,
+  ipAdd,
+  ipList,
+  ipRemove,
+  dkimList,
+  dkimShow,
+  dkimRotate,
+  domainAdd,
+  domainList,
+  domainCheck,
+  domainRemove,
+  routeAdd,
+  routeList,
+  routeTest,
+  routeRemove,
   importMandrill,
-  queueList, queueShow, queueRetry, queueDrop, queueFlush, replay,
+  queueList,
+  queueShow,
+  queueRetry,
+  queueDrop,
+  queueFlush,
+  replay,
 ];
 
 /** Every command, in the order the overview lists them. */

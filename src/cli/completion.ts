@@ -1,4 +1,4 @@
-import { COMMON, EXIT, UsageError, type Command, type Option } from './command.ts';
+import { COMMON, type Command, EXIT, type Option, UsageError } from './command.ts';
 
 /** Shells that a completion can be written for. */
 export const SHELLS = ['bash', 'zsh', 'fish'] as const;
@@ -50,17 +50,19 @@ interface Flag extends Option {
 }
 
 function toTree(commands: readonly Command[]): readonly Head[] {
-  const leaves = commands.map((command): Leaf => ({
-    name: command.name,
-    word: command.name.split(' ').at(-1) ?? '',
-    summary: firstSentence(command.summary),
-    options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
-    // `bash | zsh | fish` are words to type, `ADDRESS` stands for one.
-    words: (command.args ?? '')
-      .split('|')
-      .map((word) => word.trim())
-      .filter((word) => /^[a-z]+$/.test(word)),
-  }));
+  const leaves = commands.map(
+    (command): Leaf => ({
+      name: command.name,
+      word: command.name.split(' ').at(-1) ?? '',
+      summary: firstSentence(command.summary),
+      options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
+      // `bash | zsh | fish` are words to type, `ADDRESS` stands for one.
+      words: (command.args ?? '')
+        .split('|')
+        .map((word) => word.trim())
+        .filter((word) => /^[a-z]+$/.test(word)),
+    }),
+  );
   return [...Map.groupBy(leaves, ({ name }) => name.split(' ')[0] ?? '')].map(([word, group]): Head => {
     const leaf = group.find(({ name }) => name === word);
     const members = group.filter((one) => one !== leaf);

@@ -1,5 +1,5 @@
 import { checkFiles, checkNames } from '../composition/files.ts';
-import { EXIT, type Command } from './command.ts';
+import { type Command, EXIT } from './command.ts';
 import { toTable } from './table.ts';
 
 export const configCheck: Command = {

@@ -9,8 +9,8 @@ import { createLog } from '../base/log.ts';
 import { loadSettings } from '../config.ts';
 import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../mail/signature.ts';
-import { startCatcher, type Caught } from './catcher.ts';
-import { EXIT, type Command, type Io } from './command.ts';
+import { type Caught, startCatcher } from './catcher.ts';
+import { type Command, EXIT, type Io } from './command.ts';
 import { SELECTOR, SENDER_DOMAIN, startDemoZone } from './demo-zone.ts';
 
 const ONCE_MS = 12_000;

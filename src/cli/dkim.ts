@@ -1,11 +1,11 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
-import type { Settings } from '../settings.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { newKeyPair } from '../outbound/domain-keys.ts';
 import { createKeyRotation, keyPlace, keyRecord, selectorOf } from '../outbound/key-rotation.ts';
+import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/domain-keys.ts';
 import type { Store } from '../store/store.ts';
-import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 import { toTable } from './table.ts';
 

@@ -4,12 +4,12 @@ import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
 import { dnsSettings } from '../composition/slices.ts';
-import type { Settings } from '../settings.ts';
 import { createResolver } from '../dns/resolver.ts';
-import { EXIT, type Command } from './command.ts';
+import type { Settings } from '../settings.ts';
+import { type Command, EXIT } from './command.ts';
 import { certificate } from './doctor/certificates.ts';
 import { inboundDomains, reservedDomains, senderDomains, sending } from './doctor/domains.ts';
-import { type Check, fault, type Finding, type Verdict, type World } from './doctor/finding.ts';
+import { type Check, type Finding, fault, type Verdict, type World } from './doctor/finding.ts';
 import { listening, outgoing } from './doctor/listening.ts';
 import { clockCheck, disk, secrets } from './doctor/machine.ts';
 import { hostName, postmaster, publicUrl } from './doctor/names.ts';
@@ -18,16 +18,38 @@ import { withStore } from './open.ts';
 
 /** In the order in which one thing rests on another. */
 const CHECKS: readonly Check[] = [
-  clockCheck, disk, secrets, nameServers, storeCheck, readiness, listening, certificate, hostName, publicUrl, postmaster, sending,
-  inboundDomains, reservedDomains, senderDomains, outgoing,
+  clockCheck,
+  disk,
+  secrets,
+  nameServers,
+  storeCheck,
+  readiness,
+  listening,
+  certificate,
+  hostName,
+  publicUrl,
+  postmaster,
+  sending,
+  inboundDomains,
+  reservedDomains,
+  senderDomains,
+  outgoing,
 ];
 
 export const doctor: Command = {
   name: 'doctor',
-  summary: 'Looks at everything that a mail host needs, and says what to do about what is wrong; exit 1 when mail suffers.',
-  options: { reach: { type: 'string', value: 'DOMAIN', help: 'also connect to the mail server of this domain, to see whether port 25 is open to the outside' } },
-  notes: 'Nothing is changed, and no mail is sent. Run it as the user of the daemon, with its settings:\n'
-    + '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
+  summary:
+    'Looks at everything that a mail host needs, and says what to do about what is wrong; exit 1 when mail suffers.',
+  options: {
+    reach: {
+      type: 'string',
+      value: 'DOMAIN',
+      help: 'also connect to the mail server of this domain, to see whether port 25 is open to the outside',
+    },
+  },
+  notes:
+    'Nothing is changed, and no mail is sent. Run it as the user of the daemon, with its settings:\n' +
+    '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
   async run(call, io) {
     const { settings } = call.settings();
     const found: Finding[] = [];
@@ -35,20 +57,45 @@ export const doctor: Command = {
       found.push(...findings);
       if (call.format === 'text') io.out(findings.map(toLines).join(''));
     };
-    await examine(settings, { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') }, told);
+    await examine(
+      settings,
+      { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') },
+      told,
+    );
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
     const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
-    call.print(found, () => `\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`);
+    call.print(
+      found,
+      () =>
+        `\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`,
+    );
     return faults === 0 ? EXIT.ok : EXIT.failed;
   },
 };
 
-async function examine(settings: Settings, given: Pick<World, 'settingsFile' | 'reach'>, told: (findings: readonly Finding[]) => void): Promise<void> {
-  const resolver = createResolver(dnsSettings(settings), { clock: systemClock, log: createLog('silent'), ids: createIds(systemClock), cacheEntries: 0 });
+async function examine(
+  settings: Settings,
+  given: Pick<World, 'settingsFile' | 'reach'>,
+  told: (findings: readonly Finding[]) => void,
+): Promise<void> {
+  const resolver = createResolver(dnsSettings(settings), {
+    clock: systemClock,
+    log: createLog('silent'),
+    ids: createIds(systemClock),
+    cacheEntries: 0,
+  });
   const look = async (world: World, checks: readonly Check[]) => {
     for (const check of checks) told(await check.run(world).catch((error: unknown) => [gaveUp(check, error)]));
   };
-  const world: World = { settings, resolver, store: undefined, noStore: 'the daemon has not run here yet', clock: systemClock, root: '/', ...given };
+  const world: World = {
+    settings,
+    resolver,
+    store: undefined,
+    noStore: 'the daemon has not run here yet',
+    clock: systemClock,
+    root: '/',
+    ...given,
+  };
   // A question to the DNS does not keep a process alive: in the daemon that is right.
   const alive = setInterval(() => {}, 1000);
   // The store decides what there is to look at; when it is away, that is a finding and the rest is looked at without it.
@@ -62,7 +109,10 @@ async function examine(settings: Settings, given: Pick<World, 'settingsFile' | '
     });
   } catch (error) {
     told([gaveUp(storeCheck, error)]);
-    await look({ ...world, noStore: 'the store is away' }, rest.filter((check) => check !== storeCheck));
+    await look(
+      { ...world, noStore: 'the store is away' },
+      rest.filter((check) => check !== storeCheck),
+    );
   } finally {
     await resolver.stop();
     clearInterval(alive);
@@ -75,10 +125,21 @@ function hasStore({ store, data_dir: dir }: Settings): boolean {
 }
 
 function gaveUp(check: Check, error: unknown): Finding {
-  return fault(check.name, error instanceof Error ? error.message : String(error), check === storeCheck ? 'Without it mail is taken for known routes only, and the API answers 503. See that it runs and that store.url is right.' : 'See what stands in the way of looking.');
+  return fault(
+    check.name,
+    error instanceof Error ? error.message : String(error),
+    check === storeCheck
+      ? 'Without it mail is taken for known routes only, and the API answers 503. See that it runs and that store.url is right.'
+      : 'See what stands in the way of looking.',
+  );
 }
 
-const MARKS: Readonly<Record<Verdict, string>> = { ok: 'ok     ', warning: 'WARNING', fault: 'FAULT  ', skipped: '-      ' };
+const MARKS: Readonly<Record<Verdict, string>> = {
+  ok: 'ok     ',
+  warning: 'WARNING',
+  fault: 'FAULT  ',
+  skipped: '-      ',
+};
 
 function toLines({ check, verdict, seen, advice }: Finding): string {
   const line = `${MARKS[verdict]}  ${check}: ${printable(seen)}\n`;

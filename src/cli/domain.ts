@@ -5,7 +5,7 @@ import type { AccountRow } from '../store/accounts.ts';
 import { claimId, isClaim } from '../store/inbound-domains.ts';
 import type { Store } from '../store/store.ts';
 import { accountOption, theAccount } from './account.ts';
-import { EXIT, UsageError, type Command, type Invocation } from './command.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
 import { withOperations, withStore } from './open.ts';
 import { toTable } from './table.ts';
 
@@ -33,7 +33,9 @@ export async function theDomain(
   const wanted = call.text('account') === undefined ? undefined : await theAccount(store, call);
   const claims = await store.inboundDomains.many({ id: { startsWith: claimId(name, '') } });
   const owned = await store.inboundDomains.one({ id: name });
-  const [row, another] = [...(owned ? [owned] : []), ...claims].filter(({ account }) => !wanted || account === wanted.id);
+  const [row, another] = [...(owned ? [owned] : []), ...claims].filter(
+    ({ account }) => !wanted || account === wanted.id,
+  );
   if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list, postern domain add)`);
   if (!owned && another) throw new UsageError(`several accounts claim ${word}: name one with --account`);
   return { domain: row.domain, account: await ownerOf(store, row.account) };

@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
-import { type Item, type Kind, KINDS } from './import/kinds.ts';
+import { type Item, KINDS, type Kind } from './import/kinds.ts';
 import { toTable } from './table.ts';
 
 const THEIRS = 'https://mandrillapp.com/api/1.0';
@@ -11,20 +11,38 @@ const AT_ONCE = 4;
 /** After this many things of one kind a line says how far it is. */
 const SAY_EVERY = 500;
 
-interface Result { readonly kind: string; readonly found: number; readonly there: number; readonly imported: number; readonly failed: readonly { readonly name: string; readonly reason: string }[]; readonly notes: readonly string[] }
+interface Result {
+  readonly kind: string;
+  readonly found: number;
+  readonly there: number;
+  readonly imported: number;
+  readonly failed: readonly { readonly name: string; readonly reason: string }[];
+  readonly notes: readonly string[];
+}
 
 export const importMandrill: Command = {
   name: 'import mandrill',
-  summary: 'Brings an account over: templates, lists, subaccounts, domains, routes and webhooks. What is there already stays as it is.',
+  summary:
+    'Brings an account over: templates, lists, subaccounts, domains, routes and webhooks. What is there already stays as it is.',
   options: {
-    'from': { type: 'string', value: 'URL', help: `the API to read (without: ${THEIRS})` },
+    from: { type: 'string', value: 'URL', help: `the API to read (without: ${THEIRS})` },
     'from-key-file': { type: 'string', value: 'FILE', help: 'its key (without: the variable MANDRILL_API_KEY)' },
-    'to': { type: 'string', value: 'URL', help: 'the API of this Postern (without: http.listen of the settings)' },
-    'key-file': { type: 'string', value: 'FILE', help: 'a key of the account that it goes to (postern key create makes one)' },
-    'only': { type: 'string', multiple: true, value: 'KIND', help: `only ${KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may stand several times` },
+    to: { type: 'string', value: 'URL', help: 'the API of this Postern (without: http.listen of the settings)' },
+    'key-file': {
+      type: 'string',
+      value: 'FILE',
+      help: 'a key of the account that it goes to (postern key create makes one)',
+    },
+    only: {
+      type: 'string',
+      multiple: true,
+      value: 'KIND',
+      help: `only ${KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may stand several times`,
+    },
     'dry-run': { type: 'boolean', help: 'only say what would be brought over' },
   },
-  notes: 'Nothing is changed on the other side. Run it as often as you like: it goes on where it stopped. Keys are read from files,\nbecause a command line can be seen by everybody on the machine.',
+  notes:
+    'Nothing is changed on the other side. Run it as often as you like: it goes on where it stopped. Keys are read from files,\nbecause a command line can be seen by everybody on the machine.',
   async run(call, io) {
     const kinds = chosen(call);
     const { from, to } = clients(call, io);
@@ -36,7 +54,9 @@ export const importMandrill: Command = {
       for (const kind of kinds) results.push(await bringAll(kind, from, to, call.flag('dry-run'), io));
     } catch (error) {
       if (!(error instanceof Unreachable || error instanceof CallRefused)) throw error;
-      io.err(`postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`);
+      io.err(
+        `postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`,
+      );
       return EXIT.unavailable;
     }
     call.print(results, () => report(results, call.flag('dry-run')));
@@ -52,9 +72,13 @@ function chosen(call: Invocation): readonly Kind[] {
 }
 
 function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly to: ApiClient } {
-  const file = (option: string) => { const path = call.text(option); return path === undefined ? undefined : readKey(path); };
+  const file = (option: string) => {
+    const path = call.text(option);
+    return path === undefined ? undefined : readKey(path);
+  };
   const theirs = file('from-key-file') ?? io.env.MANDRILL_API_KEY;
-  if (!theirs) throw new UsageError('missing key of the account to read from: --from-key-file FILE, or MANDRILL_API_KEY');
+  if (!theirs)
+    throw new UsageError('missing key of the account to read from: --from-key-file FILE, or MANDRILL_API_KEY');
   const ours = file('key-file');
   if (!ours) throw new UsageError('missing key of the account to import into: --key-file FILE');
   const { host, port } = call.settings().settings.http.listen;
@@ -62,7 +86,11 @@ function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly
   const waiter = { wait: (ms: number) => setTimeout(ms) };
   return {
     from: createApiClient(call.text('from') ?? THEIRS, theirs, waiter),
-    to: createApiClient(call.text('to') ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/1.0`, ours, waiter),
+    to: createApiClient(
+      call.text('to') ?? `http://${host.includes(':') ? `[${host}]` : host}:${port}/api/1.0`,
+      ours,
+      waiter,
+    ),
   };
 }
 
@@ -76,7 +104,9 @@ function readKey(path: string): string {
 
 /** A wrong key or address is told before anything is done. */
 async function greet(api: ApiClient, side: string): Promise<void> {
-  await api.greet().catch((error: unknown) => { throw new Unreachable(`${side}: ${error instanceof Error ? error.message : String(error)}`); });
+  await api.greet().catch((error: unknown) => {
+    throw new Unreachable(`${side}: ${error instanceof Error ? error.message : String(error)}`);
+  });
 }
 
 async function bringAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io): Promise<Result> {
@@ -99,14 +129,23 @@ async function bringAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: bool
     }
   };
   for (let at = 0; at < missing.length; at += AT_ONCE) await Promise.all(missing.slice(at, at + AT_ONCE).map(bring));
-  return { kind: kind.name, found: items.length, there: items.length - missing.length, imported, failed, notes: [...notes] };
+  return {
+    kind: kind.name,
+    found: items.length,
+    there: items.length - missing.length,
+    imported,
+    failed,
+    notes: [...notes],
+  };
 }
 
 function report(results: readonly Result[], dryRun: boolean): string {
   const rows = results.map(({ kind, found, there, imported, failed }) => [kind, found, there, imported, failed.length]);
   const failures = results.flatMap(({ kind, failed }) => failed.map(({ name, reason }) => [kind, name, reason]));
   const notes = results.flatMap(({ kind, notes }) => notes.map((note) => `  ${kind}: ${note}\n`));
-  return toTable(['', 'found', 'there already', dryRun ? 'would be imported' : 'imported', 'failed'], rows)
-    + (failures.length === 0 ? '' : `\nNot imported:\n${toTable(['', 'what', 'why'], failures)}`)
-    + (notes.length === 0 ? '' : `\nStill to do, or to know:\n${notes.join('')}`);
+  return (
+    toTable(['', 'found', 'there already', dryRun ? 'would be imported' : 'imported', 'failed'], rows) +
+    (failures.length === 0 ? '' : `\nNot imported:\n${toTable(['', 'what', 'why'], failures)}`) +
+    (notes.length === 0 ? '' : `\nStill to do, or to know:\n${notes.join('')}`)
+  );
 }

@@ -2,9 +2,9 @@ import ipaddr from 'ipaddr.js';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { INVENTORY, PLAIN_IP, toIpId, type IpRow } from '../store/ips.ts';
+import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/ips.ts';
 import type { Store } from '../store/store.ts';
-import { EXIT, UsageError, type Command, type Invocation } from './command.ts';
+import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 import { toTable } from './table.ts';
 

@@ -3,7 +3,7 @@ import { createIds } from '../base/ids.ts';
 import { createKey, revokeKey } from '../store/credentials.ts';
 import { keyHash } from '../store/keys.ts';
 import { accountOption, theAccount } from './account.ts';
-import { EXIT, UsageError, type Command } from './command.ts';
+import { type Command, EXIT, UsageError } from './command.ts';
 import { withStore } from './open.ts';
 import { toTable } from './table.ts';
 

@@ -1,6 +1,6 @@
 import { systemClock } from '../base/clock.ts';
 import type { DeliveryState, Progress, Selection, Spool } from '../spool/types.ts';
-import { EXIT, type Command, type Invocation, type Io } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io } from './command.ts';
 import { withSpool } from './open.ts';
 import { requireChoice, selecting, toSelection } from './selection.ts';
 

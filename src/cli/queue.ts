@@ -1,12 +1,12 @@
 import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
-import { isMailUrl } from '../mail/sending.ts';
 import { traceBefore } from '../mail/headless.ts';
+import { isMailUrl } from '../mail/sending.ts';
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Spool } from '../spool/types.ts';
-import { EXIT, UsageError, type Command, type Invocation, type Io } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
-import { KINDS, selecting, toSelection } from './selection.ts';
+import { type KINDS, selecting, toSelection } from './selection.ts';
 import { toSpan, toTable } from './table.ts';
 
 const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];

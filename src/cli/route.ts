@@ -2,7 +2,7 @@ import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createLog } from '../base/log.ts';
 import { createRouting } from '../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../mail/address.ts';
-import { EXIT, UsageError, type Command } from './command.ts';
+import { type Command, EXIT, UsageError } from './command.ts';
 import { claimantOption, ownerOf, RECORD, theDomain } from './domain.ts';
 import { withOperations, withStore } from './open.ts';
 import { toTable } from './table.ts';

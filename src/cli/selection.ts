@@ -1,5 +1,5 @@
 import type { DeliveryState, Selection } from '../spool/types.ts';
-import { UsageError, type Invocation } from './command.ts';
+import { type Invocation, UsageError } from './command.ts';
 
 /** What there is in the queue. */
 export const KINDS = ['mail', 'batch', 'outgoing'] as const;

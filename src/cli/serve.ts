@@ -2,18 +2,18 @@ import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
-import { createTerminalLog } from '../base/terminal-log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
+import { createTerminalLog } from '../base/terminal-log.ts';
 import { VERSION } from '../base/version.ts';
-import type { CountedDeps } from '../composition/slices.ts';
 import { checkFiles } from '../composition/files.ts';
+import type { CountedDeps } from '../composition/slices.ts';
 import { ConfigError, type Loaded } from '../config.ts';
-import { openDaemon, type Daemon } from '../daemon.ts';
+import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
 import { watchCertificates } from './certificates.ts';
-import { EXIT, type Command, type Invocation, type Io } from './command.ts';
-import { createNotifier, systemdNotify, type Notifier } from './notify.ts';
+import { type Command, EXIT, type Invocation, type Io } from './command.ts';
+import { createNotifier, type Notifier, systemdNotify } from './notify.ts';
 import { inheritedSockets } from './sockets.ts';
 import { readSupervision, startWatchdog } from './watchdog.ts';
 
@@ -24,7 +24,8 @@ const START_NOTE_S = 30;
 
 export const serve: Command = {
   name: 'serve',
-  summary: 'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM). Under a service manager SIGHUP reads settings and certificates again.',
+  summary:
+    'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM). Under a service manager SIGHUP reads settings and certificates again.',
   async run(call, io) {
     const { settings, shown } = call.settings();
     checkFiles(settings);
@@ -32,13 +33,21 @@ export const serve: Command = {
     const metrics = createPrometheus({ clock: systemClock }, { ofProcess: true });
     log.info('daemon.starting', { version: VERSION, data_dir: settings.data_dir, hostname: settings.hostname });
     const supervision = readSupervision(io.env, io.pid);
-    const notifier = createNotifier({ tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket), log });
+    const notifier = createNotifier({
+      tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket),
+      log,
+    });
     const endWait = waitLonger(notifier);
     const opened = await open(settings, io, { log, metrics }).finally(endWait);
     if (typeof opened === 'number') return opened;
     const { daemon, announce } = opened;
-    const endWatch = supervision.pingEveryMs === undefined ? () => {}
-      : startWatchdog({ check: daemon.check, alive: notifier.alive, clock: systemClock, log }, supervision.pingEveryMs);
+    const endWatch =
+      supervision.pingEveryMs === undefined
+        ? () => {}
+        : startWatchdog(
+            { check: daemon.check, alive: notifier.alive, clock: systemClock, log },
+            supervision.pingEveryMs,
+          );
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
@@ -64,11 +73,19 @@ function waitLonger(notifier: Notifier): () => void {
 }
 
 async function open(
-  settings: Settings, io: Io, { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>,
+  settings: Settings,
+  io: Io,
+  { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>,
 ): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
-    const daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock), sockets, metrics });
+    const daemon = await openDaemon(settings, {
+      log,
+      clock: systemClock,
+      ids: createIds(systemClock),
+      sockets,
+      metrics,
+    });
     const { smtp, submission, http, firstKey } = await daemon.start();
     return {
       daemon,
@@ -95,10 +112,14 @@ const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open data
 
 function reason(error: unknown, dataDir: string): string {
   const text = error instanceof Error ? error.message : String(error);
-  if (/EADDRINUSE/.test(text)) return `${text}\nAnother program holds this port; smtp.listen and http.listen choose others.`;
-  if (/EADDRNOTAVAIL/.test(text)) return `${text}\nThis machine has no such address; smtp.listen and http.listen choose others.`;
-  if (/listen EACCES/.test(text)) return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
-  if (CANNOT_WRITE.test(text)) return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be one that this user can write to.`;
+  if (/EADDRINUSE/.test(text))
+    return `${text}\nAnother program holds this port; smtp.listen and http.listen choose others.`;
+  if (/EADDRNOTAVAIL/.test(text))
+    return `${text}\nThis machine has no such address; smtp.listen and http.listen choose others.`;
+  if (/listen EACCES/.test(text))
+    return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
+  if (CANNOT_WRITE.test(text))
+    return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be one that this user can write to.`;
   return text;
 }
 
@@ -107,22 +128,30 @@ function reason(error: unknown, dataDir: string): string {
  * Anything but a terminal keeps what it is told (a journal, the log of a container, a file), and a key has no business there; the
  * operator knows the one that he set himself.
  */
-function greeting(settings: Settings, places: { readonly smtp: readonly string[]; readonly submission: readonly string[] }, firstKey: string | undefined, terminal: boolean): string {
+function greeting(
+  settings: Settings,
+  places: { readonly smtp: readonly string[]; readonly submission: readonly string[] },
+  firstKey: string | undefined,
+  terminal: boolean,
+): string {
   const url = settings.public_url;
   const made = settings.bootstrap.api_key === '' ? firstKey : undefined;
   const shown = terminal ? made : undefined;
   const key = shown === undefined ? '' : `  API key    ${shown}   (made now, shown this once)\n`;
-  const where = made === undefined ? 'Its API key is the one of bootstrap.api_key.' : 'An API key for it:  postern key create';
+  const where =
+    made === undefined ? 'Its API key is the one of bootstrap.api_key.' : 'An API key for it:  postern key create';
   const hint = firstKey !== undefined && shown === undefined ? `The first account was made. ${where}\n` : '';
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
-  return `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}`
-    + `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n`
-    + (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n');
+  return (
+    `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}` +
+    `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
+    (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n')
+  );
 }
 
 /** For people on a terminal, JSON lines for everything else, or what the settings say. */
 function openLog({ log }: Settings, io: Io): Log {
-  const pretty = log.format === 'pretty' || log.format === 'auto' && io.terminals.out;
+  const pretty = log.format === 'pretty' || (log.format === 'auto' && io.terminals.out);
   if (!pretty) return createLog(log.level);
   // https://no-color.org: set to anything but nothing.
   return createTerminalLog(log.level, io.terminals.out && !io.env['NO_COLOR'] && io.env['TERM'] !== 'dumb');
@@ -135,7 +164,7 @@ function openLog({ log }: Settings, io: Io): Log {
  */
 function isManaged({ env, terminals }: Io, notifySocket: string | undefined): boolean {
   const onTerminal = terminals.in || terminals.out || terminals.err;
-  return notifySocket !== undefined || Boolean(env['INVOCATION_ID']) && !onTerminal;
+  return notifySocket !== undefined || (Boolean(env['INVOCATION_ID']) && !onTerminal);
 }
 
 /** Resolves at the first SIGTERM, SIGINT or SIGHUP; with `reload`, SIGHUP calls that instead. */
@@ -148,10 +177,19 @@ function untilStopped(io: Io, reload: (() => void) | undefined): Promise<void> {
   });
 }
 
-interface Running { readonly daemon: Daemon; readonly notifier: Notifier; readonly log: Log; readonly metrics: Metrics }
+interface Running {
+  readonly daemon: Daemon;
+  readonly notifier: Notifier;
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
 
 /** Reads settings and certificates again, one time after the other. What is wrong changes nothing. */
-function createReload(call: Invocation, atStart: Loaded['shown'], { daemon, notifier, log, metrics }: Running): () => void {
+function createReload(
+  call: Invocation,
+  atStart: Loaded['shown'],
+  { daemon, notifier, log, metrics }: Running,
+): () => void {
   let last = Promise.resolve();
   let state = { taken: true, at: systemClock.now() };
   metrics.gauge('postern_config_last_reload_success', () => Number(state.taken));
@@ -166,17 +204,24 @@ function createReload(call: Invocation, atStart: Loaded['shown'], { daemon, noti
       log.info('daemon.reloaded', later.length > 0 ? { after_a_restart: later } : {});
     } catch (error) {
       state = { ...state, taken: false };
-      log.error('daemon.reload_refused', { reason: error instanceof Error ? error.message : String(error), note: 'the old settings stay in force' });
+      log.error('daemon.reload_refused', {
+        reason: error instanceof Error ? error.message : String(error),
+        note: 'the old settings stay in force',
+      });
     }
     await notifier.ready('Taking mail');
   }
-  return () => { last = last.then(reload); };
+  return () => {
+    last = last.then(reload);
+  };
 }
 
 /** Settings that differ and that a running daemon does not take over. */
 function changedBetween(before: Loaded['shown'], after: Loaded['shown']): string[] {
   const old = new Map(before.map(({ path, value }) => [path, JSON.stringify(value)]));
-  return after.filter(({ path, value }) => !path.startsWith('smtp.tls.') && old.get(path) !== JSON.stringify(value)).map(({ path }) => path);
+  return after
+    .filter(({ path, value }) => !path.startsWith('smtp.tls.') && old.get(path) !== JSON.stringify(value))
+    .map(({ path }) => path);
 }
 
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
@@ -184,6 +229,9 @@ async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<numb
   await notifier.stopping('Finishing what is under way');
   const late = new Promise<'late'>((resolve) => systemClock.after(STOP_MS, () => resolve('late')));
   const outcome = await Promise.race([daemon.stop(), late]);
-  log.info('daemon.stopped', outcome === 'late' ? { note: 'the deadline passed; what is unfinished stays on the spool' } : {});
+  log.info(
+    'daemon.stopped',
+    outcome === 'late' ? { note: 'the deadline passed; what is unfinished stays on the spool' } : {},
+  );
   return EXIT.ok;
 }

@@ -39,7 +39,10 @@ function namesOf(text: string | undefined, count: number): readonly string[] {
  * Empty when nothing was, or when it was meant for another process: the variables are inherited by children,
  * the descriptors are not. Throws SocketFault when they are ours but malformed.
  */
-export function inheritedSockets(env: Readonly<Record<string, string | undefined>>, pid: number): readonly InheritedSocket[] {
+export function inheritedSockets(
+  env: Readonly<Record<string, string | undefined>>,
+  pid: number,
+): readonly InheritedSocket[] {
   if (env['LISTEN_PID'] !== String(pid)) return [];
   const count = countOf(env['LISTEN_FDS']);
   if (count === 0) return [];

@@ -2,9 +2,18 @@ import { printable } from '../base/log.ts';
 
 /** Rows under headings, columns aligned, for a person at a terminal. What clients sent is made printable. */
 export function toTable(headings: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
-  const lines = [headings, ...rows.map((row) => row.map((cell) => cell === null ? '-' : printable(String(cell))))];
+  const lines = [headings, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
-  return lines.map((line) => line.map((cell, column) => cell.padEnd(widths[column] ?? 0)).join('  ').trimEnd()).join('\n') + '\n';
+  return (
+    lines
+      .map((line) =>
+        line
+          .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+          .join('  ')
+          .trimEnd(),
+      )
+      .join('\n') + '\n'
+  );
 }
 
 /** A span of time in the largest unit that says enough: 45s, 12m, 3h, 5d. */

@@ -9,15 +9,17 @@ export function checkFiles({ smtp, store }: Settings): void {
     { files: [smtp.tls.cert, smtp.tls.key], read: () => readTls(smtp.tls) },
     { files: [store.url_file], read: () => readStoreUrl(store) },
   ];
-  const faults = reads.filter(({ files }) => !files.some(comesLater)).flatMap(({ read }) => {
-    try {
-      read();
-      return [];
-    } catch (error) {
-      if (error instanceof ConfigError) return error.faults;
-      throw error;
-    }
-  });
+  const faults = reads
+    .filter(({ files }) => !files.some(comesLater))
+    .flatMap(({ read }) => {
+      try {
+        read();
+        return [];
+      } catch (error) {
+        if (error instanceof ConfigError) return error.faults;
+        throw error;
+      }
+    });
   if (faults.length > 0) throw new ConfigError(faults);
 }
 
@@ -26,8 +28,12 @@ const PLACEHOLDER = /(?:^|\.)(?:example\.(?:com|net|org)|example|invalid)$/;
 
 /** Sees that the names by which the world knows this host are no longer those of the example. Throws `ConfigError`. */
 export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, 'hostname' | 'public_url'>): void {
-  const names = [{ path: 'hostname', name: hostname }, { path: 'public_url', name: new URL(publicUrl).hostname }];
-  const faults = names.filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
+  const names = [
+    { path: 'hostname', name: hostname },
+    { path: 'public_url', name: new URL(publicUrl).hostname },
+  ];
+  const faults = names
+    .filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
     .map(({ path, name }) => ({ path, text: `${name} is a placeholder: set the real name of this host` }));
   if (faults.length > 0) throw new ConfigError(faults);
 }

@@ -15,7 +15,10 @@ export function createHealth({ listener, submission, spool, store, routing }: He
   return {
     /** May mail come? The store is shown but does not count: once the routes were read, mail is taken without it. */
     async ready() {
-      const away = await store.ping().then(() => undefined, () => 'away');
+      const away = await store.ping().then(
+        () => undefined,
+        () => 'away',
+      );
       const checks = {
         smtp: listener.healthy() ? 'ok' : 'does not listen',
         submission: submission.healthy() ? 'ok' : 'does not listen',

@@ -13,14 +13,20 @@ export function counted(deps: DaemonDeps): CountedDeps {
 
 /** What runs here, as labels. */
 export function showBuild({ store }: Settings, metrics: Metrics): void {
-  const labels = { version: VERSION, node: process.versions.node, store: store.url === '' && store.url_file === '' ? 'embedded' : 'mongodb' };
+  const labels = {
+    version: VERSION,
+    node: process.versions.node,
+    store: store.url === '' && store.url_file === '' ? 'embedded' : 'mongodb',
+  };
   metrics.gauge('postern_build_info', () => [[labels, 1]]);
 }
 
 function countLines(log: Log, metrics: Metrics): Log {
   // Faults are there before the first one: a series that begins with 1 has not grown, and an alert would not see it.
   const faults = EVENTS.filter((event) => event.endsWith('.fault'));
-  const counters = new Map<string, Counter>(faults.map((event) => [`error ${event}`, metrics.counter('postern_log_lines_total', { level: 'error', event })]));
+  const counters = new Map<string, Counter>(
+    faults.map((event) => [`error ${event}`, metrics.counter('postern_log_lines_total', { level: 'error', event })]),
+  );
   const counting = (level: 'warn' | 'error') => (event: EventName, fields?: Fields) => {
     const key = `${level} ${event}`;
     const counter = counters.get(key) ?? metrics.counter('postern_log_lines_total', { level, event });

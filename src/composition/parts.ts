@@ -1,6 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
 import { mailNames } from '../config.ts';
-import type { Settings } from '../settings.ts';
 import type { DeliveryDeps } from '../delivery/carry.ts';
 import { createDestinations } from '../delivery/destinations.ts';
 import { createDispatcher } from '../delivery/dispatcher.ts';
@@ -36,18 +35,30 @@ import { createKeySwitch } from '../outbound/key-rotation.ts';
 import { createMailer } from '../outbound/mailer.ts';
 import { createNotices } from '../outbound/notices.ts';
 import { createSenderDomains } from '../outbound/sender-domains.ts';
-import { createTrackingDomains } from '../outbound/tracking-domains.ts';
 import { createSources } from '../outbound/sources.ts';
+import { createTrackingDomains } from '../outbound/tracking-domains.ts';
 import type { MailCarrier } from '../outbound/types.ts';
+import type { Settings } from '../settings.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { type CountedDeps, dispatcherSettings, dnsSettings, ownNames, posterSettings, rendererSettings } from './slices.ts';
+import {
+  type CountedDeps,
+  dispatcherSettings,
+  dnsSettings,
+  ownNames,
+  posterSettings,
+  rendererSettings,
+} from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
 
 /** How events come into the numbers, the lists and onto webhooks. */
-export function createEvents({ webhooks }: Settings, { log, clock, ids }: CountedDeps, { store, spool, tokenSecret }: Storage) {
+export function createEvents(
+  { webhooks }: Settings,
+  { log, clock, ids }: CountedDeps,
+  { store, spool, tokenSecret }: Storage,
+) {
   const outbox = createOutbox({ store, spool, clock });
   const limits = { events: webhooks.batch_events, bytes: webhooks.batch_bytes };
   const batching = createBatching({ limits, waitMs: webhooks.batch_wait_ms }, { spool, clock, ids, log });
@@ -55,19 +66,38 @@ export function createEvents({ webhooks }: Settings, { log, clock, ids }: Counte
   const sweep = createSweep({ store, outbox, clock });
   const lists = createLists({ store, outbox, clock, ids, log });
   const recorder = createRecorder({ store, lists, outbox, clock, log });
-  return { outbox, batching, tallies, sweep, lists, numbers: createNumbers({ store, clock }), recorder, ...createFeedback({ store, tokenSecret, recorder, lists, clock, log }) };
+  return {
+    outbox,
+    batching,
+    tallies,
+    sweep,
+    lists,
+    numbers: createNumbers({ store, clock }),
+    recorder,
+    ...createFeedback({ store, tokenSecret, recorder, lists, clock, log }),
+  };
 }
 
 /** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
-export function createInbound(settings: Settings, { log, clock, ids, metrics }: CountedDeps, { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver }) {
+export function createInbound(
+  settings: Settings,
+  { log, clock, ids, metrics }: CountedDeps,
+  { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
+) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
   const names = createReservedNames(ownNames(settings));
   return {
     names,
-    ownership: createOwnership({ ownership: settings.inbound.ownership }, { store, routing, resolver: fresh, names, clock, log }),
+    ownership: createOwnership(
+      { ownership: settings.inbound.ownership },
+      { store, routing, resolver: fresh, names, clock, log },
+    ),
     resolver: createResolver(dnsSettings(settings), { clock, log, ids, metrics }),
     routing,
-    returnAddresses: createReturnAddresses({ returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms }, { store, secret: tokenSecret.read, clock, log }),
+    returnAddresses: createReturnAddresses(
+      { returnDomain: settings.outbound.return_domain, refreshMs: settings.inbound.refresh_ms },
+      { store, secret: tokenSecret.read, clock, log },
+    ),
     postmaster: createPostmaster({ names: mailNames(settings), address: settings.smtp.postmaster }),
     signingKeys: createSigningKeys({ store, clock, ids }),
     acceptance: createAcceptance({ hostname: settings.hostname }, { spool, clock, ids, metrics }),
@@ -75,25 +105,64 @@ export function createInbound(settings: Settings, { log, clock, ids, metrics }: 
 }
 
 /** Mail of our own going out, and the domains that mail is sent from. */
-export function createOutbound(settings: Settings, { log, clock, ids }: CountedDeps, { store, time, fresh, cached, loopbackOnly }: { store: Store; time: RunningTime; fresh: Resolver; cached: Resolver; loopbackOnly: boolean }) {
+export function createOutbound(
+  settings: Settings,
+  { log, clock, ids }: CountedDeps,
+  {
+    store,
+    time,
+    fresh,
+    cached,
+    loopbackOnly,
+  }: { store: Store; time: RunningTime; fresh: Resolver; cached: Resolver; loopbackOnly: boolean },
+) {
   const { hostname, public_url: publicUrl, mail, senders, outbound } = settings;
-  const carriers = createMailCarriers({
-    hostname, own: { relay: mail.relay, mxPort: mail.mx_port }, accounts: { relay: outbound.relay, mxPort: outbound.mx_port }, mtaSts: outbound.mta_sts, tls: outbound.tls,
-    timeoutMs: outbound.timeout_s * 1000, hostTimeoutMs: outbound.host_timeout_s * 1000, allowPrivate: outbound.allow_private, loopbackOnly,
-  }, { resolver: cached, clock, ids, log });
+  const carriers = createMailCarriers(
+    {
+      hostname,
+      own: { relay: mail.relay, mxPort: mail.mx_port },
+      accounts: { relay: outbound.relay, mxPort: outbound.mx_port },
+      mtaSts: outbound.mta_sts,
+      tls: outbound.tls,
+      timeoutMs: outbound.timeout_s * 1000,
+      hostTimeoutMs: outbound.host_timeout_s * 1000,
+      allowPrivate: outbound.allow_private,
+      loopbackOnly,
+    },
+    { resolver: cached, clock, ids, log },
+  );
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
   const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
-  const customDomains = createCustomDomains({ publicUrl, returnDomain: outbound.return_domain, mxHosts }, { store, resolver: cached, clock });
+  const customDomains = createCustomDomains(
+    { publicUrl, returnDomain: outbound.return_domain, mxHosts },
+    { store, resolver: cached, clock },
+  );
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
-  const tests = (resolver: Resolver) => createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
+  const tests = (resolver: Resolver) =>
+    createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
   const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
   return {
-    notices, customDomains, trackingDomains: trackers(fresh), trackingDomainTests: trackers(cached), mailCarrier: carriers.accounts, ownCarrier: carriers.own,
-    sources: createSources({ store, clock }), domainTests: tests(cached), keySwitch: keySwitch(cached),
-    senderDomains: createSenderDomains(sender, { store, tests: tests(fresh), keys, resolver: fresh, notices, clock, ids }),
+    notices,
+    customDomains,
+    trackingDomains: trackers(fresh),
+    trackingDomainTests: trackers(cached),
+    mailCarrier: carriers.accounts,
+    ownCarrier: carriers.own,
+    sources: createSources({ store, clock }),
+    domainTests: tests(cached),
+    keySwitch: keySwitch(cached),
+    senderDomains: createSenderDomains(sender, {
+      store,
+      tests: tests(fresh),
+      keys,
+      resolver: fresh,
+      notices,
+      clock,
+      ids,
+    }),
   };
 }
 
@@ -123,7 +192,26 @@ export function createDelivery(settings: Settings, deps: CountedDeps, parts: Del
   const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
   const notifying = { hostname, from: settings.mail.from };
   const dispatcher = createDispatcher(dispatcherSettings(settings), {
-    spool, renderer, poster, destinations, signingKeys, returns, mail, postmaster, notifying, clock, time, ids, log, metrics,
+    spool,
+    renderer,
+    poster,
+    destinations,
+    signingKeys,
+    returns,
+    mail,
+    postmaster,
+    notifying,
+    clock,
+    time,
+    ids,
+    log,
+    metrics,
   });
-  return { poster, renderer, dispatcher, urlFault: createUrlCheck({ poster, guard, log }), sample: createSample({ renderer, clock, hostname }) };
+  return {
+    poster,
+    renderer,
+    dispatcher,
+    urlFault: createUrlCheck({ poster, guard, log }),
+    sample: createSample({ renderer, clock, hostname }),
+  };
 }

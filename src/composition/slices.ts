@@ -12,7 +12,10 @@ import { readTls } from './files.ts';
 // What each part is told of the settings: its slice, in its own words.
 
 /** A socket that was opened before us (systemd), by its name. */
-export interface HandedSocket { readonly name: string; readonly fd: number }
+export interface HandedSocket {
+  readonly name: string;
+  readonly fd: number;
+}
 
 /** What the composition does not build itself. */
 export interface DaemonDeps {
@@ -31,7 +34,12 @@ export type CountedDeps = DaemonDeps & Required<Pick<DaemonDeps, 'metrics'>>;
 
 /** Every listener is on loopback: a machine of a developer, not of the internet. */
 export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
-  const hosts = [...settings.smtp.listen, ...settings.submission.listen, ...settings.submission.tls_listen, settings.http.listen].map(({ host }) => host);
+  const hosts = [
+    ...settings.smtp.listen,
+    ...settings.submission.listen,
+    ...settings.submission.tls_listen,
+    settings.http.listen,
+  ].map(({ host }) => host);
   return (deps.sockets ?? []).length === 0 && hosts.every((host) => host === '::1' || host.startsWith('127.'));
 }
 
@@ -39,23 +47,46 @@ const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exp
 
 function exportSettings(settings: Settings, holder: string) {
   const { hostname, public_url: publicUrl, exports } = settings;
-  return { dir: exportsDir(settings), hostname, holder, publicUrl, keepDays: exports.keep_days, formulas: exports.formulas, metadataFields: exports.metadata_fields };
+  return {
+    dir: exportsDir(settings),
+    hostname,
+    holder,
+    publicUrl,
+    keepDays: exports.keep_days,
+    formulas: exports.formulas,
+    metadataFields: exports.metadata_fields,
+  };
 }
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
 /** What the operator calls his own. */
 export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
-  return { hostname, mxHosts: inbound.mx_hosts, returnDomain: outbound.return_domain, publicUrl, spfInclude: senders.spf_include };
+  return {
+    hostname,
+    mxHosts: inbound.mx_hosts,
+    returnDomain: outbound.return_domain,
+    publicUrl,
+    spfInclude: senders.spf_include,
+  };
 }
 
 /** The floor that the spool and the embedded store share: neither takes what the other needs to go on. */
 export function roomSettings({ spool, smtp }: Settings) {
-  return { minFreePercent: spool.min_free_percent, minFreeBytes: spool.min_free_bytes, maxMessageBytes: smtp.max_message_bytes };
+  return {
+    minFreePercent: spool.min_free_percent,
+    minFreeBytes: spool.min_free_bytes,
+    maxMessageBytes: smtp.max_message_bytes,
+  };
 }
 
 export function dnsSettings({ dns }: Settings) {
-  return { servers: dns.servers, timeoutMs: dns.timeout_ms, questionsPerMessage: dns.questions_per_message, budgetMs: dns.budget_ms };
+  return {
+    servers: dns.servers,
+    timeoutMs: dns.timeout_ms,
+    questionsPerMessage: dns.questions_per_message,
+    budgetMs: dns.budget_ms,
+  };
 }
 
 export function posterSettings({ webhooks, delivery }: Settings) {
@@ -66,16 +97,23 @@ export function posterSettings({ webhooks, delivery }: Settings) {
 export function rendererSettings(settings: Settings) {
   const { parse, hostname } = settings;
   return {
-    workers: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)), timeoutMs: parse.timeout_ms, memoryMb: parse.memory_mb,
-    tmpDir: join(spoolDir(settings), 'tmp'), dns: dnsSettings(settings), hostname,
+    workers: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
+    timeoutMs: parse.timeout_ms,
+    memoryMb: parse.memory_mb,
+    tmpDir: join(spoolDir(settings), 'tmp'),
+    dns: dnsSettings(settings),
+    hostname,
   };
 }
 
 export function dispatcherSettings({ delivery, outbound }: Settings) {
   return {
-    concurrency: delivery.concurrency, concurrencyPerEndpoint: delivery.concurrency_per_endpoint, retryHours: delivery.retry_hours,
+    concurrency: delivery.concurrency,
+    concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
+    retryHours: delivery.retry_hours,
     mailConcurrency: outbound.concurrency,
-    concurrencyPerDestination: outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+    concurrencyPerDestination:
+      outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
   };
 }
 
@@ -88,7 +126,11 @@ export function sendingSettings({ hostname, senders, outbound }: Settings) {
 export function taskSettings(settings: Settings, holder: string) {
   const { hostname, delivery, inbound, ips, events } = settings;
   return {
-    purge: { keepDeadDays: delivery.keep_dead_days, keepDeliveredHours: delivery.keep_delivered_hours, keepDeliveredBytes: delivery.keep_delivered_bytes },
+    purge: {
+      keepDeadDays: delivery.keep_dead_days,
+      keepDeliveredHours: delivery.keep_delivered_hours,
+      keepDeliveredBytes: delivery.keep_delivered_bytes,
+    },
     batches: { retryHours: delivery.retry_hours },
     inbound: { mxHosts: [hostname, ...inbound.mx_hosts] },
     ips: { hostname, quarantineDays: ips.quarantine_days },
@@ -123,10 +165,17 @@ export function apiSettings(settings: Settings, deps: DaemonDeps) {
 /** What one account may have and do. */
 export function accountLimits({ accounts }: Settings) {
   const rows = {
-    inbound_domains: accounts.max_domains, sender_domains: accounts.max_domains, tracking_domains: accounts.max_domains,
-    inbound_routes: accounts.max_routes, webhooks: accounts.max_webhooks,
-    templates: accounts.max_templates, subaccounts: accounts.max_subaccounts, pools: accounts.max_pools,
-    rejects: accounts.max_list_entries, whitelists: accounts.max_list_entries, scheduled: accounts.max_scheduled,
+    inbound_domains: accounts.max_domains,
+    sender_domains: accounts.max_domains,
+    tracking_domains: accounts.max_domains,
+    inbound_routes: accounts.max_routes,
+    webhooks: accounts.max_webhooks,
+    templates: accounts.max_templates,
+    subaccounts: accounts.max_subaccounts,
+    pools: accounts.max_pools,
+    rejects: accounts.max_list_entries,
+    whitelists: accounts.max_list_entries,
+    scheduled: accounts.max_scheduled,
   };
   return { rows, bytes: accounts.max_bytes, callsPerSecond: accounts.max_calls_per_second };
 }
@@ -180,4 +229,3 @@ export function submissionSettings(settings: Settings, deps: DaemonDeps, loopbac
     maxAccountBytes: settings.accounts.max_bytes,
   };
 }
-

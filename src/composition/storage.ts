@@ -2,7 +2,7 @@ import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { createRunningTime, readTimeMemory, type RunningTime } from '../base/running-time.ts';
+import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
 import type { Settings } from '../settings.ts';
 import { openSpool } from '../spool/spool.ts';
 import type { Spool } from '../spool/types.ts';
@@ -24,19 +24,27 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
     const { openMongo } = await import('../store/mongo.ts');
     return openMongo({ url: address, timeoutMs }, { log });
   }
-  return openEmbedded({ file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) }, { log });
+  return openEmbedded(
+    { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) },
+    { log },
+  );
 }
 
 /** The queue and the store. */
 export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: CountedDeps) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
-  const spool = await openSpool({
-    dir,
-    ...roomSettings(settings),
-  }, { clock, log, metrics, role });
+  const spool = await openSpool(
+    {
+      dir,
+      ...roomSettings(settings),
+    },
+    { clock, log, metrics, role },
+  );
   const time = await openTime(spool, { clock, log });
-  const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), { clock });
+  const { database, meter } = await meteredDatabase(measured(await openDatabase(settings, log), { clock, metrics }), {
+    clock,
+  });
   const store = await openStore(database);
   return { spool, store, meter, time, tokenSecret: createTokenSecret(store, ids) };
 }
@@ -44,16 +52,28 @@ export async function openStorage(settings: Settings, { log, clock, ids, metrics
 const DAY_MS = 86_400_000;
 
 /** The time that counts for what waits. A clock that is far from what the last process saw is a person's to look at. */
-async function openTime(spool: Pick<Spool, 'lastTime'>, { clock, log }: { clock: Clock; log: Log }): Promise<RunningTime> {
+async function openTime(
+  spool: Pick<Spool, 'lastTime'>,
+  { clock, log }: { clock: Clock; log: Log },
+): Promise<RunningTime> {
   const { memory, newest } = await spool.lastTime();
   const kept = memory === null ? undefined : readTimeMemory(memory);
   const time = createRunningTime(clock, kept ?? (newest === null ? undefined : { seen: newest, skips: [] }));
   if (time.odd !== 0) {
     const days = Math.round(Math.abs(time.odd) / DAY_MS);
-    log.warn('daemon.clock', { days, note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; nothing is given up or forgotten for an hour, in which a wrong clock can be set right` });
+    log.warn('daemon.clock', {
+      days,
+      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; nothing is given up or forgotten for an hour, in which a wrong clock can be set right`,
+    });
   }
   return time;
 }
 
 /** The queue, the store and what accounts have in it, the time that counts, and what signs tokens. */
-export interface Storage { readonly spool: Spool; readonly store: Store; readonly meter: UsageMeter; readonly time: RunningTime; readonly tokenSecret: TokenSecret }
+export interface Storage {
+  readonly spool: Spool;
+  readonly store: Store;
+  readonly meter: UsageMeter;
+  readonly time: RunningTime;
+  readonly tokenSecret: TokenSecret;
+}

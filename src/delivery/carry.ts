@@ -11,13 +11,13 @@ import { isMailUrl } from '../mail/sending.ts';
 import type { Delivery, Message, Settlement, Spool } from '../spool/types.ts';
 import type { Destination, Destinations } from './destinations.ts';
 import { classOf, type DeliveryClass, type Meters } from './meters.ts';
-import { settle, settleUnattempted, type Settled } from './settle.ts';
-import type { Poster, Rendered, Renderer, Told } from './types.ts';
-import type { Waiting } from './schedule/waiting.ts';
 import { createForwarding, type ForwardingParts } from './returns/forwarding.ts';
 import { createNotifying, type NotifyingSettings } from './returns/notifying.ts';
 import { createReturning } from './returns/returning.ts';
+import type { Waiting } from './schedule/waiting.ts';
 import { createRoad, type MailParts } from './sending/road.ts';
+import { type Settled, settle, settleUnattempted } from './settle.ts';
+import type { Poster, Rendered, Renderer, Told } from './types.ts';
 
 /** How long an attempt that could not be made for a reason of ours is put off. */
 export const PUT_OFF = 30_000;
@@ -83,23 +83,32 @@ export interface Carrier {
 export function createCarrier(deps: CarryDeps): Carrier {
   const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time, meters } = deps;
   const notifying = createNotifying(deps.notifying, deps);
-  const road = deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('mail', settlement) });
-  const returning = deps.returns && createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
+  const road =
+    deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('mail', settlement) });
+  const returning =
+    deps.returns &&
+    createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
 
-  const forwarding = createForwarding({ ...deps, ...deps.postmaster, note: (settlement) => note('return', settlement) });
+  const forwarding = createForwarding({
+    ...deps,
+    ...deps.postmaster,
+    note: (settlement) => note('return', settlement),
+  });
 
   async function carry(waiting: Waiting, gate: Gate): Promise<Carried> {
     try {
       return await attempt(waiting, gate);
     } catch (error) {
-      if (!deps.stopping()) log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, error });
+      if (!deps.stopping())
+        log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, error });
       return { kind: 'put off' };
     }
   }
 
   async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
     const { delivery } = waiting;
-    if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting))) return { kind: 'gone' };
+    if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting)))
+      return { kind: 'gone' };
     if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
     if (isPostmasterUrl(delivery.url) || isReportUrl(delivery.url)) return await forwarding.attempt(waiting, gate);
     if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
@@ -112,7 +121,12 @@ export function createCarrier(deps: CarryDeps): Carrier {
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
     if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_STORE };
-    const rendered = await renderer.render({ ...found, delivery, keys: inTurn(keys, waiting.attempts), at: clock.now() });
+    const rendered = await renderer.render({
+      ...found,
+      delivery,
+      keys: inTurn(keys, waiting.attempts),
+      at: clock.now(),
+    });
     if (rendered.parseError !== null) meters.unparsed();
     try {
       const carried = await post(waiting, rendered, gate);
@@ -120,18 +134,22 @@ export function createCarrier(deps: CarryDeps): Carrier {
       const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
       if (fresh) meters.verdicts(fresh);
       await note(classOf(delivery), carried.settled.settlement, fresh);
-      if (found.message.envelope.dsn) await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
+      if (found.message.envelope.dsn)
+        await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
       return carried;
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
-      await renderer.discard(rendered.body)?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
+      await renderer
+        .discard(rendered.body)
+        ?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
     }
   }
 
   /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
   async function follow({ batch, routeId }: Delivery, destination: Destination): Promise<Carried> {
     if (destination.kind === 'nowhere' && batch) await spool.events.forget(batch.webhook, clock.now());
-    if (destination.kind === 'there') await (batch ? spool.events.redirect(batch.webhook, destination.url) : spool.redirect(routeId, destination.url));
+    if (destination.kind === 'there')
+      await (batch ? spool.events.redirect(batch.webhook, destination.url) : spool.redirect(routeId, destination.url));
     return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
@@ -139,7 +157,12 @@ export function createCarrier(deps: CarryDeps): Carrier {
    * A stranger's reverse-path is told of only what he proved to be his: whoever asked for reports could have us write to anybody else
    * (RFC 3834 section 2).
    */
-  async function tell(message: Message, { spf }: Verdicts, delivery: Delivery, outcome: Settled['outcome']): Promise<void> {
+  async function tell(
+    message: Message,
+    { spf }: Verdicts,
+    delivery: Delivery,
+    outcome: Settled['outcome'],
+  ): Promise<void> {
     if (outcome === 'deferred' || spf.result !== 'pass') return;
     await notifying.tell(message, delivery, outcome, outcome === 'failed' ? '5.4.7 delivery time expired' : '');
   }
@@ -180,19 +203,26 @@ export function createCarrier(deps: CarryDeps): Carrier {
       } catch (error) {
         if (deps.stopping()) return;
         if (!told) log.error('delivery.fault', { delivery: settlement.deliveryId, error });
-        await new Promise<void>((resolve) => { clock.after(PUT_OFF, resolve); });
+        await new Promise<void>((resolve) => {
+          clock.after(PUT_OFF, resolve);
+        });
         if (deps.stopping()) return;
       }
     }
   }
 
   async function giveUp(waiting: Waiting): Promise<Carried> {
-    const { delivery, delivery: { id, url }, parked } = waiting;
+    const {
+      delivery,
+      delivery: { id, url },
+      parked,
+    } = waiting;
     try {
       if (isMailUrl(url) && road) return await road.expire(waiting);
       await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
       const found = isMailUrl(url) ? undefined : await spool.message(delivery.messageId);
-      if (found?.message.verdicts && found.message.envelope.dsn) await tell(found.message, found.message.verdicts, delivery, 'failed');
+      if (found?.message.verdicts && found.message.envelope.dsn)
+        await tell(found.message, found.message.verdicts, delivery, 'failed');
     } catch (error) {
       log.error('delivery.fault', { delivery: id, error });
     }

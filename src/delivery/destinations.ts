@@ -6,7 +6,9 @@ import { StoreAway } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
 
 /** Where a delivery goes now. here: to its URL, as the queue has it · there: to another · nowhere: its webhook was deleted · unknown: the store is away, and nothing is known of it. */
-export type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonly kind: 'there'; readonly url: string };
+export type Destination =
+  | { readonly kind: 'here' | 'nowhere' | 'unknown' }
+  | { readonly kind: 'there'; readonly url: string };
 
 /** Whether posts still go where the queue of this host has them go: another host may have been told otherwise. */
 export interface Destinations {
@@ -41,7 +43,11 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     return now === null ? { kind: 'nowhere' } : toThere(url, now);
   }
 
-  async function ofMail({ url, routeId, recipient }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
+  async function ofMail({
+    url,
+    routeId,
+    recipient,
+  }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
     const believed = routing.urlOf(routeId, recipient.slice(recipient.lastIndexOf('@') + 1));
     if (believed === undefined || believed === url) return HERE;
     return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
@@ -59,4 +65,4 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
   });
 }
 
-const toThere = (url: string, now: string): Destination => now === url ? HERE : { kind: 'there', url: now };
+const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

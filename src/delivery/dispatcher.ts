@@ -1,10 +1,10 @@
 import { createRunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
 import { isMailUrl } from '../mail/sending.ts';
-import { createAgenda } from './schedule/agenda.ts';
 import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from './carry.ts';
 import { toMemory } from './endpoint.ts';
 import { createMeters, showEndpoints } from './meters.ts';
+import { createAgenda } from './schedule/agenda.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder } from './schedule/feeder.ts';
 import { createGate } from './schedule/gate.ts';
@@ -44,9 +44,12 @@ const STOP_WAIT = 10_000;
  */
 export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDeps): Dispatcher {
   const { spool, clock, ids, log } = deps;
-  const most = (url: string) => isMailUrl(url) ? settings.concurrencyPerDestination ?? settings.concurrencyPerEndpoint : settings.concurrencyPerEndpoint;
+  const most = (url: string) =>
+    isMailUrl(url)
+      ? (settings.concurrencyPerDestination ?? settings.concurrencyPerEndpoint)
+      : settings.concurrencyPerEndpoint;
   const limit = settings.retryHours * 3_600_000;
-  const limitOf = (url: string) => isMailUrl(url) ? deps.mail?.limit ?? limit : limit;
+  const limitOf = (url: string) => (isMailUrl(url) ? (deps.mail?.limit ?? limit) : limit);
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const time = deps.time ?? createRunningTime(clock);
@@ -59,8 +62,11 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   const feeder = createFeeder({ spool, clock, log, lanes: lanes.count, poke, stopping });
   // An attempt is made ready, posted and noted; only the post has to do with the endpoint and waits for its place there.
   // Mail going out has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
-  const places = { posts: createPlaces(settings.concurrency), mail: createPlaces(settings.mailConcurrency ?? settings.concurrency) };
-  const placesOf = ({ url }: Lane) => isMailUrl(url) ? places.mail : places.posts;
+  const places = {
+    posts: createPlaces(settings.concurrency),
+    mail: createPlaces(settings.mailConcurrency ?? settings.concurrency),
+  };
+  const placesOf = ({ url }: Lane) => (isMailUrl(url) ? places.mail : places.posts);
   const carrier = createCarrier({ ...deps, time, meters, limit, stopping, abandoned: () => phase === 'abandoned' });
 
   function createPlaces(concurrency: number) {
@@ -139,7 +145,9 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
       intake.close();
       agenda.stop();
       for (const lane of lanes.all()) for (const turn of lane.turns.splice(0)) turn();
-      await Promise.all([places.posts, places.mail].map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
+      await Promise.all(
+        [places.posts, places.mail].map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))),
+      );
       phase = 'abandoned';
     },
     idle: () => !places.posts.attempts.busy() && !places.mail.attempts.busy() && !feeder.busy() && !intake.busy(),
@@ -147,14 +155,29 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
 }
 
 /** What becomes of a delivery in memory after it was taken and carried; the spool knows already. */
-function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: { readonly wall: number; readonly steady: number }): void {
+function requeue(
+  queue: EndpointQueue,
+  waiting: Waiting,
+  carried: Carried,
+  { wall, steady: now }: { readonly wall: number; readonly steady: number },
+): void {
   if (carried.kind === 'turned back') return queue.putBack(waiting);
   if (carried.kind === 'put off') {
     const due = now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall));
-    return queue.defer({ ...waiting, due, budgetFrom: carried.moved && carried.at !== undefined ? carried.at : waiting.budgetFrom });
+    return queue.defer({
+      ...waiting,
+      due,
+      budgetFrom: carried.moved && carried.at !== undefined ? carried.at : waiting.budgetFrom,
+    });
   }
   const settled = carried.kind === 'settled' ? carried.settled : undefined;
   if (settled?.outcome !== 'deferred') return queue.done(waiting.delivery.id);
   const { wait, settlement } = settled;
-  queue.defer({ ...waiting, attempts: waiting.attempts + 1, parked: settlement.parked, due: now + wait, failedAt: now });
+  queue.defer({
+    ...waiting,
+    attempts: waiting.attempts + 1,
+    parked: settlement.parked,
+    due: now + wait,
+    failedAt: now,
+  });
 }

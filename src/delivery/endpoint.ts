@@ -66,8 +66,16 @@ const EMPTY: Half = { passed: 0, failed: 0 };
 
 export function newEndpoint(now: number, most: number): EndpointState {
   return {
-    phase: 'closed', since: now, probeAt: now, limit: Math.min(FIRST_LIMIT, most), streak: 0, misses: 0,
-    halfFrom: now, half: EMPTY, halfBefore: EMPTY, passedAt: Number.NEGATIVE_INFINITY,
+    phase: 'closed',
+    since: now,
+    probeAt: now,
+    limit: Math.min(FIRST_LIMIT, most),
+    streak: 0,
+    misses: 0,
+    halfFrom: now,
+    half: EMPTY,
+    halfBefore: EMPTY,
+    passedAt: Number.NEGATIVE_INFINITY,
   };
 }
 
@@ -80,8 +88,10 @@ export function mayProbe(state: EndpointState, now: number, probing: boolean): b
 export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
   if (lesson.kind === 'passed') return learnPass(before, occasion);
   if (lesson.kind === 'gone') return pause(before, occasion);
-  if (lesson.kind === 'present') return before.phase === 'closed' ? unchanged({ ...before, misses: 0 }) : learnPass(before, occasion);
-  if (before.phase === 'paused') return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
+  if (lesson.kind === 'present')
+    return before.phase === 'closed' ? unchanged({ ...before, misses: 0 }) : learnPass(before, occasion);
+  if (before.phase === 'paused')
+    return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
   if (before.phase === 'open') {
     return unchanged(occasion.probe ? { ...before, probeAt: nextProbe(before.since, lesson, occasion) } : before);
   }
@@ -113,7 +123,10 @@ function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion)
   const limit = lesson.strained ? Math.max(1, Math.floor(before.limit / 2)) : before.limit;
   const state = { ...before, ...window, misses, limit, streak: 0 };
   if (misses < MISSES && !mostlyFails(state)) return unchanged(state);
-  return { state: { ...state, phase: 'open', since: now, probeAt: nextProbe(now, lesson, occasion) }, change: 'opened' };
+  return {
+    state: { ...state, phase: 'open', since: now, probeAt: nextProbe(now, lesson, occasion) },
+    change: 'opened',
+  };
 }
 
 function pause(before: EndpointState, { now }: Occasion): Learned {
@@ -123,11 +136,25 @@ function pause(before: EndpointState, { now }: Occasion): Learned {
 
 const unchanged = (state: EndpointState): Learned => ({ state, change: null });
 
-function counted(before: EndpointState, now: number, passed: number, failed: number): Pick<EndpointState, 'halfFrom' | 'half' | 'halfBefore'> {
+function counted(
+  before: EndpointState,
+  now: number,
+  passed: number,
+  failed: number,
+): Pick<EndpointState, 'halfFrom' | 'half' | 'halfBefore'> {
   const halves = Math.floor((now - before.halfFrom) / HALF_WINDOW);
   const { half, halfBefore } = before;
-  if (halves === 0) return { halfFrom: before.halfFrom, half: { passed: half.passed + passed, failed: half.failed + failed }, halfBefore };
-  return { halfFrom: before.halfFrom + halves * HALF_WINDOW, half: { passed, failed }, halfBefore: halves === 1 ? half : EMPTY };
+  if (halves === 0)
+    return {
+      halfFrom: before.halfFrom,
+      half: { passed: half.passed + passed, failed: half.failed + failed },
+      halfBefore,
+    };
+  return {
+    halfFrom: before.halfFrom + halves * HALF_WINDOW,
+    half: { passed, failed },
+    halfBefore: halves === 1 ? half : EMPTY,
+  };
 }
 
 function mostlyFails({ half, halfBefore }: EndpointState): boolean {
@@ -146,7 +173,11 @@ const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.numb
 /** What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is wall time minus `now`. */
 export function toMemory(state: EndpointState, shift: number): string | null {
   if (state.phase === 'closed') return null;
-  return JSON.stringify({ phase: state.phase, since: Math.round(state.since + shift), probeAt: Math.round(state.probeAt + shift) });
+  return JSON.stringify({
+    phase: state.phase,
+    since: Math.round(state.since + shift),
+    probeAt: Math.round(state.probeAt + shift),
+  });
 }
 
 /** The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off beyond its gap. */

@@ -1,4 +1,4 @@
-import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { isForUs } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
@@ -29,11 +29,20 @@ export interface Meters {
 }
 
 export function createMeters(metrics: Metrics = NO_METRICS): Meters {
-  const attempts = table(CLASSES, (of) => table(OUTCOMES, (outcome) => table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code }))));
+  const attempts = table(CLASSES, (of) =>
+    table(OUTCOMES, (outcome) =>
+      table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
+    ),
+  );
   const seconds = table(CLASSES, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
   const dead = table(CLASSES, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   const unparsed = metrics.counter('postern_message_parse_failures_total');
-  const sending = new Map<string, Counter>(['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [result, metrics.counter('postern_sending_results_total', { result })]));
+  const sending = new Map<string, Counter>(
+    ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
+      result,
+      metrics.counter('postern_sending_results_total', { result }),
+    ]),
+  );
   return Object.freeze({
     attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, { outcome }: Pick<Settled, 'outcome'>) {
       const of = classOf(delivery);
@@ -51,8 +60,15 @@ export function createMeters(metrics: Metrics = NO_METRICS): Meters {
 export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics = NO_METRICS): void {
   metrics.gauge('postern_endpoints', () => {
     const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
-    for (const { url, state: { phase }, probing } of lanes.all()) counts[endpointOf(url)][probing && phase !== 'closed' ? 'half_open' : phase]++;
-    return ENDPOINTS.flatMap((endpoint) => Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const));
+    for (const {
+      url,
+      state: { phase },
+      probing,
+    } of lanes.all())
+      counts[endpointOf(url)][probing && phase !== 'closed' ? 'half_open' : phase]++;
+    return ENDPOINTS.flatMap((endpoint) =>
+      Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
+    );
   });
   metrics.gauge('postern_attempts_in_flight', () => {
     const counts = table(ENDPOINTS, () => 0);

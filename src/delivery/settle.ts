@@ -66,7 +66,8 @@ export function settle(attempted: Attempted): Settled {
   if (isSuccess(result)) {
     return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson: passed };
   }
-  const asked = result.kind === 'answered' ? Math.min(readRetryAfter(result.retryAfter, now) ?? 0, LONGEST_RETRY_AFTER) : 0;
+  const asked =
+    result.kind === 'answered' ? Math.min(readRetryAfter(result.retryAfter, now) ?? 0, LONGEST_RETRY_AFTER) : 0;
   const parked = delivery.parked || shouldPark(attempted);
   const lesson = lessonOf(result, parked, asked);
   const { age, limit, mayEnd } = attempted.budget;
@@ -81,7 +82,12 @@ export function settle(attempted: Attempted): Settled {
 }
 
 /** The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone from the spool, or put off. */
-export function settleUnattempted(deliveryId: string, state: Exclude<DeliveryState, 'delivered'>, parked: boolean, now: number): Settlement {
+export function settleUnattempted(
+  deliveryId: string,
+  state: Exclude<DeliveryState, 'delivered'>,
+  parked: boolean,
+  now: number,
+): Settlement {
   return { deliveryId, attempt: null, state, dueAt: now, parked, at: now };
 }
 
@@ -97,7 +103,12 @@ const passed: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlo
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
     // A parked message may be what makes it hang; that it cannot be connected to has nothing to do with any message.
-    return { kind: 'unanswered', aside: parked && result.connected, strained: result.error === 'timeout', leaveAlone: 0 };
+    return {
+      kind: 'unanswered',
+      aside: parked && result.connected,
+      strained: result.error === 'timeout',
+      leaveAlone: 0,
+    };
   }
   if (result.status === 410) return { kind: 'gone', aside: false, strained: false, leaveAlone };
   const strained = [429, 502, 503, 504].includes(result.status);

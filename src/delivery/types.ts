@@ -1,5 +1,5 @@
 import type { Verdicts } from '../mail/envelope.ts';
-import type { ComposeJob, Composed } from '../outbound/types.ts';
+import type { Composed, ComposeJob } from '../outbound/types.ts';
 import type { Body, Message, QueuedDelivery } from '../spool/types.ts';
 
 /** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
@@ -46,13 +46,31 @@ export interface Renderer {
 
 /** Why no answer came. This vocabulary is shown to users; internals never are. */
 export type AttemptError =
-  | 'forbidden address' | 'host not found' | 'DNS failure' | 'connection refused' | 'connection failed'
-  | 'TLS failure' | 'timeout' | 'connection reset' | 'malformed answer';
+  | 'forbidden address'
+  | 'host not found'
+  | 'DNS failure'
+  | 'connection refused'
+  | 'connection failed'
+  | 'TLS failure'
+  | 'timeout'
+  | 'connection reset'
+  | 'malformed answer';
 
 export type AttemptResult =
-  | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string; readonly durationMs: number }
+  | {
+      readonly kind: 'answered';
+      readonly status: number;
+      readonly retryAfter: string | null;
+      readonly answer: string;
+      readonly durationMs: number;
+    }
   /** `connected`: whether a connection was made before it failed (for the breaker). */
-  | { readonly kind: 'unanswered'; readonly error: AttemptError; readonly connected: boolean; readonly durationMs: number };
+  | {
+      readonly kind: 'unanswered';
+      readonly error: AttemptError;
+      readonly connected: boolean;
+      readonly durationMs: number;
+    };
 
 /** What the log says of an attempt, at a webhook or over SMTP. */
 export type Told =

@@ -15,7 +15,8 @@ export async function checkA(resolver: Resolver, domain: string, ip: string): Pr
   const type = isIP(ip) === 6 ? 'AAAA' : 'A';
   const answer = await resolver.resolve(domain, type);
   if (answer.kind === 'failure') return 'unknown';
-  if (answer.kind !== 'records') return invalid(answer.kind === 'nxdomain' ? `${domain} does not exist` : `No ${type} record found`);
+  if (answer.kind !== 'records')
+    return invalid(answer.kind === 'nxdomain' ? `${domain} does not exist` : `No ${type} record found`);
   if (answer.records.some((record) => sameAddress(record, ip))) return VALID;
   return invalid(`${domain} points to ${answer.records.slice(0, 5).join(', ')}, not to ${ip}`);
 }
@@ -34,10 +35,18 @@ export async function checkPtr(resolver: Resolver, ip: string, domain: string): 
 export function toReverseName(ip: string): string | undefined {
   if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;
   if (isIP(ip) !== 6 || ip.includes('%')) return undefined;
-  const hex = ipaddr.parse(ip).toByteArray().map((byte) => byte.toString(16).padStart(2, '0')).join('');
+  const hex = ipaddr
+    .parse(ip)
+    .toByteArray()
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');
   return `${[...hex].toReversed().join('.')}.ip6.arpa`;
 }
 
 function sameAddress(a: string, b: string): boolean {
-  return isIP(a) !== 0 && isIP(a) === isIP(b) && ipaddr.parse(a).toNormalizedString() === ipaddr.parse(b).toNormalizedString();
+  return (
+    isIP(a) !== 0 &&
+    isIP(a) === isIP(b) &&
+    ipaddr.parse(a).toNormalizedString() === ipaddr.parse(b).toNormalizedString()
+  );
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Codec, Heard } from './reply.ts';
 import { keyOf, startRound, TURNS, turnsOf } from './round.ts';
 import type { Server } from './servers.ts';

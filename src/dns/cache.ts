@@ -2,7 +2,10 @@ import type { Clock } from '../base/clock.ts';
 import type { Answer } from './types.ts';
 
 /** An answer from outside, and how long it may be believed. */
-export interface Fresh<T> { readonly answer: Answer<T>; readonly keepMs: number }
+export interface Fresh<T> {
+  readonly answer: Answer<T>;
+  readonly keepMs: number;
+}
 
 /** Answers by question, each until its time is over; equal questions at one time are asked once. */
 export interface Cache<T> {
@@ -12,7 +15,11 @@ export interface Cache<T> {
   ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>>;
 }
 
-interface Entry<T> { readonly answer: Answer<T>; readonly until: number; readonly weight: number }
+interface Entry<T> {
+  readonly answer: Answer<T>;
+  readonly until: number;
+  readonly weight: number;
+}
 
 /** Characters per entry, on average: answers of many kilobytes push out more than one. */
 const AVERAGE_WEIGHT = 400;
@@ -34,7 +41,8 @@ export function createCache<T>(entries: number, clock: Clock): Cache<T> {
     if (known) forget(key, known);
     kept.set(key, entry);
     weight += entry.weight;
-    for (const [oldest, old] of kept) { // a Map keeps the order of insertion
+    for (const [oldest, old] of kept) {
+      // a Map keeps the order of insertion
       if (kept.size <= entries && weight <= entries * AVERAGE_WEIGHT) break;
       forget(oldest, old);
     }
@@ -57,10 +65,12 @@ export function createCache<T>(entries: number, clock: Clock): Cache<T> {
   function ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>> {
     const running = asked.get(key);
     if (running) return running;
-    const question = look().then((fresh) => {
-      keep(key, fresh);
-      return fresh.answer;
-    }).finally(() => asked.delete(key));
+    const question = look()
+      .then((fresh) => {
+        keep(key, fresh);
+        return fresh.answer;
+      })
+      .finally(() => asked.delete(key));
     asked.set(key, question);
     return question;
   }

@@ -17,11 +17,16 @@ export async function leadsTo(resolver: Resolver, name: string, host: string): P
 /** As `leadsTo`, in the words of a record test: what is wrong, and for how long caches may hold what was there before. */
 export async function checkLeadsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
-  if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host))) return { valid: true, error: null, ttl: alias.ttl };
+  if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host)))
+    return { valid: true, error: null, ttl: alias.ttl };
   const [found, own] = await Promise.all([resolver.addresses(name), resolver.addresses(host)]);
   if (alias.kind === 'failure' || found.kind === 'failure' || own.kind === 'failure') return 'unknown';
-  if (found.kind === 'nxdomain' && alias.kind !== 'records') return { valid: false, error: `The domain ${name} does not exist.` };
-  const same = found.kind === 'records' && own.kind === 'records' && found.records.every((address) => own.records.includes(address));
+  if (found.kind === 'nxdomain' && alias.kind !== 'records')
+    return { valid: false, error: `The domain ${name} does not exist.` };
+  const same =
+    found.kind === 'records' &&
+    own.kind === 'records' &&
+    found.records.every((address) => own.records.includes(address));
   if (same) return { valid: true, error: null, ttl: found.ttl };
   const where = alias.kind === 'records' ? `is an alias of ${alias.records.join(', ')}` : 'has no CNAME record';
   return { valid: false, error: `The domain ${name} ${where}; it must be an alias of ${host}.` };

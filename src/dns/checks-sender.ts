@@ -32,9 +32,13 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
     const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : [];
     const [record, second] = records;
     if (answer.kind !== 'records' || record === undefined) return invalid(`${called} doesn't have an SPF record.`);
-    if (second !== undefined) return invalid(`${called} has more than one SPF record. Receivers ignore them all until there is only one.`);
+    if (second !== undefined)
+      return invalid(`${called} has more than one SPF record. Receivers ignore them all until there is only one.`);
     const { terms, broken } = readTerms(record);
-    if (broken !== undefined) return invalid(`${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`);
+    if (broken !== undefined)
+      return invalid(
+        `${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`,
+      );
     const ttl = Math.min(before, answer.ttl);
     return (name === domain ? ownInclude(terms, include, ttl) : undefined) ?? follow(terms, ttl);
   }
@@ -46,13 +50,18 @@ export async function checkSpf(resolver: Resolver, domain: string, include: stri
       if ((name !== 'include' && name !== 'redirect') || qualifier !== '+') continue;
       if (name === 'include' && sameName(target, include)) return { valid: true, error: null, ttl };
       // What a macro makes of it depends on the message.
-      const found = target.includes('%') ? undefined : await search(target, ttl, `${target}, which its SPF record names,`);
+      const found = target.includes('%')
+        ? undefined
+        : await search(target, ttl, `${target}, which its SPF record names,`);
       if (found !== undefined) return found;
     }
     return undefined;
   }
 
-  return await search(domain, Number.POSITIVE_INFINITY, THIS) ?? invalid(`This domain has an SPF record, but it doesn't include ${include}.`);
+  return (
+    (await search(domain, Number.POSITIVE_INFINITY, THIS)) ??
+    invalid(`This domain has an SPF record, but it doesn't include ${include}.`)
+  );
 }
 
 const THIS = 'This domain';
@@ -68,12 +77,16 @@ interface Term {
 const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
 
 // RFC 7208 section 12. What follows the colon is looked at for `include` alone.
-const MECHANISM = /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
+const MECHANISM =
+  /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
 const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
 
 function readTerms(record: string): { readonly terms: readonly Term[]; readonly broken: string | undefined } {
   const [mechanisms, redirects]: [Term[], Term[]] = [[], []];
-  for (const text of record.slice('v=spf1'.length).split(' ').filter((part) => part !== '')) {
+  for (const text of record
+    .slice('v=spf1'.length)
+    .split(' ')
+    .filter((part) => part !== '')) {
     const mechanism = MECHANISM.exec(text);
     const modifier = mechanism ? null : MODIFIER.exec(text);
     if (!mechanism && !modifier) return { terms: [], broken: text };
@@ -82,7 +95,8 @@ function readTerms(record: string): { readonly terms: readonly Term[]; readonly 
       const name = all ?? include ?? others.find((other) => other !== undefined) ?? '';
       mechanisms.push({ qualifier: qualifier === '' ? '+' : qualifier, name: name.toLowerCase(), target });
     }
-    if (modifier?.[1]?.toLowerCase() === 'redirect') redirects.push({ qualifier: '+', name: 'redirect', target: modifier[2] ?? '' });
+    if (modifier?.[1]?.toLowerCase() === 'redirect')
+      redirects.push({ qualifier: '+', name: 'redirect', target: modifier[2] ?? '' });
   }
   return { terms: [...mechanisms, ...redirects.slice(0, 1)], broken: undefined };
 }
@@ -93,8 +107,12 @@ function ownInclude(terms: readonly Term[], include: string, ttl: number): Recor
   const found = terms[place];
   if (!found) return undefined;
   const all = terms.findIndex(({ name }) => name === 'all');
-  if (all >= 0 && all < place) return invalid(`This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.`);
-  if (found.qualifier !== '+') return invalid(`This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.`);
+  if (all >= 0 && all < place)
+    return invalid(`This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.`);
+  if (found.qualifier !== '+')
+    return invalid(
+      `This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.`,
+    );
   return { valid: true, error: null, ttl };
 }
 
@@ -115,16 +133,20 @@ export async function checkDkim(resolver: Resolver, place: KeyPlace, publicKey: 
   if (answer.kind === 'failure') return 'unknown';
   if (answer.kind !== 'records') return missingKey(resolver, place);
   const [record, second] = answer.records;
-  if (record === undefined || second !== undefined) return invalid(`There is more than one record at ${place.name}. Receivers need exactly one.`);
+  if (record === undefined || second !== undefined)
+    return invalid(`There is more than one record at ${place.name}. Receivers need exactly one.`);
   const error = faultOfKey(record, publicKey);
-  return error === undefined ? { valid: true, error: null, ttl: answer.ttl } : invalid(`The record at ${place.name} ${error}`);
+  return error === undefined
+    ? { valid: true, error: null, ttl: answer.ttl }
+    : invalid(`The record at ${place.name} ${error}`);
 }
 
 async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
   if (alias.kind === 'failure') return 'unknown';
   if (alias.kind !== 'records') return invalid(`There is no DKIM record at ${name}.`);
-  if (alias.records.some((record) => sameName(record, target))) return invalid(`${name} points to ${target} as it should, but the record there is not published yet.`);
+  if (alias.records.some((record) => sameName(record, target)))
+    return invalid(`${name} points to ${target} as it should, but the record there is not published yet.`);
   return invalid(`${name} points to ${alias.records.join(', ').slice(0, 300)}, not to ${target}.`);
 }
 
@@ -135,7 +157,8 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
     const equals = part.indexOf('=');
     if (equals > 0) tags.set(part.slice(0, equals).trim(), part.slice(equals + 1).replaceAll(/\s+/g, ''));
   }
-  const has = (name: string, values: readonly string[]) => (tags.get(name) ?? values[0] ?? '').split(':').some((value) => values.includes(value));
+  const has = (name: string, values: readonly string[]) =>
+    (tags.get(name) ?? values[0] ?? '').split(':').some((value) => values.includes(value));
   if (!has('v', ['DKIM1'])) return 'does not begin with v=DKIM1.';
   const key = tags.get('p');
   if (key === undefined) return 'has no key (p=).';

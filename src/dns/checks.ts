@@ -12,10 +12,15 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
   const answer = await resolver.resolve(domain, 'MX');
   if (answer.kind === 'failure') return 'unknown';
   if (answer.kind !== 'records') {
-    return { valid: false, error: answer.kind === 'nxdomain' ? `The domain ${domain} does not exist` : `The domain ${domain} has no MX record` };
+    return {
+      valid: false,
+      error:
+        answer.kind === 'nxdomain' ? `The domain ${domain} does not exist` : `The domain ${domain} has no MX record`,
+    };
   }
   const names = answer.records.map((record) => record.exchange.replace(/\.$/, ''));
-  if (names.every((name) => name === '')) return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
+  if (names.every((name) => name === ''))
+    return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return { valid: true, error: null };
   return { valid: false, error: `The MX records of ${domain} name ${names.join(', ')}, not ${hosts.join(' or ')}` };
 }

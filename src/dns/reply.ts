@@ -1,7 +1,12 @@
 import type { Answer, MxRecord, RecordType } from './types.ts';
 
 /** One record of a reply, as far as we read it. */
-export interface ReplyRecord { readonly owner: string; readonly type: string; readonly ttl: number; readonly value: string | MxRecord }
+export interface ReplyRecord {
+  readonly owner: string;
+  readonly type: string;
+  readonly ttl: number;
+  readonly value: string | MxRecord;
+}
 
 /** A whole packet that answers our question. */
 export interface Reply {
@@ -23,14 +28,21 @@ export interface Codec {
 }
 
 export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
-export type Heard = { readonly kind: 'reply'; readonly reply: Reply } | { readonly kind: 'failure'; readonly reason: Reason };
+export type Heard =
+  | { readonly kind: 'reply'; readonly reply: Reply }
+  | { readonly kind: 'failure'; readonly reason: Reason };
 
-const RCODE_REASONS = new Map<number, Reason>([[1, 'malformed'], [2, 'servfail'], [5, 'refused']]);
+const RCODE_REASONS = new Map<number, Reason>([
+  [1, 'malformed'],
+  [2, 'servfail'],
+  [5, 'refused'],
+]);
 
 /** What a reply means for the question: something to read, or a reason to ask elsewhere. */
 export function judge(reply: Reply | undefined): Heard {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
-  if (reply.rcode === 0 || reply.rcode === 3) return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
+  if (reply.rcode === 0 || reply.rcode === 3)
+    return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
   return { kind: 'failure', reason: RCODE_REASONS.get(reply.rcode) ?? 'refused' };
 }
 
@@ -68,7 +80,11 @@ const LONGEST_CHAIN = 16;
  * a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA says, else not at all.
  */
 export function readReply<T>(
-  reply: Reply, name: string, type: RecordType, ttl: number, read: (value: string | MxRecord) => T | undefined,
+  reply: Reply,
+  name: string,
+  type: RecordType,
+  ttl: number,
+  read: (value: string | MxRecord) => T | undefined,
 ): Reading<T> {
   let owner = name;
   for (let links = 0; links < LONGEST_CHAIN; links++) {

@@ -1,6 +1,6 @@
 import { isIP } from 'node:net';
-import { Packet } from 'dns2';
 import type { Resource } from 'dns2';
+import { Packet } from 'dns2';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
@@ -39,8 +39,14 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
   const servers = createServers(settings.servers, deps.systemServers ?? systemServers, clock);
   const asking = createAsking({ clock, log: deps.log, metrics: deps.metrics, codec: CODEC, servers, newId }, settings);
   const entries = deps.cacheEntries ?? 10_000;
-  const texts = createLookup({ asking, cache: createCache<string>(entries, clock), read: readText, clock }, settings.timeoutMs);
-  const exchanges = createLookup({ asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock }, settings.timeoutMs);
+  const texts = createLookup(
+    { asking, cache: createCache<string>(entries, clock), read: readText, clock },
+    settings.timeoutMs,
+  );
+  const exchanges = createLookup(
+    { asking, cache: createCache<MxRecord>(entries, clock), read: readMx, clock },
+    settings.timeoutMs,
+  );
 
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
@@ -67,7 +73,12 @@ function joined(four: Answer<string>, six: Answer<string>): Answer<string> {
     return { kind: 'records', records: [...four.records, ...six.records], ttl: Math.min(four.ttl, six.ttl) };
   }
   const both = [four, six];
-  return both.find((one) => one.kind === 'records') ?? both.find((one) => one.kind === 'failure') ?? both.find((one) => one.kind === 'none') ?? four;
+  return (
+    both.find((one) => one.kind === 'records') ??
+    both.find((one) => one.kind === 'failure') ??
+    both.find((one) => one.kind === 'none') ??
+    four
+  );
 }
 
 function readText(value: string | MxRecord): string | undefined {
@@ -118,11 +129,19 @@ function toRecord(record: Resource): ReplyRecord | undefined {
 
 function toValue(record: Resource, type: string): string | MxRecord | undefined {
   switch (type) {
-    case 'A': case 'AAAA': return record.address;
-    case 'CNAME': case 'PTR': return record.domain;
-    case 'NS': return record.ns;
-    case 'TXT': return Array.isArray(record.data) ? record.data.join('') : undefined;
-    case 'MX': return record.exchange === undefined ? undefined : { exchange: record.exchange, priority: record.priority ?? 0 };
-    default: return undefined;
+    case 'A':
+    case 'AAAA':
+      return record.address;
+    case 'CNAME':
+    case 'PTR':
+      return record.domain;
+    case 'NS':
+      return record.ns;
+    case 'TXT':
+      return Array.isArray(record.data) ? record.data.join('') : undefined;
+    case 'MX':
+      return record.exchange === undefined ? undefined : { exchange: record.exchange, priority: record.priority ?? 0 };
+    default:
+      return undefined;
   }
 }

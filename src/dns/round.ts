@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
-import { isReplyTo, judge } from './reply.ts';
 import type { Codec, Heard, Reason } from './reply.ts';
+import { isReplyTo, judge } from './reply.ts';
 import type { Server } from './servers.ts';
 import { sendTcp, sendUdp } from './transport.ts';
 import type { RecordType } from './types.ts';
@@ -34,7 +34,11 @@ export function turnsOf(servers: readonly Server[], preferred: string): Server[]
  * an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
  */
 export function startRound(
-  deps: RoundDeps, turns: readonly Server[], name: string, type: RecordType, ms: number,
+  deps: RoundDeps,
+  turns: readonly Server[],
+  name: string,
+  type: RecordType,
+  ms: number,
   done: (heard: Heard, server?: Server) => void,
 ) {
   const open = new Set<() => void>();
@@ -87,7 +91,14 @@ export function startRound(
 }
 
 /** One server: over UDP, without an OPT record if it does not know them, over TCP if the answer was cut. */
-function startTurn(deps: RoundDeps, server: Server, name: string, type: RecordType, open: Set<() => void>, done: (heard: Heard) => void): void {
+function startTurn(
+  deps: RoundDeps,
+  server: Server,
+  name: string,
+  type: RecordType,
+  open: Set<() => void>,
+  done: (heard: Heard) => void,
+): void {
   function send(over: 'udp' | 'tcp', opt: boolean): void {
     const query = deps.codec.encode(deps.newId(), name, type, opt);
     let close = () => {};

@@ -3,7 +3,10 @@ import { isIP } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 
 /** A name server that questions go to. */
-export interface Server { readonly address: string; readonly port: number }
+export interface Server {
+  readonly address: string;
+  readonly port: number;
+}
 
 const DNS_PORT = 53;
 const KEPT_MS = 60_000;
@@ -33,12 +36,18 @@ export function systemServers(): string[] {
   try {
     const servers = parseResolvConf(readFileSync('/etc/resolv.conf', 'utf8'));
     if (servers.length > 0) return servers;
-  } catch { /* a machine without the file */ }
+  } catch {
+    /* a machine without the file */
+  }
   return [`127.0.0.1:${DNS_PORT}`];
 }
 
 /** The servers of the settings; without any, those of the system, read again from time to time because networks change. */
-export function createServers(configured: readonly string[], system: () => readonly string[], clock: Clock): () => readonly Server[] {
+export function createServers(
+  configured: readonly string[],
+  system: () => readonly string[],
+  clock: Clock,
+): () => readonly Server[] {
   const parsed = (list: readonly string[]) => list.map(parseServer).filter((server) => server !== undefined);
   const fixed = parsed(configured);
   if (configured.length > 0) return () => fixed;

@@ -1,5 +1,5 @@
-import { createSocket } from 'node:dgram';
 import type { Socket as UdpSocket } from 'node:dgram';
+import { createSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 import type { Server } from './servers.ts';
 
@@ -43,7 +43,10 @@ export function sendUdp(server: Server, query: Buffer, listener: Listener): () =
     if (!closed && bytes.length <= LARGEST_DATAGRAM && listener.packet(bytes)) close();
   });
   socket.connect(server.port, server.address, () => {
-    if (!closed) socket.send(query, (error) => { if (error) fail(); });
+    if (!closed)
+      socket.send(query, (error) => {
+        if (error) fail();
+      });
   });
   return close;
 }

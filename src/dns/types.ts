@@ -1,6 +1,9 @@
 export type RecordType = 'A' | 'AAAA' | 'MX' | 'TXT' | 'CNAME' | 'PTR' | 'NS';
 
-export interface MxRecord { readonly exchange: string; readonly priority: number }
+export interface MxRecord {
+  readonly exchange: string;
+  readonly priority: number;
+}
 
 /** One question, one answer: records with the smallest TTL (seconds) among them, or a typed absence. */
 export type Answer<T> =
@@ -8,7 +11,10 @@ export type Answer<T> =
   /** nxdomain: no such name · none: the name is there, records of this type are not. */
   | { readonly kind: 'nxdomain' | 'none' }
   /** Nobody knows: try later. */
-  | { readonly kind: 'failure'; readonly reason: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'budget' | 'unreachable' };
+  | {
+      readonly kind: 'failure';
+      readonly reason: 'timeout' | 'servfail' | 'refused' | 'malformed' | 'budget' | 'unreachable';
+    };
 
 /** What one message may ask: a count of questions and a time for all of them. */
 export interface Budget {

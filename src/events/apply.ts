@@ -5,10 +5,10 @@ import type { SentMessageRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
 import { subaccountId } from '../store/subaccounts.ts';
 import { createCounting } from './counting.ts';
-import { createUrlCounting } from './url-counting.ts';
 import { createOnce } from './once.ts';
 import { outcomeOf, REASON_OF, textOf } from './outcome.ts';
 import type { Lists, Outbox } from './types.ts';
+import { createUrlCounting } from './url-counting.ts';
 
 export interface ApplyDeps {
   readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
@@ -35,7 +35,7 @@ export function createApply(deps: ApplyDeps): Apply {
   async function spread(event: MessageEventRow, message: SentMessageRow): Promise<void> {
     const { account, subaccount } = message;
     // A subaccount that is deleted gets neither numbers nor rejects again, because another may be made with its id.
-    const deleted = subaccount !== null && !await store.subaccounts.one({ id: subaccountId(account, subaccount) });
+    const deleted = subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) }));
     if (!deleted) {
       await suppress(deps, event, message);
       await markFirstSend(deps, event, message);
@@ -45,11 +45,18 @@ export function createApply(deps: ApplyDeps): Apply {
   }
 
   return async (event) => {
-    const message = await messages.apply({ row: event.message, event: event.id, toPatch: (row) => outcomeOf(event, row) });
+    const message = await messages.apply({
+      row: event.message,
+      event: event.id,
+      toPatch: (row) => outcomeOf(event, row),
+    });
     // Gone: the account's messages were purged meanwhile, and there is nothing left that it could be counted of.
     if (message) await spread(event, message);
     const sent = await publish(deps, event);
-    await store.messageEvents.change({ id: event.id }, { appliedAt: new Date(clock.now()), ...sent && { unsent: null, unsentSince: null } });
+    await store.messageEvents.change(
+      { id: event.id },
+      { appliedAt: new Date(clock.now()), ...(sent && { unsent: null, unsentSince: null }) },
+    );
   };
 }
 
@@ -57,12 +64,22 @@ async function suppress({ lists }: ApplyDeps, event: MessageEventRow, message: S
   const reason = REASON_OF[event.kind];
   if (!reason) return;
   await lists.reject({
-    account: event.account, email: message.email, subaccount: message.subaccount ?? '', reason, detail: textOf(event.detail['diag']), sender: message.sender, at: event.at,
+    account: event.account,
+    email: message.email,
+    subaccount: message.subaccount ?? '',
+    reason,
+    detail: textOf(event.detail['diag']),
+    sender: message.sender,
+    at: event.at,
     eventId: event.id,
   });
 }
 
-async function markFirstSend({ store }: ApplyDeps, { kind, account, at }: MessageEventRow, { subaccount }: SentMessageRow): Promise<void> {
+async function markFirstSend(
+  { store }: ApplyDeps,
+  { kind, account, at }: MessageEventRow,
+  { subaccount }: SentMessageRow,
+): Promise<void> {
   if (kind !== 'send' || subaccount === null) return;
   await store.subaccounts.change({ id: subaccountId(account, subaccount), firstSentAt: null }, { firstSentAt: at });
 }
@@ -70,7 +87,11 @@ async function markFirstSend({ store }: ApplyDeps, { kind, account, at }: Messag
 /** False: the spool did not take it, so the row keeps it and the sweep of the outbox sends it. */
 async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: MessageEventRow): Promise<boolean> {
   try {
-    if (unsent) await outbox.publish(account, unsent.map((event) => ({ ...event, at: new Date(event.at) })));
+    if (unsent)
+      await outbox.publish(
+        account,
+        unsent.map((event) => ({ ...event, at: new Date(event.at) })),
+      );
     return true;
   } catch (error) {
     log.warn('event.unsent', { account, kind, error });

@@ -33,7 +33,10 @@ interface Queue {
  * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough. What is
  * pending is known by the spool; what is kept here only says when to ask.
  */
-export function createBatching(settings: BatchingSettings, deps: { spool: Pick<Spool, 'events'>; clock: Clock; ids: Ids; log: Log }): Service {
+export function createBatching(
+  settings: BatchingSettings,
+  deps: { spool: Pick<Spool, 'events'>; clock: Clock; ids: Ids; log: Log },
+): Service {
   const { limits, waitMs } = settings;
   const { clock, ids, log } = deps;
   const { events } = deps.spool;
@@ -108,7 +111,8 @@ export function createBatching(settings: BatchingSettings, deps: { spool: Pick<S
       for (const { webhook, pending } of await events.pending(limits.events)) {
         const queue = queueOf(webhook);
         Object.assign(queue, { blocked: false, ended: true });
-        if (!queue.busy) Object.assign(queue, { events: pending.events, bytes: pending.bytes, since: steady(pending.since) });
+        if (!queue.busy)
+          Object.assign(queue, { events: pending.events, bytes: pending.bytes, since: steady(pending.since) });
         look(webhook, queue);
       }
     } catch (error) {

@@ -12,8 +12,15 @@ const MOST_METADATA = 50;
 
 /** Which details are kept of an event. */
 const DETAILS: Readonly<Record<MessageEventKind, readonly string[]>> = {
-  send: ['diag', 'source_ip', 'destination_ip'], deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'], hard_bounce: ['diag', 'description', 'code'], soft_bounce: ['diag', 'description', 'code'],
-  open: ['url', 'ip', 'user_agent'], click: ['url', 'ip', 'user_agent'], spam: ['diag'], unsub: ['diag'], reject: ['reason', 'diag'],
+  send: ['diag', 'source_ip', 'destination_ip'],
+  deferral: ['diag', 'description', 'code', 'source_ip', 'destination_ip'],
+  hard_bounce: ['diag', 'description', 'code'],
+  soft_bounce: ['diag', 'description', 'code'],
+  open: ['url', 'ip', 'user_agent'],
+  click: ['url', 'ip', 'user_agent'],
+  spam: ['diag'],
+  unsub: ['diag'],
+  reject: ['reason', 'diag'],
 };
 
 /** The first `max` units of a text; a character of two units stays whole. */
@@ -23,7 +30,12 @@ function cut(text: string, max: number): string {
 
 /** The row of a message that nothing has happened to yet. */
 export function toMessageRow(message: NewSentMessage): SentMessageRow {
-  const metadata = Object.entries(message.metadata).slice(0, MOST_METADATA).map(([name, value]) => [cut(name, LONGEST.name), typeof value === 'string' ? cut(value, LONGEST.value) : value] as const);
+  const metadata = Object.entries(message.metadata)
+    .slice(0, MOST_METADATA)
+    .map(
+      ([name, value]) =>
+        [cut(name, LONGEST.name), typeof value === 'string' ? cut(value, LONGEST.value) : value] as const,
+    );
   return {
     id: message.id,
     account: message.account,
@@ -31,24 +43,33 @@ export function toMessageRow(message: NewSentMessage): SentMessageRow {
     sender: cut(message.sender.toLowerCase(), LONGEST.address),
     email: cut(message.email, LONGEST.address),
     subject: cut(message.subject, LONGEST.subject),
-    tags: [...new Set(message.tags.map((tag) => cut(tag, LONGEST.tag)))].filter((tag) => tag !== '').slice(0, MOST_TAGS),
+    tags: [...new Set(message.tags.map((tag) => cut(tag, LONGEST.tag)))]
+      .filter((tag) => tag !== '')
+      .slice(0, MOST_TAGS),
     template: message.template,
     subaccount: message.subaccount,
     metadata: Object.fromEntries(metadata),
     apiKey: message.apiKey,
     delivery: message.delivery ?? null,
     state: 'queued',
-    opens: 0, clicks: 0, openDetail: [], clickDetail: [],
-    firstOpen: null, firstClick: null,
-    diag: null, bounceDescription: null,
+    opens: 0,
+    clicks: 0,
+    openDetail: [],
+    clickDetail: [],
+    firstOpen: null,
+    firstClick: null,
+    diag: null,
+    bounceDescription: null,
     version: 0,
   };
 }
 
 /** The details of an event that are kept. */
 export function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | number | null> {
-  return Object.fromEntries(DETAILS[kind].flatMap((name) => {
-    const value = detail[name];
-    return value === undefined ? [] : [[name, typeof value === 'string' ? cut(value, LONGEST.detail) : value]];
-  }));
+  return Object.fromEntries(
+    DETAILS[kind].flatMap((name) => {
+      const value = detail[name];
+      return value === undefined ? [] : [[name, typeof value === 'string' ? cut(value, LONGEST.detail) : value]];
+    }),
+  );
 }

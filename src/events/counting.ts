@@ -1,8 +1,18 @@
-import { COUNTS, counterId, NO_COUNTS, SPANS_OF, startOf, type Counted, type CounterRow, type Counts, type Span } from '../store/counters.ts';
+import {
+  COUNTS,
+  type Counted,
+  type CounterRow,
+  type Counts,
+  counterId,
+  NO_COUNTS,
+  SPANS_OF,
+  type Span,
+  startOf,
+} from '../store/counters.ts';
 import type { MessageEventKind, MessageEventRow } from '../store/message-events.ts';
 import type { SentMessageRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
-import { createOnce, type Change } from './once.ts';
+import { type Change, createOnce } from './once.ts';
 
 /** Brings events into the counters. */
 export interface Counting {
@@ -11,7 +21,14 @@ export interface Counting {
 }
 
 const COUNT_OF: Readonly<Record<MessageEventKind, keyof Counts | undefined>> = {
-  send: 'sent', hard_bounce: 'hardBounces', soft_bounce: 'softBounces', reject: 'rejects', spam: 'complaints', unsub: 'unsubs', open: 'opens', click: 'clicks',
+  send: 'sent',
+  hard_bounce: 'hardBounces',
+  soft_bounce: 'softBounces',
+  reject: 'rejects',
+  spam: 'complaints',
+  unsub: 'unsubs',
+  open: 'opens',
+  click: 'clicks',
   deferral: undefined, // nothing has become of the message yet
 };
 
@@ -25,7 +42,11 @@ function amountsOf(event: MessageEventRow, message: SentMessageRow): Partial<Cou
 
 /** What an event of a message is counted of. */
 function countedOf({ account, sender, tags, template, subaccount }: SentMessageRow): [Counted, string][] {
-  const things: [Counted, string][] = [['account', account], ['sender', sender], ...tags.map((tag): [Counted, string] => ['tag', tag])];
+  const things: [Counted, string][] = [
+    ['account', account],
+    ['sender', sender],
+    ...tags.map((tag): [Counted, string] => ['tag', tag]),
+  ];
   if (template !== null) things.push(['template', template]);
   if (subaccount !== null) things.push(['subaccount', subaccount]);
   return things;
@@ -41,7 +62,7 @@ function adding(amounts: Partial<Counts>, at: Date): Change<CounterRow>['toPatch
 }
 
 function entriesOf(amounts: Partial<Counts>): [keyof Counts, number][] {
-  return COUNTS.flatMap((name) => amounts[name] === undefined ? [] : [[name, amounts[name]]]);
+  return COUNTS.flatMap((name) => (amounts[name] === undefined ? [] : [[name, amounts[name]]]));
 }
 
 /** One change for each thing that is counted and each span of it. */
@@ -51,11 +72,18 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
   const { account, at } = event;
   const toPatch = adding(amounts, at);
   const isWanted = (span: Span) => span !== 'minute' || amounts.sent !== undefined;
-  return countedOf(message).flatMap(([kind, key]) => SPANS_OF[kind].filter(isWanted).map((span) => {
-    const start = startOf(span, at);
-    const row = counterId(account, kind, span, start, key);
-    return { row, event: event.id, toPatch, fresh: { ...NO_COUNTS, id: row, account, kind, span, key, start, firstAt: at } };
-  }));
+  return countedOf(message).flatMap(([kind, key]) =>
+    SPANS_OF[kind].filter(isWanted).map((span) => {
+      const start = startOf(span, at);
+      const row = counterId(account, kind, span, start, key);
+      return {
+        row,
+        event: event.id,
+        toPatch,
+        fresh: { ...NO_COUNTS, id: row, account, kind, span, key, start, firstAt: at },
+      };
+    }),
+  );
 }
 
 /**

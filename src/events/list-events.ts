@@ -1,4 +1,4 @@
-import { toTimestamp, type Clock } from '../base/clock.ts';
+import { type Clock, toTimestamp } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import { isExpired } from '../mail/suppression.ts';
 import type { RejectRow } from '../store/rejects.ts';
@@ -38,5 +38,10 @@ export function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectR
 export function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: Making): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
-  return { id: ids.message(), event: 'whitelist', at, body: JSON.stringify({ type: 'whitelist', action, entry, ts: Math.floor(at / 1000) }) };
+  return {
+    id: ids.message(),
+    event: 'whitelist',
+    at,
+    body: JSON.stringify({ type: 'whitelist', action, entry, ts: Math.floor(at / 1000) }),
+  };
 }

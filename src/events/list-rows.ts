@@ -39,14 +39,22 @@ const MOST_ROUNDS = 10_000;
  * Changes the entry of an id as `decide` says, in one write together with its event, whoever else changes it meanwhile: then
  * `decide` is asked again. An entry that was taken off and whose row is still there counts as not there.
  */
-export async function changeEntry<R extends ListRow>(rows: ListRows<R>, id: string, decide: (live: R | undefined) => Step<R> | undefined): Promise<Changed<R>> {
+export async function changeEntry<R extends ListRow>(
+  rows: ListRows<R>,
+  id: string,
+  decide: (live: R | undefined) => Step<R> | undefined,
+): Promise<Changed<R>> {
   for (let round = 0; round < MOST_ROUNDS; round++) {
     const found = await rows.one(id);
     const before = found?.removed ? undefined : found;
     const step = decide(before);
     if (!step) return { before, after: undefined, event: undefined };
     const row = withEvent(step, found);
-    const after = found ? await rows.replace(row, found.version) : await rows.insert(row) === 'inserted' ? row : undefined;
+    const after = found
+      ? await rows.replace(row, found.version)
+      : (await rows.insert(row)) === 'inserted'
+        ? row
+        : undefined;
     if (after) return { before, after, event: step.event };
   }
   throw new Error(`the list entry could not be changed in ${MOST_ROUNDS} rounds`);
@@ -54,14 +62,18 @@ export async function changeEntry<R extends ListRow>(rows: ListRows<R>, id: stri
 
 /** Events that are still to be sent stay in the row, in their order. */
 function withEvent<R extends ListRow>({ row, event }: Step<R>, found: R | undefined): R {
-  const unsent = [...found?.unsent ?? [], ...event ? [event] : []];
+  const unsent = [...(found?.unsent ?? []), ...(event ? [event] : [])];
   const version = (found?.version ?? 0) + 1;
   if (unsent.length === 0) return { ...row, version, unsent: null, unsentSince: null };
   return { ...row, version, unsent, unsentSince: found?.unsentSince ?? row.unsentSince };
 }
 
 /** Takes events that the spool has out of their row; a row of an entry that was taken off goes with its last one. */
-export async function forgetEvents<R extends ListRow>(rows: ListRows<R>, id: string, sent: ReadonlySet<string>): Promise<void> {
+export async function forgetEvents<R extends ListRow>(
+  rows: ListRows<R>,
+  id: string,
+  sent: ReadonlySet<string>,
+): Promise<void> {
   for (let round = 0; round < MOST_ROUNDS; round++) {
     const row = await rows.one(id);
     if (!row?.unsent) return;
@@ -88,7 +100,9 @@ export function createTurns(): InTurn {
   return (id, work) => {
     const mine = (last.get(id) ?? Promise.resolve()).then(work);
     last.set(id, mine);
-    const done = () => { if (last.get(id) === mine) last.delete(id); };
+    const done = () => {
+      if (last.get(id) === mine) last.delete(id);
+    };
     mine.then(done, done);
     return mine;
   };

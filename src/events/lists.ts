@@ -2,11 +2,20 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { isOfEvents, listedAddress, newListing, renewed, suppressing } from '../mail/suppression.ts';
-import { rejectId, type RejectRow } from '../store/rejects.ts';
+import { type RejectRow, rejectId } from '../store/rejects.ts';
 import type { Store } from '../store/store.ts';
-import { whitelistId, type WhitelistRow } from '../store/whitelists.ts';
+import { type WhitelistRow, whitelistId } from '../store/whitelists.ts';
 import { blacklistEvent, whitelistEvent } from './list-events.ts';
-import { changeEntry, createTurns, forgetEvents, type Changed, type InTurn, type ListRow, type ListRows, type Step } from './list-rows.ts';
+import {
+  type Changed,
+  changeEntry,
+  createTurns,
+  forgetEvents,
+  type InTurn,
+  type ListRow,
+  type ListRows,
+  type Step,
+} from './list-rows.ts';
 import type { Lists, NewReject, Outbox } from './types.ts';
 
 export interface ListsDeps {
@@ -36,7 +45,8 @@ export function createLists(deps: ListsDeps): Lists {
   const inTurn = createTurns();
   const announce = createAnnouncer(deps, inTurn);
   const change: typeof changeEntry = (rows, id, decide) => inTurn(id, () => changeEntry(rows, id, decide));
-  const isWhitelisted = async (account: string, email: string) => (await whitelists.one(whitelistId(account, email)))?.removed === false;
+  const isWhitelisted = async (account: string, email: string) =>
+    (await whitelists.one(whitelistId(account, email)))?.removed === false;
 
   async function unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined> {
     const changed = await change(rejects, rejectId(account, email, subaccount), (live) => live && takenOff(live, deps));
@@ -48,10 +58,10 @@ export function createLists(deps: ListsDeps): Lists {
   async function unrejectAll(account: string, email: string): Promise<readonly string[]> {
     const overruled: string[] = [];
     for (const expired of [false, true]) {
-      for (let more = true; more;) {
+      for (let more = true; more; ) {
         const found = await store.rejects.many({ account, expired, email, removed: false }, { limit: AT_ONCE });
         const rows = await Promise.all(found.map(({ subaccount }) => unreject(account, email, subaccount)));
-        overruled.push(...rows.flatMap((row) => row && isOfEvents(row) ? [row.subaccount] : []));
+        overruled.push(...rows.flatMap((row) => (row && isOfEvents(row) ? [row.subaccount] : [])));
         more = found.length === AT_ONCE;
       }
     }
@@ -62,7 +72,9 @@ export function createLists(deps: ListsDeps): Lists {
     const email = listedAddress(entry.email);
     if (email === undefined) return 'kept'; // nothing can be mailed there
     if (await isWhitelisted(entry.account, email)) return 'whitelisted';
-    const changed = await change(rejects, rejectId(entry.account, email, entry.subaccount), (live) => listed({ ...entry, email }, live, deps));
+    const changed = await change(rejects, rejectId(entry.account, email, entry.subaccount), (live) =>
+      listed({ ...entry, email }, live, deps),
+    );
     await announce(rejects, changed);
     if (await isWhitelisted(entry.account, email)) {
       await unreject(entry.account, email, entry.subaccount);
@@ -81,7 +93,9 @@ export function createLists(deps: ListsDeps): Lists {
     async whitelist(account: string, text: string, detail: string | null) {
       const email = listedAddress(text);
       if (email === undefined) return false;
-      const changed = await change(whitelists, whitelistId(account, email), (live) => whitelisted({ account, email, detail }, live, deps));
+      const changed = await change(whitelists, whitelistId(account, email), (live) =>
+        whitelisted({ account, email, detail }, live, deps),
+      );
       await announce(whitelists, changed);
       const overruled = await unrejectAll(account, email);
       if (overruled.length > 0) {
@@ -92,7 +106,11 @@ export function createLists(deps: ListsDeps): Lists {
     async unwhitelist(account: string, text: string) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
-      const changed = await change(whitelists, whitelistId(account, email), (live) => live && takenOffWhitelist(live, deps));
+      const changed = await change(
+        whitelists,
+        whitelistId(account, email),
+        (live) => live && takenOffWhitelist(live, deps),
+      );
       await announce(whitelists, changed);
       return changed.before;
     },
@@ -126,14 +144,25 @@ function takenOff(live: RejectRow, deps: Making): Step<RejectRow> {
 }
 
 /** Whitelisting again may change the comment, which no sync event tells of. */
-function whitelisted({ account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>, live: WhitelistRow | undefined, deps: Making): Step<WhitelistRow> | undefined {
+function whitelisted(
+  { account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>,
+  live: WhitelistRow | undefined,
+  deps: Making,
+): Step<WhitelistRow> | undefined {
   if (live) return detail === null || detail === live.detail ? undefined : { row: { ...live, ...kept(deps), detail } };
-  const row = { ...kept(deps), id: whitelistId(account, email), account, email, detail, createdAt: new Date(deps.clock.now()) };
+  const row = {
+    ...kept(deps),
+    id: whitelistId(account, email),
+    account,
+    email,
+    detail,
+    createdAt: new Date(deps.clock.now()),
+  };
   return { row, event: whitelistEvent('add', row, deps) };
 }
 
 function overruling(live: WhitelistRow, more: readonly string[], deps: Making): Step<WhitelistRow> {
-  return { row: { ...live, ...kept(deps), overruled: [...live.overruled ?? [], ...more].slice(-MOST_OVERRULED) } };
+  return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
 }
 
 function takenOffWhitelist(live: WhitelistRow, deps: Making): Step<WhitelistRow> {

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { SPANS_OF, type Counted } from '../store/counters.ts';
+import { type Counted, SPANS_OF } from '../store/counters.ts';
 import type { MessageTagRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { TagRemovalRow } from '../store/tag-removals.ts';
@@ -33,7 +33,13 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
       const row = await store.messages.one({ id: message, account });
       if (!row?.tags.includes(tag)) break;
       const { version = 0, tags } = row;
-      if (await store.messages.change({ id: message, version: row.version ?? null }, { tags: tags.filter((other) => other !== tag), version: version + 1 })) break;
+      if (
+        await store.messages.change(
+          { id: message, version: row.version ?? null },
+          { tags: tags.filter((other) => other !== tag), version: version + 1 },
+        )
+      )
+        break;
     }
     await store.messageTags.remove({ id });
   }
@@ -41,7 +47,10 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
   /** False: there may be more messages than `most`, or the tag was deleted once more; the row stays for the next time. */
   async function proceed({ id, account, tag, before }: TagRemovalRow, most: number): Promise<boolean> {
     for (let done = 0; done < most; ) {
-      const rows = await store.messageTags.many({ account, tag, createdAt: { range: { lte: before } } }, { sort: 'createdAt', limit: AT_ONCE });
+      const rows = await store.messageTags.many(
+        { account, tag, createdAt: { range: { lte: before } } },
+        { sort: 'createdAt', limit: AT_ONCE },
+      );
       await Promise.all(rows.map(takeOff));
       done += rows.length;
       if (rows.length < AT_ONCE) return (await store.tagRemovals.remove({ id, before })) !== undefined;
@@ -53,7 +62,8 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     forget,
     async removeTag(account: string, tag: string) {
       const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
-      if (await store.tagRemovals.insert(row) === 'duplicate') await store.tagRemovals.change({ id: row.id }, { before: row.before });
+      if ((await store.tagRemovals.insert(row)) === 'duplicate')
+        await store.tagRemovals.change({ id: row.id }, { before: row.before });
       await forget(account, 'tag', tag);
       await proceed(row, IN_CALL);
     },
@@ -61,7 +71,7 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
       let done = 0;
       for (const row of await store.tagRemovals.many({}, { sort: 'before', limit: AT_ONCE })) {
         while (!ending?.aborted) {
-          if (!await proceed(row, AT_ONCE)) continue;
+          if (!(await proceed(row, AT_ONCE))) continue;
           done++;
           break;
         }

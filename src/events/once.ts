@@ -47,7 +47,7 @@ interface Waiting<R> {
  * Within one process changes are gathered while the store works: fifty events of one message or tag are one write, not fifty.
  */
 export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>): Once<R> {
-  let waiting: Waiting<R>[] = [];
+  const waiting: Waiting<R>[] = [];
   let running = false;
 
   async function run(): Promise<void> {
@@ -68,7 +68,10 @@ export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>
     for (let round = 0; rest.length > 0; round++) {
       if (round === MOST_ROUNDS) throw new Error('a row changed each time before it could be written');
       const known = await rows.many(idIn<R>(rest.map(([id]) => id)));
-      const applied = await appliedOf(rest.flatMap(([, all]) => all.map(({ change }) => change.event)), known);
+      const applied = await appliedOf(
+        rest.flatMap(([, all]) => all.map(({ change }) => change.event)),
+        known,
+      );
       const byId = new Map(known.map((row) => [row.id, row]));
       const done = await Promise.all(rest.map(([id, all]) => write(byId.get(id), all, applied)));
       rest = rest.filter((_, n) => done[n] === false);
@@ -90,17 +93,18 @@ export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>
     const patch = toPatch(base, due, applied);
     if (!row) {
       const made = { ...base, ...patch };
-      return await rows.insert(made) === 'inserted' && end(all, made);
+      return (await rows.insert(made)) === 'inserted' && end(all, made);
     }
     const written = await rows.change(sameVersion(row), patch);
     return written !== undefined && end(all, written);
   }
 
   return Object.freeze({
-    apply: (change: Change<R>) => new Promise<R | undefined>((resolve, reject) => {
-      waiting.push({ change, resolve, reject });
-      if (!running) void run();
-    }),
+    apply: (change: Change<R>) =>
+      new Promise<R | undefined>((resolve, reject) => {
+        waiting.push({ change, resolve, reject });
+        if (!running) void run();
+      }),
   });
 }
 
@@ -110,7 +114,11 @@ function end<R>(all: readonly Waiting<R>[], row: R | undefined): true {
 }
 
 /** One of each event that is neither in the row nor applied. */
-function dueOf<R extends Marked>({ marks = [] }: R, all: readonly Waiting<R>[], applied: ReadonlySet<string>): Change<R>[] {
+function dueOf<R extends Marked>(
+  { marks = [] }: R,
+  all: readonly Waiting<R>[],
+  applied: ReadonlySet<string>,
+): Change<R>[] {
   const byEvent = new Map(all.map(({ change }) => [change.event, change]));
   return [...byEvent.values()].filter(({ event }) => !marks.includes(event) && !applied.has(event));
 }

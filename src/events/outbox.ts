@@ -18,7 +18,11 @@ export interface WebhookOutbox extends Outbox {
 }
 
 /** Puts events onto the spool for every webhook of the account that asked for them. */
-export function createOutbox(deps: { store: Pick<Store, 'webhooks'>; spool: Pick<Spool, 'events'>; clock: Clock }): WebhookOutbox {
+export function createOutbox(deps: {
+  store: Pick<Store, 'webhooks'>;
+  spool: Pick<Spool, 'events'>;
+  clock: Clock;
+}): WebhookOutbox {
   const { store, spool, clock } = deps;
   const known = new Map<string, { readonly rows: Promise<readonly WebhookRow[]>; readonly readAt: number }>();
 
@@ -28,17 +32,23 @@ export function createOutbox(deps: { store: Pick<Store, 'webhooks'>; spool: Pick
     if (known.size >= MANY) known.clear();
     const read = { rows: store.webhooks.many({ account }), readAt: clock.monotonic() };
     known.set(account, read);
-    read.rows.catch(() => { if (known.get(account) === read) known.delete(account); });
+    read.rows.catch(() => {
+      if (known.get(account) === read) known.delete(account);
+    });
     return read.rows;
   }
 
   return Object.freeze({
     async publish(account: string, events: readonly UnsentEvent[]) {
       if (events.length === 0) return;
-      const wanted = (await webhooksOf(account)).map((row) => toWanted(row, events)).filter((one) => one.events.length > 0);
+      const wanted = (await webhooksOf(account))
+        .map((row) => toWanted(row, events))
+        .filter((one) => one.events.length > 0);
       if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
     },
-    forget(account: string) { known.delete(account); },
+    forget(account: string) {
+      known.delete(account);
+    },
   });
 }
 

@@ -6,7 +6,16 @@ import { textOf } from './outcome.ts';
 
 /** The state that a webhook is told: the examples of the public ancestor keep `sent` for whatever happens to a delivered message. */
 const TOLD: Readonly<Record<MessageEventKind | 'delivered', string>> = {
-  send: 'sent', delivered: 'delivered', deferral: 'deferred', hard_bounce: 'bounced', soft_bounce: 'soft-bounced', open: 'sent', click: 'sent', spam: 'sent', unsub: 'sent', reject: 'rejected',
+  send: 'sent',
+  delivered: 'delivered',
+  deferral: 'deferred',
+  hard_bounce: 'bounced',
+  soft_bounce: 'soft-bounced',
+  open: 'sent',
+  click: 'sent',
+  spam: 'sent',
+  unsub: 'sent',
+  reject: 'rejected',
 };
 
 /** Numbers of the bounce classifier that consumers know, by its words. */
@@ -34,7 +43,12 @@ const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 /** Who opened or clicked. */
 function visitOf({ kind, detail }: Occurred): object {
   if (kind !== 'open' && kind !== 'click') return {};
-  const visit = { ip: textOf(detail['ip']), user_agent: textOf(detail['user_agent']), location: null, user_agent_parsed: parseUserAgent(textOf(detail['user_agent']) ?? '') ?? null };
+  const visit = {
+    ip: textOf(detail['ip']),
+    user_agent: textOf(detail['user_agent']),
+    location: null,
+    user_agent_parsed: parseUserAgent(textOf(detail['user_agent']) ?? '') ?? null,
+  };
   return kind === 'click' ? { url: textOf(detail['url']) ?? '', ...visit } : visit;
 }
 
@@ -63,18 +77,37 @@ function extraOf({ kind, at, detail }: Occurred, message: SentMessageRow): objec
   const visits = { opens: message.openDetail, clicks: message.clickDetail };
   switch (kind) {
     case 'send':
-    case 'delivered': return { ...visits, smtp_events: textOf(detail['diag']) === null ? [] : [smtpEvent('sent', at, detail)], resends: [], reject: null };
-    case 'deferral': return { ...visits, diag: textOf(detail['diag']), smtp_events: [smtpEvent('deferred', at, detail)] };
+    case 'delivered':
+      return {
+        ...visits,
+        smtp_events: textOf(detail['diag']) === null ? [] : [smtpEvent('sent', at, detail)],
+        resends: [],
+        reject: null,
+      };
+    case 'deferral':
+      return { ...visits, diag: textOf(detail['diag']), smtp_events: [smtpEvent('deferred', at, detail)] };
     case 'hard_bounce':
-    case 'soft_bounce': return bounceOf(detail);
-    case 'reject': return { ...visits, diag: textOf(detail['diag']), reject: textOf(detail['reason']) === null ? null : { reason: textOf(detail['reason']) } };
-    default: return visits;
+    case 'soft_bounce':
+      return bounceOf(detail);
+    case 'reject':
+      return {
+        ...visits,
+        diag: textOf(detail['diag']),
+        reject: textOf(detail['reason']) === null ? null : { reason: textOf(detail['reason']) },
+      };
+    default:
+      return visits;
   }
 }
 
 function smtpEvent(type: 'sent' | 'deferred', at: Date, detail: MessageEventRow['detail']): object {
   return {
-    ts: seconds(at), type, diag: textOf(detail['diag']), source_ip: textOf(detail['source_ip']) ?? '', destination_ip: textOf(detail['destination_ip']) ?? '', size: 0,
+    ts: seconds(at),
+    type,
+    diag: textOf(detail['diag']),
+    source_ip: textOf(detail['source_ip']) ?? '',
+    destination_ip: textOf(detail['destination_ip']) ?? '',
+    size: 0,
   };
 }
 

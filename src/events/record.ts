@@ -3,7 +3,7 @@ import type { MessageEventRow } from '../store/message-events.ts';
 import type { SentMessageRow } from '../store/messages.ts';
 import { noteSenderDomain } from '../store/sender-domains.ts';
 import type { Store } from '../store/store.ts';
-import { createApply, type ApplyDeps } from './apply.ts';
+import { type ApplyDeps, createApply } from './apply.ts';
 import { toDetail, toMessageRow } from './bounds.ts';
 import { outcomeOf } from './outcome.ts';
 import { toPayload } from './payload.ts';
@@ -41,10 +41,17 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
     }
   }
 
-  async function finishBetween(first: Date, end: { readonly lt?: Date }, ending: AbortSignal | undefined): Promise<number> {
+  async function finishBetween(
+    first: Date,
+    end: { readonly lt?: Date },
+    ending: AbortSignal | undefined,
+  ): Promise<number> {
     let done = 0;
-    for (let from = first; ;) {
-      const rows = await store.messageEvents.many({ appliedAt: null, at: { range: { gt: from, ...end } } }, { sort: 'at', limit: PAGE });
+    for (let from = first; ; ) {
+      const rows = await store.messageEvents.many(
+        { appliedAt: null, at: { range: { gt: from, ...end } } },
+        { sort: 'at', limit: PAGE },
+      );
       done += (await Promise.all(rows.map(tryToApply))).filter(Boolean).length;
       const last = rows.at(-1);
       if (!last || rows.length < PAGE || ending?.aborted) return done;
@@ -58,14 +65,18 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       const { account, createdAt } = row;
       await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
       // Tags first: cut off in between, a pair without its message harms nobody; a message without its pairs would keep a deleted tag.
-      await Promise.all(row.tags.map((tag) => store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt })));
-      return await store.messages.insert(row) === 'inserted' ? 'recorded' : 'duplicate';
+      await Promise.all(
+        row.tags.map((tag) =>
+          store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt }),
+        ),
+      );
+      return (await store.messages.insert(row)) === 'inserted' ? 'recorded' : 'duplicate';
     },
     async record(event: MessageEvent) {
       const message = await store.messages.one({ id: event.message, account: event.account });
       if (!message) return 'unknown';
       const row = toEventRow(event, message, new Date(clock.now()));
-      if (await store.messageEvents.insert(row) === 'inserted') {
+      if ((await store.messageEvents.insert(row)) === 'inserted') {
         await tryToApply(row);
         return 'recorded';
       }
@@ -75,7 +86,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       return 'duplicate';
     },
     finish: async (before: Date, ending?: AbortSignal, beyond?: Date) =>
-      await finishBetween(new Date(0), { lt: before }, ending) + (beyond ? await finishBetween(beyond, {}, ending) : 0),
+      (await finishBetween(new Date(0), { lt: before }, ending)) +
+      (beyond ? await finishBetween(beyond, {}, ending) : 0),
   });
 }
 
@@ -83,10 +95,28 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
 function toEventRow(event: MessageEvent, message: SentMessageRow, now: Date): MessageEventRow {
   const { id, account, kind } = event;
   const at = event.at < now ? event.at : now;
-  const bare = { id, account, message: event.message, kind, at, appliedAt: null, detail: toDetail(event), ...event.links && { links: event.links }, unsent: null, unsentSince: now };
+  const bare = {
+    id,
+    account,
+    message: event.message,
+    kind,
+    at,
+    appliedAt: null,
+    detail: toDetail(event),
+    ...(event.links && { links: event.links }),
+    unsent: null,
+    unsentSince: now,
+  };
   const after = { ...message, ...outcomeOf(bare, message) };
-  const unsent = (name: 'delivered' | typeof kind, eventId: string) =>
-    ({ id: eventId, event: name, at: at.getTime(), body: JSON.stringify(toPayload({ ...bare, kind: name }, after)) });
+  const unsent = (name: 'delivered' | typeof kind, eventId: string) => ({
+    id: eventId,
+    event: name,
+    at: at.getTime(),
+    body: JSON.stringify(toPayload({ ...bare, kind: name }, after)),
+  });
   // What a server took is sent and delivered at once: nobody learns more of it by SMTP (RFC 5321 section 6.1).
-  return { ...bare, unsent: kind === 'send' ? [unsent('send', id), unsent('delivered', `${id}-delivered`)] : [unsent(kind, id)] };
+  return {
+    ...bare,
+    unsent: kind === 'send' ? [unsent('send', id), unsent('delivered', `${id}-delivered`)] : [unsent(kind, id)],
+  };
 }

@@ -3,8 +3,8 @@ import { open } from 'node:fs/promises';
 import type { Log } from '../base/log.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { firstValue, parseHeaders } from '../mail/headers.ts';
-import { findMessage, readReturnMailbox, type ReturnMailbox } from '../mail/returns/address.ts';
-import { judge, type Judgement } from '../mail/returns/judge.ts';
+import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/returns/address.ts';
+import { type Judgement, judge } from '../mail/returns/judge.ts';
 import { headerText } from '../mail/returns/returned.ts';
 import type { Body, Delivery, Message } from '../spool/types.ts';
 import type { SentMessageRow } from '../store/messages.ts';
@@ -38,8 +38,14 @@ const START_BYTES = 256 * 1024;
 /** Rows of messages are written behind the spool when the store was away; a report may be faster for so long. */
 const ROW_LATEST_MS = 3_600_000;
 
-interface Named { readonly account: number; readonly message: string }
-interface Found { readonly account: string; readonly row: SentMessageRow }
+interface Named {
+  readonly account: number;
+  readonly message: string;
+}
+interface Found {
+  readonly account: string;
+  readonly row: SentMessageRow;
+}
 
 export function createReturns(deps: ReturnsDeps): Returns {
   const { store, recorder, log } = deps;
@@ -50,14 +56,23 @@ export function createReturns(deps: ReturnsDeps): Returns {
     return account === undefined || row === undefined ? undefined : { account, row };
   }
 
-  async function record({ account, row }: Found, said: Exclude<Judgement, { kind: 'nothing' }>, arrived: Arrived): Promise<string> {
+  async function record(
+    { account, row }: Found,
+    said: Exclude<Judgement, { kind: 'nothing' }>,
+    arrived: Arrived,
+  ): Promise<string> {
     if (said.kind === 'unsub') return `unsub ${await deps.unsubscribe({ account, row, at: arrived.at })}`;
     const event = toEvent(said, row.id, arrived);
     return `${event.kind} ${await recorder.record({ ...event, account, at: arrived.at })}`;
   }
 
   return Object.freeze({
-    async handle(delivery: Pick<Delivery, 'id' | 'recipient'>, message: Message, body: Body, now: number): Promise<Handled> {
+    async handle(
+      delivery: Pick<Delivery, 'id' | 'recipient'>,
+      message: Message,
+      body: Body,
+      now: number,
+    ): Promise<Handled> {
       const secret = await deps.secret();
       const mailbox = readMailbox(secret, delivery.recipient);
       const done = (words: string): Handled => {
@@ -67,14 +82,16 @@ export function createReturns(deps: ReturnsDeps): Returns {
       if (!mailbox) return done('nothing: the address is not one of ours');
       const bytes = await readStart(body);
       const named = mailbox.kind === 'complaints' ? undefined : mailbox;
-      const known = named && await find(named);
+      const known = named && (await find(named));
       const said = judge(mailbox.kind, bytes, known?.row.email ?? null);
       if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
       const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
       if (!other) return done('nothing: the report is about no message of ours');
-      const found = known ?? await find(other);
+      const found = known ?? (await find(other));
       if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));
-      return now - message.receivedAt < ROW_LATEST_MS ? { kind: 'later' } : done('nothing: there is no such message any more');
+      return now - message.receivedAt < ROW_LATEST_MS
+        ? { kind: 'later' }
+        : done('nothing: there is no such message any more');
     },
   });
 }
@@ -83,7 +100,9 @@ export function createReturns(deps: ReturnsDeps): Returns {
 function readMailbox(secret: string, recipient: string): ReturnMailbox | undefined {
   const at = recipient.lastIndexOf('@');
   const [name, domain] = [recipient.slice(0, at), toAsciiDomain(recipient.slice(at + 1))];
-  return readReturnMailbox(secret, name) ?? (domain === undefined ? undefined : readReturnMailbox(secret, name, domain));
+  return (
+    readReturnMailbox(secret, name) ?? (domain === undefined ? undefined : readReturnMailbox(secret, name, domain))
+  );
 }
 
 interface Arrived {
@@ -92,13 +111,19 @@ interface Arrived {
   readonly mail: string;
 }
 
-function toEvent(said: Exclude<Judgement, { kind: 'nothing' | 'unsub' }>, message: string, { mail }: Arrived): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
+function toEvent(
+  said: Exclude<Judgement, { kind: 'nothing' | 'unsub' }>,
+  message: string,
+  { mail }: Arrived,
+): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
   // A message bounces once and is complained about once, however many reports there are: its recipient knows the address too and could
   // write as many as he likes. Delays are told each time.
-  if (said.kind === 'spam') return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
+  if (said.kind === 'spam')
+    return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
   const { kind, description, bgtools_code: code } = said.bounce;
   const detail = { diag: said.diag, description, code };
-  if (said.kind === 'delayed') return { id: returnEventId(message, 'deferral', mail), message, kind: 'deferral', detail };
+  if (said.kind === 'delayed')
+    return { id: returnEventId(message, 'deferral', mail), message, kind: 'deferral', detail };
   return { id: returnEventId(message, kind), message, kind, detail };
 }
 
@@ -114,7 +139,7 @@ async function readStart(body: Body): Promise<Buffer> {
   const file = await open(body.path, 'r');
   try {
     const bytes = Buffer.alloc(length);
-    for (let at = 0; at < length;) {
+    for (let at = 0; at < length; ) {
       const { bytesRead } = await file.read(bytes, at, length - at, at);
       if (bytesRead === 0) return bytes.subarray(0, at);
       at += bytesRead;

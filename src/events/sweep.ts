@@ -1,6 +1,6 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
-import type { Carrier } from '../store/outbox.ts';
 import type { MessageEventRow } from '../store/message-events.ts';
+import type { Carrier } from '../store/outbox.ts';
 import type { RejectRow } from '../store/rejects.ts';
 import type { Store } from '../store/store.ts';
 import type { WhitelistRow } from '../store/whitelists.ts';
@@ -36,13 +36,20 @@ interface Carriers<R> {
  * left alone. Throws what the store and the spool throw.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
-  async function sweep<R extends CarrierRow>(carriers: Carriers<R>, since: Since, ending: AbortSignal | undefined): Promise<number> {
+  async function sweep<R extends CarrierRow>(
+    carriers: Carriers<R>,
+    since: Since,
+    ending: AbortSignal | undefined,
+  ): Promise<number> {
     let count = 0;
     while (!ending?.aborted) {
       const found = await carriers.waiting(since);
       let done = 0;
       for (const row of found) {
-        await outbox.publish(row.account, (row.unsent ?? []).map((event) => ({ ...event, at: new Date(event.at) })));
+        await outbox.publish(
+          row.account,
+          (row.unsent ?? []).map((event) => ({ ...event, at: new Date(event.at) })),
+        );
         if (await carriers.settle(row)) done++;
       }
       count += done;
@@ -75,13 +82,15 @@ function messageEvents(rows: Store['messageEvents']): Carriers<MessageEventRow> 
 function rejects(rows: Store['rejects']): Carriers<RejectRow> {
   return {
     waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
-    settle: ({ id, version, removed }) => removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
+    settle: ({ id, version, removed }) =>
+      removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
   };
 }
 
 function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
   return {
     waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
-    settle: ({ id, version, removed }) => removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
+    settle: ({ id, version, removed }) =>
+      removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
   };
 }

@@ -1,5 +1,5 @@
-import type { Log } from '../base/log.ts';
 import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import type { EventNews, HookTally } from '../spool/event-types.ts';
 import type { Spool } from '../spool/types.ts';
@@ -19,8 +19,18 @@ export interface Tallies extends Service {
  * Brings what this host's spool has counted for each webhook into the store. The numbers are absolute and the row is this
  * spool's own: to write them once more, after a crash or while the store comes and goes, changes nothing.
  */
-export function createTallies(deps: { spool: Pick<Spool, 'events'>; store: Pick<Store, 'webhooks' | 'webhookTallies'>; clock: Clock; log: Log }): Tallies {
-  const { spool: { events }, store, clock, log } = deps;
+export function createTallies(deps: {
+  spool: Pick<Spool, 'events'>;
+  store: Pick<Store, 'webhooks' | 'webhookTallies'>;
+  clock: Clock;
+  log: Log;
+}): Tallies {
+  const {
+    spool: { events },
+    store,
+    clock,
+    log,
+  } = deps;
   const waiting = new Map<string, HookTally>();
   let writing = Promise.resolve();
   let busy = false;
@@ -37,9 +47,13 @@ export function createTallies(deps: { spool: Pick<Spool, 'events'>; store: Pick<
     busy = true;
     cancel();
     for (let [next] = waiting.values(); next && !stopped; [next] = waiting.values()) {
-      const failure = await writeOne(next).then(() => undefined, (error: unknown) => error ?? 'unknown');
+      const failure = await writeOne(next).then(
+        () => undefined,
+        (error: unknown) => error ?? 'unknown',
+      );
       if (failure !== undefined) {
-        if (!(failure instanceof StoreAway)) log.error('spool.fault', { reason: 'what a webhook was sent could not be noted', error: failure });
+        if (!(failure instanceof StoreAway))
+          log.error('spool.fault', { reason: 'what a webhook was sent could not be noted', error: failure });
         cancel = clock.after(AGAIN_MS, () => add([]));
         break;
       }
@@ -82,9 +96,15 @@ export function createTallies(deps: { spool: Pick<Spool, 'events'>; store: Pick<
 }
 
 function toRow({ hook, spool, batches, events, sentAt, error, errorAt }: HookTally): WebhookTallyRow {
-  const at = (time: number | null) => time === null ? null : new Date(time);
+  const at = (time: number | null) => (time === null ? null : new Date(time));
   return {
-    id: `${hook.id} ${spool}`, account: hook.account, webhook: hook.id,
-    batchesSent: batches, eventsSent: events, lastSentAt: at(sentAt), lastError: error, lastErrorAt: at(errorAt),
+    id: `${hook.id} ${spool}`,
+    account: hook.account,
+    webhook: hook.id,
+    batchesSent: batches,
+    eventsSent: events,
+    lastSentAt: at(sentAt),
+    lastError: error,
+    lastErrorAt: at(errorAt),
   };
 }

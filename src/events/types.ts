@@ -6,8 +6,21 @@ import type { Reason, RejectRow } from '../store/rejects.ts';
 import type { WhitelistRow } from '../store/whitelists.ts';
 
 /** A message that the account handed over, before anything has happened to it. */
-export type NewSentMessage = Pick<SentMessageRow,
-  'id' | 'account' | 'createdAt' | 'sender' | 'email' | 'subject' | 'tags' | 'template' | 'subaccount' | 'metadata' | 'apiKey' | 'delivery'>;
+export type NewSentMessage = Pick<
+  SentMessageRow,
+  | 'id'
+  | 'account'
+  | 'createdAt'
+  | 'sender'
+  | 'email'
+  | 'subject'
+  | 'tags'
+  | 'template'
+  | 'subaccount'
+  | 'metadata'
+  | 'apiKey'
+  | 'delivery'
+>;
 
 /** Something that happened to a sent message. */
 export interface MessageEvent {

@@ -23,13 +23,25 @@ const MINUTE_MS = 60_000;
  * Buttons are pressed twice, and mail programs repeat their POST: a wish counts once a day. But when the account has taken the address
  * off its list again since, the wish is a new one and must not get lost.
  */
-export function createUnsubscribe({ recorder, lists }: { readonly recorder: Pick<Recorder, 'record'>; readonly lists: Pick<Lists, 'suppression'> }): Unsubscribe {
-  const record = ({ account, row, at }: UnsubscribeWish, spanMs: number) => recorder.record({
-    id: returnEventId(row.id, 'unsub', spanMs, Math.floor(at.getTime() / spanMs)), account, message: row.id, kind: 'unsub', at,
-  });
+export function createUnsubscribe({
+  recorder,
+  lists,
+}: {
+  readonly recorder: Pick<Recorder, 'record'>;
+  readonly lists: Pick<Lists, 'suppression'>;
+}): Unsubscribe {
+  const record = ({ account, row, at }: UnsubscribeWish, spanMs: number) =>
+    recorder.record({
+      id: returnEventId(row.id, 'unsub', spanMs, Math.floor(at.getTime() / spanMs)),
+      account,
+      message: row.id,
+      kind: 'unsub',
+      at,
+    });
   return async (wish) => {
     const first = await record(wish, DAY_MS);
-    if (first !== 'duplicate' || await lists.suppression(wish.account, wish.row.email, wish.row.subaccount, wish.at)) return first;
+    if (first !== 'duplicate' || (await lists.suppression(wish.account, wish.row.email, wish.row.subaccount, wish.at)))
+      return first;
     return record(wish, MINUTE_MS);
   };
 }
@@ -56,7 +68,13 @@ export interface UnsubscribeLinks {
   follow(token: string): Promise<Subscription | 'unknown' | 'gone'>;
 }
 
-export function createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }: UnsubscribeLinksDeps): UnsubscribeLinks {
+export function createUnsubscribeLinks({
+  store,
+  accountOf,
+  secret,
+  unsubscribe,
+  clock,
+}: UnsubscribeLinksDeps): UnsubscribeLinks {
   async function find(token: string) {
     const named = readToken(await secret(), 'unsub', token);
     if (!named) return 'unknown';
@@ -73,7 +91,7 @@ export function createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, 
       const found = await find(token);
       if (typeof found === 'string') return found;
       const { account, row } = found;
-      return await unsubscribe({ account, row, at: new Date(clock.now()) }) === 'unknown' ? 'gone' : row;
+      return (await unsubscribe({ account, row, at: new Date(clock.now()) })) === 'unknown' ? 'gone' : row;
     },
   });
 }

@@ -3,7 +3,14 @@ import type { MessageEventRow } from '../store/message-events.ts';
 import type { SentMessageRow } from '../store/messages.ts';
 import type { Store } from '../store/store.ts';
 import {
-  LONGEST_COUNTED_URL, URL_COUNTS, type UrlCounts, urlHourId, type UrlHourRow, urlId, urlKey, type UrlRow,
+  LONGEST_COUNTED_URL,
+  URL_COUNTS,
+  type UrlCounts,
+  type UrlHourRow,
+  type UrlRow,
+  urlHourId,
+  urlId,
+  urlKey,
 } from '../store/urls.ts';
 import { createOnce } from './once.ts';
 import { textOf } from './outcome.ts';
@@ -40,7 +47,12 @@ export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
         toPatch: (row) => ({ ...sumOf(row, amounts), lastHour: start > row.lastHour ? start : row.lastHour }),
         fresh: { ...NONE, id: total, account, url, lastHour: start },
       }),
-      hours.apply({ row: hour, event: id, toPatch: (row) => sumOf(row, amounts), fresh: { ...NONE, id: hour, account, key, start } }),
+      hours.apply({
+        row: hour,
+        event: id,
+        toPatch: (row) => sumOf(row, amounts),
+        fresh: { ...NONE, id: hour, account, key, start },
+      }),
     ]);
   }
 
@@ -52,9 +64,12 @@ export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
 }
 
 /** What an event adds, and to which links. */
-function amountsOf(event: MessageEventRow, message: SentMessageRow): { readonly url: string; readonly amounts: Partial<UrlCounts> }[] {
+function amountsOf(
+  event: MessageEventRow,
+  message: SentMessageRow,
+): { readonly url: string; readonly amounts: Partial<UrlCounts> }[] {
   if (event.kind === 'send') return (event.links ?? []).map((url) => ({ url, amounts: { sent: 1 } }));
-  const url = event.kind === 'click' ? textOf(event.detail['url']) ?? '' : '';
+  const url = event.kind === 'click' ? (textOf(event.detail['url']) ?? '') : '';
   if (url === '' || url.length > LONGEST_COUNTED_URL) return [];
   const unique = message.firstClicks?.[urlKey(url)] === event.id;
   return [{ url, amounts: unique ? { clicks: 1, uniqueClicks: 1 } : { clicks: 1 } }];

@@ -12,7 +12,9 @@ export interface VisitQueueDeps {
 }
 
 /** An open or a click before it is recorded: its account is known by number. */
-export interface Visit extends Omit<MessageEvent, 'account'> { readonly number: number }
+export interface Visit extends Omit<MessageEvent, 'account'> {
+  readonly number: number;
+}
 
 /** Visits that wait in memory, in all and of one message: for a store that is away for a while, not for one that is gone. */
 const MOST_WAITING = 10_000;

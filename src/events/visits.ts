@@ -33,10 +33,14 @@ const LONGEST_AGENT = 500;
 type Named = NonNullable<ReturnType<typeof readToken>>;
 
 export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
-  const named = async (kind: 'open' | 'click' | 'bare-click', token: string, about?: string) => readToken(await secret(), kind, token, about);
+  const named = async (kind: 'open' | 'click' | 'bare-click', token: string, about?: string) =>
+    readToken(await secret(), kind, token, about);
 
   /** The message of a link that we made, and what is told of its URL. */
-  async function link(token: string, url: string): Promise<{ readonly found: Named; readonly shown: string } | undefined> {
+  async function link(
+    token: string,
+    url: string,
+  ): Promise<{ readonly found: Named; readonly shown: string } | undefined> {
     const whole = await named('click', token, url);
     if (whole) return { found: whole, shown: url };
     const bare = await named('bare-click', token, url);
@@ -44,11 +48,23 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   }
 
   /** The same visit within a second has the same id, so it is one. */
-  function add(kind: 'open' | 'click', { account: number, message }: Named, { address, userAgent }: Visitor, url: string | null): void {
+  function add(
+    kind: 'open' | 'click',
+    { account: number, message }: Named,
+    { address, userAgent }: Visitor,
+    url: string | null,
+  ): void {
     const at = new Date(clock.now());
     const agent = userAgent.slice(0, LONGEST_AGENT);
     const id = returnEventId(message, kind, Math.floor(at.getTime() / 1000), address, agent, url ?? '');
-    queue.add({ id, number, message, kind, at, detail: { ip: address, user_agent: agent, ...url !== null && { url } } });
+    queue.add({
+      id,
+      number,
+      message,
+      kind,
+      at,
+      detail: { ip: address, user_agent: agent, ...(url !== null && { url }) },
+    });
   }
 
   return Object.freeze({
@@ -61,6 +77,6 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
       if (ours) add('click', ours.found, visitor, ours.shown);
       return ours !== undefined;
     },
-    leadsTo: async (token: string, url: string) => await link(token, url) !== undefined,
+    leadsTo: async (token: string, url: string) => (await link(token, url)) !== undefined,
   });
 }

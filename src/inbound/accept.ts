@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
-import { NO_METRICS, type Metrics } from '../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { traceLine } from '../mail/trace.ts';
 import type { Body, Delivery, Spool } from '../spool/types.ts';
 import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
@@ -9,9 +9,15 @@ import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
  * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
  * Only after `accepted` may a client be told 250.
  */
-export function createAcceptance(settings: { readonly hostname: string }, deps: { spool: Spool; clock: Clock; ids: Ids; metrics?: Metrics | undefined }): Acceptance {
+export function createAcceptance(
+  settings: { readonly hostname: string },
+  deps: { spool: Spool; clock: Clock; ids: Ids; metrics?: Metrics | undefined },
+): Acceptance {
   const { spool, clock, ids, metrics = NO_METRICS } = deps;
-  const taken = { smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }), api: metrics.counter('postern_messages_accepted_total', { source: 'api' }) };
+  const taken = {
+    smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
+    api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
+  };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
   return Object.freeze({
     begin() {
@@ -25,7 +31,10 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
       const trace = traceLine({ ...arrival, hostname: settings.hostname, messageId, receivedAt, recipient: only });
       // The bytes are given away with the message, and have no length afterwards.
       const size = body.kind === 'blob' ? body.size : body.bytes.byteLength;
-      const outcome = await spool.accept({ id: messageId, receivedAt, envelope: arrival.envelope, trace, body }, deliveries);
+      const outcome = await spool.accept(
+        { id: messageId, receivedAt, envelope: arrival.envelope, trace, body },
+        deliveries,
+      );
       if (outcome !== 'accepted') return { outcome };
       (arrival.protocol === 'HTTP' ? taken.api : taken.smtp).add();
       sizes.observe(size);
@@ -36,9 +45,22 @@ export function createAcceptance(settings: { readonly hostname: string }, deps: 
 
 /** A client may name a recipient twice; one delivery is enough, and the id is the same anyway. */
 function toDeliveries(messageId: string, routed: readonly Routed[]): Delivery[] {
-  const byId = new Map(routed.map(({ recipient, match }) => {
-    const id = deliveryId(messageId, match.routeId, recipient);
-    return [id, { id, messageId, recipient, account: match.account, routeId: match.routeId, pattern: match.pattern, url: match.url }];
-  }));
+  const byId = new Map(
+    routed.map(({ recipient, match }) => {
+      const id = deliveryId(messageId, match.routeId, recipient);
+      return [
+        id,
+        {
+          id,
+          messageId,
+          recipient,
+          account: match.account,
+          routeId: match.routeId,
+          pattern: match.pattern,
+          url: match.url,
+        },
+      ];
+    }),
+  );
   return [...byId.values()];
 }

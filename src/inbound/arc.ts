@@ -1,9 +1,10 @@
 // The parts instead of the whole, as in authenticate.ts.
-import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
+
 import type { ARCChainEntry, DNSResolver } from 'mailauth';
+import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isUsable, type SignatureChecker } from './dkim/verify.ts';
 import { parseSignature, type Signature, type Unusable } from './dkim/signature.ts';
+import { isUsable, type SignatureChecker } from './dkim/verify.ts';
 import type { Field, HeaderSection } from './header-section.ts';
 import type { MessageKeys } from './public-keys.ts';
 
@@ -73,7 +74,8 @@ function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)
  * All failures are permanent.
  */
 export async function checkChain(
-  { state, sets, field, readings }: Chain, { checker, dns, keys, minBitLength }: ChainDeps,
+  { state, sets, field, readings }: Chain,
+  { checker, dns, keys, minBitLength }: ChainDeps,
 ): Promise<Verdicts['arc']> {
   if (state !== 'whole' || field === undefined) return { result: state === 'none' ? 'none' : 'fail' };
   let sealed = false;
@@ -81,7 +83,7 @@ export async function checkChain(
   if (!sealed) return { result: 'fail' };
   try {
     const options = { resolver: dns, minBitLength, strict: true, keyCache: keys };
-    return { result: await verifyASChain({ chain: sets }, options) ? 'pass' : 'fail' };
+    return { result: (await verifyASChain({ chain: sets }, options)) ? 'pass' : 'fail' };
   } catch {
     return { result: 'fail' };
   }

@@ -1,18 +1,18 @@
 import { isIP } from 'node:net';
+import type { DNSResolver } from 'mailauth';
 // The parts instead of the whole: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we never want.
 import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
-import type { DNSResolver } from 'mailauth';
 import type { Clock } from '../base/clock.ts';
 import { createBudget, createShare } from '../dns/budget.ts';
 import type { Budget, Resolver } from '../dns/types.ts';
-import { authorOfMessage, type Author } from '../mail/author.ts';
+import { type Author, authorOfMessage } from '../mail/author.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import { isHeadless } from '../mail/headless.ts';
-import { parseHeaderSection, type HeaderSection } from './header-section.ts';
+import { type HeaderSection, parseHeaderSection } from './header-section.ts';
 import { createLookUp } from './look-up.ts';
-import { createMemory, recalled, type Life } from './memory.ts';
-import { readStart, type RawSource } from './raw-source.ts';
+import { createMemory, type Life, recalled } from './memory.ts';
+import { type RawSource, readStart } from './raw-source.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 import { readSpfResult, spfVerdict } from './spf-words.ts';
 
@@ -32,9 +32,16 @@ export interface Authenticator {
   authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts>;
 }
 
-interface Deps { readonly resolver: Resolver; readonly settings: AuthenticatorSettings; readonly clock: Clock }
+interface Deps {
+  readonly resolver: Resolver;
+  readonly settings: AuthenticatorSettings;
+  readonly clock: Clock;
+}
 
-interface Sender { readonly verdict: Verdicts['spf']; readonly domain: string | undefined }
+interface Sender {
+  readonly verdict: Verdicts['spf'];
+  readonly domain: string | undefined;
+}
 
 /** A mailbox name without anything that needs a second look. */
 const PLAIN_MAILBOX = /^[\w.+=-]{1,64}(?=@[^@]+$)/;
@@ -85,7 +92,7 @@ async function readMessage(source: RawSource, { mailFrom }: Envelope, signatures
     if (isHeadless(start)) return { ...UNSIGNED, author: named };
     const section = parseHeaderSection(start);
     const author = agreed(named, section);
-    return { ...await signaturesOf(section, source, author.domains), author };
+    return { ...(await signaturesOf(section, source, author.domains)), author };
   } catch {
     return { ...UNSIGNED, author: undefined };
   }
@@ -93,7 +100,7 @@ async function readMessage(source: RawSource, { mailFrom }: Envelope, signatures
 
 /** Who finds a From field where another reader finds none does not know what a signature covers. */
 function agreed(author: Author, { fields, whole }: HeaderSection): Author {
-  const count = fields.reduce((sum, { name }) => name === 'from' ? sum + 1 : sum, 0);
+  const count = fields.reduce((sum, { name }) => (name === 'from' ? sum + 1 : sum), 0);
   return whole && count === author.fields ? author : { ...author, certain: false };
 }
 
@@ -149,13 +156,20 @@ function strictness({ policy }: Verdicts['dmarc']): number {
 
 /** DMARC of one domain. What the DNS kept from us may have aligned, and is then no failure. */
 async function checkDomain(
-  domain: string, sender: Sender, { sound, unknown }: Signed, dns: DNSResolver,
+  domain: string,
+  sender: Sender,
+  { sound, unknown }: Signed,
+  dns: DNSResolver,
 ): Promise<Verdicts['dmarc']> {
   if (domain.startsWith('[')) return { result: 'none', ...NO_DMARC }; // an address literal publishes nothing
-  const evaluate = (spfDomains: string[], keys: readonly string[]) => evaluateDmarc({
-    headerFrom: [`postmaster@${domain}`], fromFields: 1, resolver: dns,
-    spfDomains, dkimDomains: keys.map((key) => ({ domain: key })),
-  });
+  const evaluate = (spfDomains: string[], keys: readonly string[]) =>
+    evaluateDmarc({
+      headerFrom: [`postmaster@${domain}`],
+      fromFields: 1,
+      resolver: dns,
+      spfDomains,
+      dkimDomains: keys.map((key) => ({ domain: key })),
+    });
   const { verdict, domain: own } = sender;
   const domains = (word: string) => (verdict.result === word && own !== undefined ? [own] : []);
   try {

@@ -14,7 +14,10 @@ interface Entry<T> {
 }
 
 /** Entries by the literal text at one end of their patterns, and the lengths that this text has. */
-interface End<T> { readonly entries: Map<string, Entry<T>[]>; readonly lengths: Set<number> }
+interface End<T> {
+  readonly entries: Map<string, Entry<T>[]>;
+  readonly lengths: Set<number>;
+}
 
 /**
  * A pattern is filed under the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few beginnings and few ends,
@@ -22,7 +25,9 @@ interface End<T> { readonly entries: Map<string, Entry<T>[]>; readonly lengths: 
  */
 export function createGlobs<T>(all: readonly { readonly pattern: string; readonly value: T }[]): Globs<T> {
   // Counted once each, not once a comparison. Sorting is stable: among equals the first stays in front.
-  const counted = all.map((glob) => ({ ...glob, literals: literals(glob.pattern) })).sort((a, b) => b.literals - a.literals);
+  const counted = all
+    .map((glob) => ({ ...glob, literals: literals(glob.pattern) }))
+    .sort((a, b) => b.literals - a.literals);
   const heads: End<T> = { entries: new Map(), lengths: new Set() };
   const tails: End<T> = { entries: new Map(), lengths: new Set() };
   const rest: Entry<T>[] = [];
@@ -32,16 +37,22 @@ export function createGlobs<T>(all: readonly { readonly pattern: string; readonl
     find(mailbox: string) {
       const name = fold(mailbox);
       let best: Entry<T> | undefined;
-      const look = (entries: readonly Entry<T>[] = []) => { best = firstMatch(entries, mailbox, best); };
+      const look = (entries: readonly Entry<T>[] = []) => {
+        best = firstMatch(entries, mailbox, best);
+      };
       for (const length of heads.lengths) if (length <= name.length) look(heads.entries.get(name.slice(0, length)));
-      for (const length of tails.lengths) if (length <= name.length) look(tails.entries.get(name.slice(name.length - length)));
+      for (const length of tails.lengths)
+        if (length <= name.length) look(tails.entries.get(name.slice(name.length - length)));
       look(rest);
       return best?.value;
     },
   });
 }
 
-function file<T>(entry: Entry<T>, { heads, tails, rest }: { readonly heads: End<T>; readonly tails: End<T>; readonly rest: Entry<T>[] }): void {
+function file<T>(
+  entry: Entry<T>,
+  { heads, tails, rest }: { readonly heads: End<T>; readonly tails: End<T>; readonly rest: Entry<T>[] },
+): void {
   const pattern = fold(entry.pattern);
   const first = pattern.search(/[*?]/);
   const last = Math.max(pattern.lastIndexOf('*'), pattern.lastIndexOf('?'));
@@ -56,7 +67,11 @@ function file<T>(entry: Entry<T>, { heads, tails, rest }: { readonly heads: End<
 }
 
 /** The first that matches, if it comes before `best`. */
-function firstMatch<T>(entries: readonly Entry<T>[], mailbox: string, best: Entry<T> | undefined): Entry<T> | undefined {
+function firstMatch<T>(
+  entries: readonly Entry<T>[],
+  mailbox: string,
+  best: Entry<T> | undefined,
+): Entry<T> | undefined {
   for (const entry of entries) {
     if (best && entry.rank > best.rank) break;
     if (matches(entry.pattern, mailbox)) return entry;

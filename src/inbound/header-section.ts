@@ -1,5 +1,9 @@
 /** One header field: where it stands in the bytes, its line end included. */
-export interface Field { readonly name: string; readonly start: number; readonly end: number }
+export interface Field {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+}
 
 /** The header section of a message. */
 export interface HeaderSection {
@@ -28,7 +32,7 @@ export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
   const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
   const fields: { name: string; start: number; end: number }[] = [];
   let colon = text.indexOf(':');
-  for (let at = 0; at < text.length;) {
+  for (let at = 0; at < text.length; ) {
     const next = text.indexOf('\n', at) + 1 || text.length;
     if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, whole: true };
     if (colon < at && colon !== -1) colon = text.indexOf(':', at); // else it is still to come, or there is none

@@ -28,7 +28,8 @@ export function createMemory<V>(clock: Clock): Memory<V> {
       if (ms <= 0 || key.length > LONGEST_KEY) return;
       kept.delete(key);
       kept.set(key, { value, until: clock.monotonic() + ms });
-      for (const oldest of kept.keys()) { // a Map keeps the order of insertion
+      for (const oldest of kept.keys()) {
+        // a Map keeps the order of insertion
         if (kept.size <= MOST) break;
         kept.delete(oldest);
       }
@@ -68,7 +69,11 @@ function lifeOf(answer: Answer<unknown>): number {
 }
 
 /** What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of hold. */
-export async function recalled<V>(memory: Memory<V>, key: string, make: (note: Life['note']) => Promise<V>): Promise<V> {
+export async function recalled<V>(
+  memory: Memory<V>,
+  key: string,
+  make: (note: Life['note']) => Promise<V>,
+): Promise<V> {
   const known = memory.find(key);
   if (known !== undefined) return known;
   const life = createLife();

@@ -4,7 +4,7 @@ import type { Log } from '../base/log.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Reserved, ReservedNames } from '../mail/reserved-names.ts';
 import { StoreAway } from '../store/collection.ts';
-import { claimId, isClaim, nameOf, type InboundDomainRow } from '../store/inbound-domains.ts';
+import { claimId, type InboundDomainRow, isClaim, nameOf } from '../store/inbound-domains.ts';
 import type { Store } from '../store/store.ts';
 import type { Routing } from './types.ts';
 
@@ -76,8 +76,9 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   }
 
   async function find(account: string, name: string): Promise<InboundDomainRow | undefined> {
-    return await inboundDomains.one({ id: name, account })
-      ?? inboundDomains.one({ id: claimId(name, account), account });
+    return (
+      (await inboundDomains.one({ id: name, account })) ?? inboundDomains.one({ id: claimId(name, account), account })
+    );
   }
 
   async function add(account: string, name: string, domain: string): Promise<Adding> {
@@ -85,9 +86,9 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     if (mine) return { row: mine, isNew: false };
     const reserved = names.whyReserved(name);
     if (reserved !== undefined) return { refused: reserved };
-    const id = await needsProof() ? claimId(name, account) : name;
+    const id = (await needsProof()) ? claimId(name, account) : name;
     const row = { id, account, domain, createdAt: now(), validMx: false, testedAt: null, verifiedAt: null };
-    if (await inboundDomains.insert(row) === 'inserted') {
+    if ((await inboundDomains.insert(row)) === 'inserted') {
       if (!isClaim(row)) await routing.changed(name);
       return { row, isNew: true };
     }
@@ -102,7 +103,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     const proven = texts.includes(proofOf(row).value);
     if (!isClaim(row)) return proven && !row.verifiedAt ? verified(row) : find(row.account, name);
     // What became one of ours by new settings must not come into force.
-    const mayHave = names.whyReserved(name) === undefined && (proven || !await needsProof());
+    const mayHave = names.whyReserved(name) === undefined && (proven || !(await needsProof()));
     return mayHave ? enforce(row, proven, texts) : find(row.account, name);
   }
 
@@ -111,18 +112,22 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
   }
 
   /** Makes a claim the domain's row. Comes to an end: it goes round only where another account was faster. */
-  async function enforce(claim: InboundDomainRow, proven: boolean, texts: readonly string[]): Promise<InboundDomainRow | undefined> {
+  async function enforce(
+    claim: InboundDomainRow,
+    proven: boolean,
+    texts: readonly string[],
+  ): Promise<InboundDomainRow | undefined> {
     const name = nameOf(claim);
     const { account, domain, createdAt, validMx, testedAt } = claim;
     const own = { account, domain, createdAt, validMx, testedAt, verifiedAt: proven ? now() : null };
     while (await inboundDomains.one({ id: claim.id })) {
       const row = { id: name, ...own };
-      const isFree = await inboundDomains.insert(row) === 'inserted';
+      const isFree = (await inboundDomains.insert(row)) === 'inserted';
       const owner = isFree ? undefined : await inboundDomains.one({ id: name });
       if (!isFree && !owner) continue; // it was deleted in between
       if (owner && owner.account !== account) {
         if (!proven || texts.includes(proofOf(owner).value)) break;
-        if (!await inboundDomains.change({ id: name, account: owner.account }, own)) continue;
+        if (!(await inboundDomains.change({ id: name, account: owner.account }, own))) continue;
         // Cut off here, the domain is gone from the loser's list until he adds it again; his routes are kept.
         await inboundDomains.insert({ ...owner, id: claimId(name, owner.account), verifiedAt: null });
         log.warn('domain.taken', { domain: name, account, from: owner.account });
@@ -136,7 +141,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
 
   async function remove(account: string, name: string): Promise<InboundDomainRow | undefined> {
     const claim = await inboundDomains.remove({ id: claimId(name, account), account });
-    return await inboundDomains.remove({ id: name, account }) ?? claim;
+    return (await inboundDomains.remove({ id: name, account })) ?? claim;
   }
 
   async function warn(): Promise<void> {

@@ -11,7 +11,13 @@ export interface PublicKey {
 }
 
 /** Reads the key in the TXT records that the look-up finds for a name; rejects when there is none that may be used. */
-export type ReadKey = (type: string, name: string, minBitLength: number, lookUp: (name: string) => Promise<unknown[]>, options: object) => Promise<PublicKey>;
+export type ReadKey = (
+  type: string,
+  name: string,
+  minBitLength: number,
+  lookUp: (name: string) => Promise<unknown[]>,
+  options: object,
+) => Promise<PublicKey>;
 
 /** The keys of one message, in the form that the verifier asks for them: each name is looked up once. */
 export interface MessageKeys {

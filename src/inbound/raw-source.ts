@@ -36,7 +36,7 @@ function* memoryPieces(bytes: Uint8Array, bodyAt: number): Iterable<Uint8Array> 
 async function* filePieces(path: string, bodyAt: number): AsyncGenerator<Uint8Array> {
   const file = await open(path, 'r');
   try {
-    for (let at = bodyAt; ;) {
+    for (let at = bodyAt; ; ) {
       const { bytesRead, buffer } = await file.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, at);
       if (bytesRead === 0) return;
       at += bytesRead;

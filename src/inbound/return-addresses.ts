@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { readReturnMailbox, RETURN_URL } from '../mail/returns/address.ts';
+import { RETURN_URL, readReturnMailbox } from '../mail/returns/address.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
 import type { Lookup, ReturnAddresses } from './types.ts';
@@ -33,7 +33,10 @@ const PAGE = 500;
  * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Some are at another domain, which
  * their message has for itself; the token says at which. Which account stands behind a number is kept in memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
  */
-export function createReturnAddresses(settings: ReturnAddressSettings, deps: ReturnAddressDeps): ReturnAddresses & Service {
+export function createReturnAddresses(
+  settings: ReturnAddressSettings,
+  deps: ReturnAddressDeps,
+): ReturnAddresses & Service {
   const { store, clock, log } = deps;
   const domain = toAsciiDomain(settings.returnDomain);
   const accounts = new Map<number, string>();
@@ -58,10 +61,11 @@ export function createReturnAddresses(settings: ReturnAddressSettings, deps: Ret
     if (row) accounts.set(number, row.id);
   }
 
-  const quietly = (reading: Promise<void>) => reading.catch((error: unknown) => {
-    // The store says itself, once, that it is away; anything else is a fault of ours.
-    if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'return addresses', error });
-  });
+  const quietly = (reading: Promise<void>) =>
+    reading.catch((error: unknown) => {
+      // The store says itself, once, that it is away; anything else is a fault of ours.
+      if (!(error instanceof StoreAway)) log.error('daemon.fault', { part: 'return addresses', error });
+    });
 
   async function watch(): Promise<void> {
     await quietly(load());
@@ -97,4 +101,7 @@ export function createReturnAddresses(settings: ReturnAddressSettings, deps: Ret
   });
 }
 
-const matched = (account: string): Lookup => ({ kind: 'matched', match: { account, routeId: '', pattern: '', url: RETURN_URL } });
+const matched = (account: string): Lookup => ({
+  kind: 'matched',
+  match: { account, routeId: '', pattern: '', url: RETURN_URL },
+});

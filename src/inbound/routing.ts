@@ -30,7 +30,10 @@ export interface RoutingSettings {
  * The table of routes: read whole at the start, read again when the count of changes in the store has moved.
  * While the store is away the last table holds; before it was ever read, every answer is `unknown`.
  */
-export function createRouting(settings: RoutingSettings, deps: { store: Store; clock: Clock; log: Log }): Routing & Service {
+export function createRouting(
+  settings: RoutingSettings,
+  deps: { store: Store; clock: Clock; log: Log },
+): Routing & Service {
   const { store, clock, log } = deps;
   let table: Map<string, Domain> | undefined;
   let revision = -1;
@@ -56,7 +59,10 @@ export function createRouting(settings: RoutingSettings, deps: { store: Store; c
 
   async function reread(id: string | undefined): Promise<void> {
     if (!table || id === undefined) return load();
-    const [row, routes] = await Promise.all([store.inboundDomains.one({ id }), store.inboundRoutes.many({ domain: id })]);
+    const [row, routes] = await Promise.all([
+      store.inboundDomains.one({ id }),
+      store.inboundRoutes.many({ domain: id }),
+    ]);
     if (row) table.set(id, toDomain(row.account, ownRoutes(row, routes)));
     else table.delete(id);
   }
@@ -107,7 +113,9 @@ function toDomain(account: string, rows: readonly InboundRouteRow[]): Domain {
     const name = fold(row.pattern);
     if (!exact.has(name)) exact.set(name, toMatch(row));
   }
-  const globs = oldestFirst.filter((row) => !isExact(row.pattern)).map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
+  const globs = oldestFirst
+    .filter((row) => !isExact(row.pattern))
+    .map((row) => ({ pattern: row.pattern, value: toMatch(row) }));
   return { account, exact, globs: createGlobs(globs), urls: new Map(rows.map(({ id, url }) => [id, url])) };
 }
 

@@ -1,14 +1,15 @@
 // The parts instead of the whole, as in authenticate.ts.
-import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
+
 import type { DNSResolver } from 'mailauth';
+import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Clock } from '../base/clock.ts';
 import type { Verdicts } from '../mail/envelope.ts';
 import { checkChain, readChain } from './arc.ts';
 import { parseSignature, type Signature } from './dkim/signature.ts';
 import { createSignatureChecker, isUnknown, isUsable } from './dkim/verify.ts';
 import type { Field, HeaderSection } from './header-section.ts';
-import { createPublicKeys } from './public-keys.ts';
 import type { PublicKey } from './public-keys.ts';
+import { createPublicKeys } from './public-keys.ts';
 import type { RawSource } from './raw-source.ts';
 
 /** What the signatures of a message say. */
@@ -23,7 +24,10 @@ export interface Signatures {
 
 /** Reads the signatures of one message. Rejects only when its bytes cannot be read. */
 export type ReadSignatures = (
-  section: HeaderSection, source: RawSource, authors: readonly string[], dns: DNSResolver,
+  section: HeaderSection,
+  source: RawSource,
+  authors: readonly string[],
+  dns: DNSResolver,
 ) => Promise<Signatures>;
 
 /** As KumoMTA; a message with more of them wants to keep us busy. Each costs a look-up and a verification. */
@@ -33,7 +37,10 @@ const MOST_FIELDS = 100;
 const LONGEST_SIGNATURE = 8192;
 const SHORTEST_KEY_BITS = 1024; // RFC 8301 section 3.2
 
-interface Candidate { readonly field: Field; readonly signature: Signature }
+interface Candidate {
+  readonly field: Field;
+  readonly signature: Signature;
+}
 
 /**
  * What reads the signatures of messages, DKIM and ARC. `authors`: domains of the author, whose signatures are looked at
@@ -58,7 +65,8 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
     return {
       dkim: { signed: fields.length > 0, valid: sound.length > 0 },
       arc: await checkChain(chain, { ...deps, checker, dns }),
-      sound, unknown,
+      sound,
+      unknown,
     };
   };
 }

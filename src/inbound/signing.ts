@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import { createBeliefs } from '../store/beliefs.ts';
-import { signingKeyId, type SigningKeyRow } from '../store/signing-keys.ts';
+import { type SigningKeyRow, signingKeyId } from '../store/signing-keys.ts';
 import type { Store } from '../store/store.ts';
 import type { SigningKeys } from './types.ts';
 
@@ -20,8 +20,16 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
     const id = signingKeyId(account, url);
     const found = await store.signingKeys.one({ id });
     if (found) return found;
-    const row = { id, account, url, key: ids.signingKey(), previousKey: null, previousUntil: null, createdAt: new Date(clock.now()) };
-    if (await store.signingKeys.insert(row) === 'inserted') return row;
+    const row = {
+      id,
+      account,
+      url,
+      key: ids.signingKey(),
+      previousKey: null,
+      previousUntil: null,
+      createdAt: new Date(clock.now()),
+    };
+    if ((await store.signingKeys.insert(row)) === 'inserted') return row;
     return read(account, url); // another process was first: its key counts
   }
 
@@ -29,7 +37,8 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
     async keysFor(account: string, url: string) {
       const row = await known.of(nameOf(account, url));
       if (!row) return undefined;
-      const rotating = row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
+      const rotating =
+        row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
       return rotating && row.previousKey !== null ? [row.key, row.previousKey] : [row.key];
     },
     async rotate(account: string, url: string) {
@@ -37,15 +46,23 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
       // Only from the key we saw: two rotations at once must not lose the key that consumers hold.
       const changed = await store.signingKeys.change({ id, key }, patch);
-      const row = changed ?? await read(account, url);
+      const row = changed ?? (await read(account, url));
       known.keep(nameOf(account, url), row);
       return row.key;
     },
     async carryOver(account: string, from: string, to: string) {
       const { key, previousKey, previousUntil } = await read(account, from);
-      const row = { id: signingKeyId(account, to), account, url: to, key, previousKey, previousUntil, createdAt: new Date(clock.now()) };
+      const row = {
+        id: signingKeyId(account, to),
+        account,
+        url: to,
+        key,
+        previousKey,
+        previousUntil,
+        createdAt: new Date(clock.now()),
+      };
       // There already: a webhook or a route with that URL signs with its own key, which its consumer holds.
-      if (await store.signingKeys.insert(row) === 'inserted') known.keep(nameOf(account, to), row);
+      if ((await store.signingKeys.insert(row)) === 'inserted') known.keep(nameOf(account, to), row);
     },
   });
 }

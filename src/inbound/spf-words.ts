@@ -19,7 +19,14 @@ export function spfVerdict(result: SpfResult): Verdicts['spf'] {
 /** Reads a result word; one that RFC 7208 section 2.6 does not know is an error that will not go away. */
 export function readSpfResult(word: string): SpfResult {
   switch (word) {
-    case 'pass': case 'fail': case 'softfail': case 'neutral': case 'none': case 'temperror': return word;
-    default: return 'permerror';
+    case 'pass':
+    case 'fail':
+    case 'softfail':
+    case 'neutral':
+    case 'none':
+    case 'temperror':
+      return word;
+    default:
+      return 'permerror';
   }
 }

@@ -10,7 +10,9 @@ export interface Match {
 }
 
 /** matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store is away and we never saw it (451). */
-export type Lookup = { readonly kind: 'matched'; readonly match: Match } | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
+export type Lookup =
+  | { readonly kind: 'matched'; readonly match: Match }
+  | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
 
 /** Which route an address hits; answered from memory, kept fresh from the store. */
 export interface Routing {

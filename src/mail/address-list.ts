@@ -98,7 +98,10 @@ function readList(tokens: readonly Token[], reading: Reading): void {
       end();
       if (place !== 'group') place = 'list';
     } else if (token.text === ':') {
-      if (place !== 'list' || !isPhrase(member.filter(isWord))) { reading.sound = false; end(); }
+      if (place !== 'list' || !isPhrase(member.filter(isWord))) {
+        reading.sound = false;
+        end();
+      }
       member = [];
       place = 'group';
     } else {
@@ -201,7 +204,7 @@ function toMailbox(words: readonly Token[], name: string | null): ListedMailbox 
     if (domain.length > 1) return undefined;
     return { address: `${local}@${first.text}`, name, domain: first.text.toLowerCase() };
   }
-  const alternating = domain.every((token, place) => place % 2 === 0 ? token.kind === 'atom' : isDot(token));
+  const alternating = domain.every((token, place) => (place % 2 === 0 ? token.kind === 'atom' : isDot(token)));
   if (!alternating || domain.length % 2 === 0) return undefined;
   const written = domain.map(({ text }) => text).join('');
   return { address: `${local}@${written}`, name, domain: toAsciiDomain(written) };
@@ -215,7 +218,7 @@ function toLocalPart(words: readonly Token[]): string | undefined {
     before = token;
   }
   const text = words.map((token) => token.text).join('');
-  if (words.every(isDot) && text !== '' || words.length === 0 || hasUnsafeCharacter(text)) return undefined;
+  if ((words.every(isDot) && text !== '') || words.length === 0 || hasUnsafeCharacter(text)) return undefined;
   const bare = DOT_ATOM.test(text) && (words.every(({ kind }) => kind !== 'quoted') || !/^\.|\.\.|\.$/.test(text));
   return bare ? text : `"${text.replace(/["\\]/g, '\\$&')}"`;
 }
@@ -289,7 +292,10 @@ function scan(text: string, tokens: Token[]): boolean {
 }
 
 type Enclosed = 'quoted' | 'literal' | 'comment';
-interface Opened { readonly kind: Enclosed; readonly end: number }
+interface Opened {
+  readonly kind: Enclosed;
+  readonly end: number;
+}
 
 const OPENINGS: Readonly<Record<string, Enclosed>> = { '"': 'quoted', '[': 'literal', '(': 'comment' };
 const CLOSINGS: Readonly<Record<Enclosed, string>> = { quoted: '"', literal: ']', comment: ')' };

@@ -12,13 +12,19 @@ const MOST_PARAMETERS = 1000;
  */
 export function createTagging({ domains, campaign }: Analytics, sender: string): (url: string) => string | undefined {
   const hosts = new Set(domains);
-  const wanted = [['utm_source', SOURCE], ['utm_medium', MEDIUM], ['utm_campaign', campaign ?? sender]]
-    .map(([name = '', value = '']) => ({ name, text: `${name}=${encodeURIComponent(value.toWellFormed())}` }));
+  const wanted = [
+    ['utm_source', SOURCE],
+    ['utm_medium', MEDIUM],
+    ['utm_campaign', campaign ?? sender],
+  ].map(([name = '', value = '']) => ({ name, text: `${name}=${encodeURIComponent(value.toWellFormed())}` }));
   return (url) => {
     const parsed = URL.parse(url);
     if (!parsed || !hosts.has(parsed.hostname.replace(/\.$/, ''))) return undefined;
     const said = namesIn(parsed.search);
-    const added = wanted.filter(({ name }) => !said.has(name)).map(({ text }) => text).join('&');
+    const added = wanted
+      .filter(({ name }) => !said.has(name))
+      .map(({ text }) => text)
+      .join('&');
     if (added === '' || said.size >= MOST_PARAMETERS) return undefined;
     const hash = url.indexOf('#');
     const [front, fragment] = hash < 0 ? [url, ''] : [url.slice(0, hash), url.slice(hash)];

@@ -1,10 +1,10 @@
 import { isUtf8 } from 'node:buffer';
 import { labelOfText } from './charset.ts';
-import { applyChanges, findFields, setField, toContentType, type Change } from './compose/fields.ts';
+import { applyChanges, type Change, findFields, setField, toContentType } from './compose/fields.ts';
 import { encodeBase64, encodeQuotedPrintable } from './compose/octets.ts';
 import { decodeUnlabelled, firstValue } from './headers.ts';
 import { asciiParameter } from './parameters.ts';
-import { mediaTypeOf, scanStructure, type Part } from './structure.ts';
+import { mediaTypeOf, type Part, scanStructure } from './structure.ts';
 import { decodeTransfer, toTransferEncoding } from './transfer.ts';
 
 // 840 lines of base64; large enough that the cost per piece does not count.
@@ -98,7 +98,7 @@ function fitsQuotedPrintable(content: Buffer): boolean {
 }
 
 function* quotedPieces(content: Buffer): Iterable<Uint8Array> {
-  for (let from = 0; from < content.length;) {
+  for (let from = 0; from < content.length; ) {
     const newline = from + PIECE >= content.length ? -1 : content.subarray(from, from + PIECE).lastIndexOf(LF);
     let to = newline === -1 ? Math.min(from + PIECE, content.length) : from + newline + 1;
     if (content[to - 1] === CR && content[to] === LF) to += 1;
@@ -119,7 +119,7 @@ function* base64Pieces(content: Buffer): Iterable<Uint8Array> {
 function* readable(bytes: Buffer): Iterable<Uint8Array> {
   if (isUtf8(bytes)) return yield bytes;
   let from = 0;
-  for (let at = 0; at < bytes.length;) {
+  for (let at = 0; at < bytes.length; ) {
     const newline = bytes.indexOf(LF, at);
     const end = newline === -1 ? bytes.length : newline + 1;
     if (!isUtf8(bytes.subarray(at, end))) {

@@ -1,8 +1,8 @@
 import { parseAddress } from './address.ts';
-import { parseAddressList, type ListedMailbox } from './address-list.ts';
+import { type ListedMailbox, parseAddressList } from './address-list.ts';
 import { CAPS } from './caps.ts';
+import { allValues, type HeaderField, parseHeaders } from './headers.ts';
 import { isHeadless } from './headless.ts';
-import { allValues, parseHeaders, type HeaderField } from './headers.ts';
 import type { Addressing, Mailbox } from './parsed.ts';
 
 /**
@@ -62,7 +62,10 @@ export function authorOfMessage(message: Uint8Array, mailFrom: string): Author {
 export function soleAuthor(fields: readonly HeaderField[]): Mailbox | undefined {
   const [value, ...others] = allValues(fields, 'from');
   if (value === undefined || others.length > 0) return undefined;
-  const { mailboxes: [mailbox, another], sound } = parseAddressList(value);
+  const {
+    mailboxes: [mailbox, another],
+    sound,
+  } = parseAddressList(value);
   return mailbox && !another && sound ? shown(mailbox) : undefined;
 }
 
@@ -84,7 +87,7 @@ function shown({ address, name }: ListedMailbox): Mailbox {
 /** Up to the empty line that ends the header section. */
 function headerBlock(message: Uint8Array): Buffer {
   const start = Buffer.from(message.buffer, message.byteOffset, Math.min(message.length, CAPS.headerBytes));
-  for (let at = 0; at < start.length;) {
+  for (let at = 0; at < start.length; ) {
     if (start[at] === 0x0a || (start[at] === 0x0d && start[at + 1] === 0x0a)) return start.subarray(0, at);
     const end = start.indexOf(0x0a, at);
     if (end === -1) break;

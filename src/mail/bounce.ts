@@ -8,7 +8,15 @@ export interface Bounce {
 
 /** The numbers are those of the bounce classifier (BoogieTools) that the public ancestor of the API used. */
 const CODES = {
-  bad_mailbox: 10, general: 20, invalid_domain: 21, mailbox_full: 22, message_size: 23, mail_block: 50, spam_detected: 52, relay_denied: 54, transient: 70,
+  bad_mailbox: 10,
+  general: 20,
+  invalid_domain: 21,
+  mailbox_full: 22,
+  message_size: 23,
+  mail_block: 50,
+  spam_detected: 52,
+  relay_denied: 54,
+  transient: 70,
 } as const;
 
 export type BounceWord = keyof typeof CODES;
@@ -26,17 +34,57 @@ interface Rule {
  * before the code. Hard is only what says that the address does not exist: everything else may change.
  */
 const BY_TEXT: readonly Rule[] = [
-  { codes: ['1.7', '1.8'], text: /\bsender\b[^.]{0,40}\b(?:rejected|denied|invalid|failed|does(?: not|n't) exist|not found|unknown)/i, hard: false, word: 'general' },
-  { codes: ['2.2'], text: /\b(?:over ?quota|quota (?:exceeded|full)|exceed(?:ed|s) (?:\w+ ){0,3}quota|(?:mail|in)?box (?:is )?(?:\w+ )?full|mailfolder is full|insufficient (?:disk |system )?(?:space|storage))/i, hard: false, word: 'mailbox_full' },
-  { codes: ['2.3', '3.4'], text: /\b(?:message (?:size|is too|too) (?:\w+ ){0,2}(?:large|big|exceeds?)|size exceeds|exceeds? (?:\w+ ){0,4}(?:message )?size)/i, hard: false, word: 'message_size' },
-  { codes: [], text: /\b(?:spam|junk mail|unsolicited|content (?:rejected|filter))/i, hard: false, word: 'spam_detected' },
-  { codes: [], text: /\b(?:block(?:ed| ?list)|black ?list|denylist|dnsbl|rbl|poor reputation|bad reputation|spamhaus|dmarc|spf (?:check )?fail)/i, hard: false, word: 'mail_block' },
-  { codes: [], text: /\b(?:relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed))|unable to relay|not permitted to relay)/i, hard: false, word: 'relay_denied' },
+  {
+    codes: ['1.7', '1.8'],
+    text: /\bsender\b[^.]{0,40}\b(?:rejected|denied|invalid|failed|does(?: not|n't) exist|not found|unknown)/i,
+    hard: false,
+    word: 'general',
+  },
+  {
+    codes: ['2.2'],
+    text: /\b(?:over ?quota|quota (?:exceeded|full)|exceed(?:ed|s) (?:\w+ ){0,3}quota|(?:mail|in)?box (?:is )?(?:\w+ )?full|mailfolder is full|insufficient (?:disk |system )?(?:space|storage))/i,
+    hard: false,
+    word: 'mailbox_full',
+  },
+  {
+    codes: ['2.3', '3.4'],
+    text: /\b(?:message (?:size|is too|too) (?:\w+ ){0,2}(?:large|big|exceeds?)|size exceeds|exceeds? (?:\w+ ){0,4}(?:message )?size)/i,
+    hard: false,
+    word: 'message_size',
+  },
+  {
+    codes: [],
+    text: /\b(?:spam|junk mail|unsolicited|content (?:rejected|filter))/i,
+    hard: false,
+    word: 'spam_detected',
+  },
+  {
+    codes: [],
+    text: /\b(?:block(?:ed| ?list)|black ?list|denylist|dnsbl|rbl|poor reputation|bad reputation|spamhaus|dmarc|spf (?:check )?fail)/i,
+    hard: false,
+    word: 'mail_block',
+  },
+  {
+    codes: [],
+    text: /\b(?:relay(?:ing)? (?:access )?(?:denied|not (?:permitted|allowed))|unable to relay|not permitted to relay)/i,
+    hard: false,
+    word: 'relay_denied',
+  },
 ];
 
 const BY_CODE: readonly Rule[] = [
-  { codes: ['1.1', '1.3', '1.6', '2.1', '1.0'], text: /\b(?:(?:user|mailbox|recipient|address|account)\b[^.]{0,60}\b(?:unknown|not found|does(?: not|n't) exist|disabled|unavailable|rejected|invalid|inactive)|(?:no such|unknown|invalid|bad destination) (?:local )?(?:user|mailbox|recipient|address|account|person)|does(?: not|n't) have an? \S+ account)/i, hard: true, word: 'bad_mailbox' },
-  { codes: ['1.2', '1.10', '4.4'], text: /\b(?:(?:host|domain)(?: name)? (?:not found|does(?: not|n't) exist|unknown)|unrouteable|no such domain|null mx)/i, hard: true, word: 'invalid_domain' },
+  {
+    codes: ['1.1', '1.3', '1.6', '2.1', '1.0'],
+    text: /\b(?:(?:user|mailbox|recipient|address|account)\b[^.]{0,60}\b(?:unknown|not found|does(?: not|n't) exist|disabled|unavailable|rejected|invalid|inactive)|(?:no such|unknown|invalid|bad destination) (?:local )?(?:user|mailbox|recipient|address|account|person)|does(?: not|n't) have an? \S+ account)/i,
+    hard: true,
+    word: 'bad_mailbox',
+  },
+  {
+    codes: ['1.2', '1.10', '4.4'],
+    text: /\b(?:(?:host|domain)(?: name)? (?:not found|does(?: not|n't) exist|unknown)|unrouteable|no such domain|null mx)/i,
+    hard: true,
+    word: 'invalid_domain',
+  },
   { codes: ['7.'], text: /\b(?:policy|access denied|not (?:accept|authori[sz])ed)/i, hard: false, word: 'mail_block' },
 ];
 
@@ -60,7 +108,8 @@ export function classifyReply(code: number, diag: string): Bounce {
 /** The code counts where there is one that says something, else the words. */
 function byCode(status: string, text: string): Rule | undefined {
   const subject = status.slice(0, status.indexOf('.') + 1);
-  const coded = status === '' ? undefined : BY_CODE.find(({ codes }) => codes.includes(status) || codes.includes(subject));
+  const coded =
+    status === '' ? undefined : BY_CODE.find(({ codes }) => codes.includes(status) || codes.includes(subject));
   return coded ?? BY_CODE.find((rule) => rule.text.test(text));
 }
 

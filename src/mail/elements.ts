@@ -8,20 +8,77 @@ export interface Elements {
   open(name: string): number;
 }
 
-const VOID = new Set(['area', 'base', 'basefont', 'bgsound', 'br', 'col', 'command', 'embed', 'frame', 'hr', 'image', 'img', 'input', 'isindex', 'keygen', 'link', 'meta', 'param', 'source', 'track', 'wbr']);
+const VOID = new Set([
+  'area',
+  'base',
+  'basefont',
+  'bgsound',
+  'br',
+  'col',
+  'command',
+  'embed',
+  'frame',
+  'hr',
+  'image',
+  'img',
+  'input',
+  'isindex',
+  'keygen',
+  'link',
+  'meta',
+  'param',
+  'source',
+  'track',
+  'wbr',
+]);
 
-const BLOCKS = ['address', 'article', 'aside', 'blockquote', 'center', 'details', 'dir', 'div', 'dl', 'fieldset', 'figcaption', 'figure', 'footer', 'form', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'header', 'hr', 'main', 'menu', 'nav', 'ol', 'p', 'pre', 'section', 'table', 'ul'];
+const BLOCKS = [
+  'address',
+  'article',
+  'aside',
+  'blockquote',
+  'center',
+  'details',
+  'dir',
+  'div',
+  'dl',
+  'fieldset',
+  'figcaption',
+  'figure',
+  'footer',
+  'form',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'header',
+  'hr',
+  'main',
+  'menu',
+  'nav',
+  'ol',
+  'p',
+  'pre',
+  'section',
+  'table',
+  'ul',
+];
 const GROUPS = ['tbody', 'thead', 'tfoot'];
 
 /** Which open elements end where a tag of that name begins (HTML, section 13.1.2.4, optional tags). */
 const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ...BLOCKS.map((name) => [name, new Set(['p'])] as const),
   ['li', new Set(['li', 'p'])],
-  ['dt', new Set(['dt', 'dd', 'p'])], ['dd', new Set(['dt', 'dd', 'p'])],
-  ['td', new Set(['td', 'th', 'p'])], ['th', new Set(['td', 'th', 'p'])],
+  ['dt', new Set(['dt', 'dd', 'p'])],
+  ['dd', new Set(['dt', 'dd', 'p'])],
+  ['td', new Set(['td', 'th', 'p'])],
+  ['th', new Set(['td', 'th', 'p'])],
   ['tr', new Set(['td', 'th', 'tr', 'p'])],
   ...GROUPS.map((name) => [name, new Set(['td', 'th', 'tr', 'caption', 'colgroup', ...GROUPS])] as const),
-  ['option', new Set(['option'])], ['optgroup', new Set(['option', 'optgroup'])],
+  ['option', new Set(['option'])],
+  ['optgroup', new Set(['option', 'optgroup'])],
   ['body', new Set(['head'])],
 ]);
 

@@ -51,7 +51,9 @@ export function readExtras({ one, flag, all, ignore }: McReading): GivenExtras {
     trackingDomain: one('TrackingDomain', name),
     returnPathDomain: one('ReturnPathDomain', name),
     analyticsDomains: readDomains(all('GoogleAnalytics'), () => ignore('GoogleAnalytics')),
-    analyticsCampaign: one('GoogleAnalyticsCampaign', (text) => text.length > LONGEST_CAMPAIGN || /\p{Cc}/u.test(text) ? undefined : text),
+    analyticsCampaign: one('GoogleAnalyticsCampaign', (text) =>
+      text.length > LONGEST_CAMPAIGN || /\p{Cc}/u.test(text) ? undefined : text,
+    ),
   };
 }
 

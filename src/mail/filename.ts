@@ -3,11 +3,25 @@ const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 const LONGEST = 200;
 
 const EXTENSIONS: ReadonlyMap<string, string> = new Map([
-  ['message/rfc822', '.eml'], ['message/delivery-status', '.txt'], ['text/plain', '.txt'], ['text/html', '.html'],
-  ['text/calendar', '.ics'], ['text/csv', '.csv'], ['text/vcard', '.vcf'], ['text/x-vcard', '.vcf'],
-  ['image/png', '.png'], ['image/jpeg', '.jpg'], ['image/gif', '.gif'], ['image/webp', '.webp'], ['image/svg+xml', '.svg'],
-  ['application/pdf', '.pdf'], ['application/zip', '.zip'], ['application/json', '.json'],
-  ['application/pgp-signature', '.asc'], ['application/pkcs7-signature', '.p7s'], ['application/ics', '.ics'],
+  ['message/rfc822', '.eml'],
+  ['message/delivery-status', '.txt'],
+  ['text/plain', '.txt'],
+  ['text/html', '.html'],
+  ['text/calendar', '.ics'],
+  ['text/csv', '.csv'],
+  ['text/vcard', '.vcf'],
+  ['text/x-vcard', '.vcf'],
+  ['image/png', '.png'],
+  ['image/jpeg', '.jpg'],
+  ['image/gif', '.gif'],
+  ['image/webp', '.webp'],
+  ['image/svg+xml', '.svg'],
+  ['application/pdf', '.pdf'],
+  ['application/zip', '.zip'],
+  ['application/json', '.json'],
+  ['application/pgp-signature', '.asc'],
+  ['application/pkcs7-signature', '.p7s'],
+  ['application/ics', '.ics'],
 ]);
 
 /** A file name that is safe to show and to join to a folder: without paths, control and bidi characters; empty when nothing is left. */

@@ -56,7 +56,12 @@ export function firstValue(fields: readonly HeaderField[], name: string): string
 
 /** Names as the payload shows them: `DKIM-Signature` becomes `Dkim-Signature`. */
 export function toTitleCase(name: string): string {
-  return isTitleCase(name) ? name : name.split('-').map((part) => part.charAt(0).toUpperCase() + part.slice(1).toLowerCase()).join('-');
+  return isTitleCase(name)
+    ? name
+    : name
+        .split('-')
+        .map((part) => part.charAt(0).toUpperCase() + part.slice(1).toLowerCase())
+        .join('-');
 }
 
 /** Nearly all names are, and looking is six times as fast as making anew. */
@@ -74,7 +79,8 @@ function isTitleCase(name: string): boolean {
 /** Where the field ends that starts at `start`, folded lines included. */
 function endOfField(text: string, start: number): number {
   let end = nextLine(text, start);
-  while (end < text.length && (text.charCodeAt(end) === 0x20 || text.charCodeAt(end) === 0x09)) end = nextLine(text, end);
+  while (end < text.length && (text.charCodeAt(end) === 0x20 || text.charCodeAt(end) === 0x09))
+    end = nextLine(text, end);
   return end;
 }
 
@@ -87,7 +93,7 @@ function unfold(value: string): string {
   const text = value.trim();
   if (!text.includes('\n')) return text.includes('\r') ? text.replaceAll('\r', ' ') : text;
   let line = '';
-  for (let from = 0; from <= text.length;) {
+  for (let from = 0; from <= text.length; ) {
     const newline = text.indexOf('\n', from);
     const to = newline === -1 ? text.length : newline;
     const part = text.slice(from, to).trim();
@@ -105,7 +111,10 @@ function unfold(value: string): string {
 export function decodeUnlabelled(latin1: string): string {
   const bytes = Buffer.from(latin1, 'latin1');
   if (isUtf8(bytes)) return bytes.toString('utf8');
-  const rest = Buffer.from(latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)), 'latin1');
+  const rest = Buffer.from(
+    latin1.replace(RAW_WORD, (word) => word.replace(/[^\x00-\x7f]/g, escaped)),
+    'latin1',
+  );
   return isUtf8(rest) ? rest.toString('utf8') : windows1252.decode(rest);
 }
 

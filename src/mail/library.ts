@@ -1,9 +1,9 @@
 import { Transform } from 'node:stream';
-import { MailParser, type AttachmentStream, type MessageText } from 'mailparser';
+import { type AttachmentStream, MailParser, type MessageText } from 'mailparser';
 import { decoderOfText } from './charset.ts';
 import type { FilePart } from './parsed.ts';
-import { decodeTransfer, toTransferEncoding, type TransferEncoding } from './transfer.ts';
-import { bodyOf, type Body } from './walk.ts';
+import { decodeTransfer, type TransferEncoding, toTransferEncoding } from './transfer.ts';
+import { type Body, bodyOf } from './walk.ts';
 import { decodeWords } from './words.ts';
 
 /** A part as mailparser 3.9.31 (pinned) holds it; its types leave these out. */

@@ -29,16 +29,27 @@ export function changeHtml(html: string, changes: HtmlChanges, maxLength: number
   const end = { body: -1, html: -1 };
   if (changes.relink || changes.atEnd) {
     // The tokenizer alone, as in regions.ts: the parser of the same package looks through all open elements for every closing tag.
-    const tokenizer = new Tokenizer({ decodeEntities: true }, createReader(html, changes.relink ?? (() => undefined), output, end));
+    const tokenizer = new Tokenizer(
+      { decodeEntities: true },
+      createReader(html, changes.relink ?? (() => undefined), output, end),
+    );
     tokenizer.write(html);
     tokenizer.end();
   }
   return output.finish(changes.atEnd ?? '', end.body >= 0 ? end.body : end.html >= 0 ? end.html : html.length);
 }
 
-interface Link { href: { readonly start: number; readonly end: number; readonly url: string } | undefined; disabled: boolean }
+interface Link {
+  href: { readonly start: number; readonly end: number; readonly url: string } | undefined;
+  disabled: boolean;
+}
 
-function createReader(html: string, relink: Relink, output: Output, end: { body: number; html: number }): TokenizerCallbacks {
+function createReader(
+  html: string,
+  relink: Relink,
+  output: Output,
+  end: { body: number; html: number },
+): TokenizerCallbacks {
   let link: Link | undefined;
   let attribute = '';
   let nameEnd = 0;
@@ -52,7 +63,10 @@ function createReader(html: string, relink: Relink, output: Output, end: { body:
   };
   return {
     onopentagname(start, stop) {
-      link = stop - start <= 4 && LINKED.has(html.slice(start, stop).toLowerCase()) ? { href: undefined, disabled: false } : undefined;
+      link =
+        stop - start <= 4 && LINKED.has(html.slice(start, stop).toLowerCase())
+          ? { href: undefined, disabled: false }
+          : undefined;
     },
     onattribname(start, stop) {
       attribute = link ? html.slice(start, stop).toLowerCase() : '';
@@ -60,8 +74,12 @@ function createReader(html: string, relink: Relink, output: Output, end: { body:
       value = [];
       if (link && attribute === DISABLED) link.disabled = true;
     },
-    onattribdata(start, stop) { if (attribute === 'href') value.push(html.slice(start, stop)); },
-    onattribentity(point) { if (attribute === 'href') value.push(String.fromCodePoint(point)); },
+    onattribdata(start, stop) {
+      if (attribute === 'href') value.push(html.slice(start, stop));
+    },
+    onattribentity(point) {
+      if (attribute === 'href') value.push(String.fromCodePoint(point));
+    },
     onattribend(quote, stop) {
       // Of two attributes with one name the first counts.
       if (!link || attribute !== 'href' || link.href || quote === QuoteType.NoValue) return;
@@ -73,8 +91,13 @@ function createReader(html: string, relink: Relink, output: Output, end: { body:
       const name = stop - start === 4 ? html.slice(start, stop).toLowerCase() : '';
       if (name === 'body' || name === 'html') end[name] = start - '</'.length;
     },
-    oncdata: ignore, oncomment: ignore, ondeclaration: ignore, onend: ignore,
-    onprocessinginstruction: ignore, ontext: ignore, ontextentity: ignore,
+    oncdata: ignore,
+    oncomment: ignore,
+    ondeclaration: ignore,
+    onend: ignore,
+    onprocessinginstruction: ignore,
+    ontext: ignore,
+    ontextentity: ignore,
   } satisfies TokenizerCallbacks;
 }
 
@@ -105,7 +128,11 @@ function quoted(url: string, quote: string): string {
 // Brackets of Chinese and Japanese stand against a link without a space.
 const IN_TEXT = /https?:\/\/[^\s<>"\u3000-\u303f\uff00-\uff65“”«»]+/gi;
 const WORD_BEFORE = /[\p{L}\p{N}_]/u;
-const CLOSING = new Map([[')', '('], [']', '['], ['}', '{']]);
+const CLOSING = new Map([
+  [')', '('],
+  [']', '['],
+  ['}', '{'],
+]);
 const PUNCTUATION = new Set(['.', ',', ';', ':', '!', '?', "'", '*', '_', '~', '’', '…', '|']);
 
 /** Changes the links of a plain text; every other character stays as it is. Linear. Throws `TooLong`. */
@@ -128,7 +155,8 @@ function withoutTail(found: string): string {
   for (; end > 0; end--) {
     const last = found.charAt(end - 1);
     const opening = CLOSING.get(last);
-    if (opening !== undefined && (open.get(last) ?? 0) > (open.get(opening) ?? 0)) open.set(last, (open.get(last) ?? 0) - 1);
+    if (opening !== undefined && (open.get(last) ?? 0) > (open.get(opening) ?? 0))
+      open.set(last, (open.get(last) ?? 0) - 1);
     else if (!PUNCTUATION.has(last)) break;
   }
   return found.slice(0, end);

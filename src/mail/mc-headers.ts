@@ -1,7 +1,7 @@
 import { toAsciiDomain } from './address.ts';
-import { readExtras, type GivenExtras } from './extras.ts';
+import { type GivenExtras, readExtras } from './extras.ts';
 import type { HeaderField } from './headers.ts';
-import { createMcReading, recipientKey, type McReading } from './mc-reading.ts';
+import { createMcReading, type McReading, recipientKey } from './mc-reading.ts';
 import { isName } from './merge/condition.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import { isScalar, type MergeValue, readMergeValue, toText } from './merge/value.ts';
@@ -42,16 +42,33 @@ const LONGEST_TAG = 50;
 const MAX_TAGS = 100;
 /** Bytes of the JSON of one field. */
 const MAX_METADATA = 200;
-const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([['mailchimp', 'mailchimp'], ['handlebars', 'handlebars']]);
-const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([['clicks', 'all'], ['clicks_all', 'all'], ['clicks_htmlonly', 'html'], ['clicks_textonly', 'text']]);
+const LANGUAGES: ReadonlyMap<string, MergeLanguage> = new Map([
+  ['mailchimp', 'mailchimp'],
+  ['handlebars', 'handlebars'],
+]);
+const CLICKS: ReadonlyMap<string, ClickTracking> = new Map([
+  ['clicks', 'all'],
+  ['clicks_all', 'all'],
+  ['clicks_htmlonly', 'html'],
+  ['clicks_textonly', 'text'],
+]);
 
 /** Reads all X-MC-* fields of a message. What is malformed is ignored, and named in `ignored`. */
 export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
   const reading = createMcReading(fields);
   const { one, flag } = reading;
   const mergeLanguage = one('MergeLanguage', (text) => LANGUAGES.get(text.toLowerCase()));
-  const vars = reading.objects({ name: 'MergeVars', isKey: isName, read: mergeLanguage === 'handlebars' ? readMergeValue : readText });
-  const metadata = reading.objects({ name: 'Metadata', isKey: (name) => name !== '', read: readNote, maxBytes: MAX_METADATA });
+  const vars = reading.objects({
+    name: 'MergeVars',
+    isKey: isName,
+    read: mergeLanguage === 'handlebars' ? readMergeValue : readText,
+  });
+  const metadata = reading.objects({
+    name: 'Metadata',
+    isKey: (name) => name !== '',
+    read: readNote,
+    maxBytes: MAX_METADATA,
+  });
   return {
     tags: readTags(reading),
     track: readTrack(reading),
@@ -61,12 +78,14 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
     rcptVars: Object.fromEntries([...vars.byRecipient].map(([recipient, values]) => [recipient, toVars(values)])),
     mergeLanguage,
     metadata: Object.fromEntries(metadata.all),
-    rcptMetadata: Object.fromEntries([...metadata.byRecipient].map(([recipient, values]) => [recipient, Object.fromEntries(values)])),
+    rcptMetadata: Object.fromEntries(
+      [...metadata.byRecipient].map(([recipient, values]) => [recipient, Object.fromEntries(values)]),
+    ),
     preserveRecipients: flag('PreserveRecipients') ?? false,
     important: flag('Important') ?? false,
     signingDomain: one('SigningDomain', (text) => toAsciiDomain(text)),
     subaccount: one('Subaccount', (text) => text),
-    bcc: one('BccAddress', (text) => recipientKey(text) === undefined ? undefined : text),
+    bcc: one('BccAddress', (text) => (recipientKey(text) === undefined ? undefined : text)),
     pool: one('IpPool', (text) => text),
     sendAt: one('SendAt', parseUtc),
     extras: readExtras(reading),
@@ -77,7 +96,9 @@ export function parseMcHeaders(fields: readonly HeaderField[]): McOptions {
 /** Tags that begin with an underscore are kept for the system, as they are in the API. */
 function readTags({ all, ignore }: McReading): string[] {
   const tags = new Set<string>();
-  for (const tag of all('Tags').flatMap((text) => text.split(',')).map((text) => text.trim())) {
+  for (const tag of all('Tags')
+    .flatMap((text) => text.split(','))
+    .map((text) => text.trim())) {
     if (tag === '') continue;
     if (tag.length > LONGEST_TAG || tag.startsWith('_') || tags.size >= MAX_TAGS || /\p{Cc}/u.test(tag)) ignore('Tags');
     else tags.add(tag);
@@ -88,7 +109,9 @@ function readTags({ all, ignore }: McReading): string[] {
 /** The field says all of it: what it does not name is off. */
 function readTrack({ all, ignore }: McReading): McOptions['track'] {
   let track: McOptions['track'] = null;
-  for (const word of all('Track').flatMap((text) => text.toLowerCase().split(',')).map((text) => text.trim())) {
+  for (const word of all('Track')
+    .flatMap((text) => text.toLowerCase().split(','))
+    .map((text) => text.trim())) {
     const before: NonNullable<McOptions['track']> = track ?? { opens: false, clicks: 'none' };
     const clicks = CLICKS.get(word);
     if (word === 'opens') track = { ...before, opens: true };
@@ -113,7 +136,7 @@ function readText(value: unknown): string | undefined {
 /** A value of the metadata. */
 function readNote(value: unknown): string | number | boolean | undefined {
   const read = readMergeValue(value);
-  return isScalar(read) ? read ?? '' : undefined;
+  return isScalar(read) ? (read ?? '') : undefined;
 }
 
 function toVars(values: ReadonlyMap<string, MergeValue>): MergeVar[] {

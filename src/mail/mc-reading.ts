@@ -41,7 +41,9 @@ export function createMcReading(fields: readonly HeaderField[]): McReading {
   const given = collect(fields);
   const ignored = new Set<string>();
   const all = (name: string) => given.get(name.toLowerCase()) ?? [];
-  const ignore = (name: string) => { ignored.add(`X-MC-${name}`); };
+  const ignore = (name: string) => {
+    ignored.add(`X-MC-${name}`);
+  };
 
   function one<T>(name: string, parse: (text: string) => T | undefined): T | null {
     const text = all(name).at(-1) ?? '';
@@ -54,7 +56,7 @@ export function createMcReading(fields: readonly HeaderField[]): McReading {
   return Object.freeze({
     all,
     one,
-    flag: (name: string) => one(name, (text) => TRUE.test(text) ? true : FALSE.test(text) ? false : undefined),
+    flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
     objects: <T>(asked: Asked<T>) => readObjects({ all, ignore }, asked),
     ignore,
     ignored: () => [...ignored],
@@ -66,12 +68,15 @@ function collect(fields: readonly HeaderField[]): Map<string, string[]> {
   for (const { name, value } of fields) {
     if (!MC_FIELD.test(name)) continue;
     const key = name.slice('x-mc-'.length).toLowerCase();
-    given.set(key, [...given.get(key) ?? [], decodeWords(value).trim()]);
+    given.set(key, [...(given.get(key) ?? []), decodeWords(value).trim()]);
   }
   return given;
 }
 
-function readObjects<T>({ all, ignore }: Pick<McReading, 'all' | 'ignore'>, { name, isKey, read, maxBytes = Infinity }: Asked<T>): Objects<T> {
+function readObjects<T>(
+  { all, ignore }: Pick<McReading, 'all' | 'ignore'>,
+  { name, isKey, read, maxBytes = Infinity }: Asked<T>,
+): Objects<T> {
   const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name)) {
     const object = Buffer.byteLength(text) > maxBytes ? undefined : parseObject(text);

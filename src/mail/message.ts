@@ -1,7 +1,7 @@
 import { correspondentsOf } from './author.ts';
 import { readWithLibrary } from './library.ts';
 import type { Parsed } from './parsed.ts';
-import { scanStructure, type Part, type Scan } from './structure.ts';
+import { type Part, type Scan, scanStructure } from './structure.ts';
 import { walkBody, walkSubject } from './walk.ts';
 
 export type { Scan as Scanned } from './structure.ts';
@@ -20,6 +20,6 @@ export function scanMessage(bytes: Buffer): Scan {
  * case. Throws when the parser fails.
  */
 export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
-  const body = walkBody(bytes, root) ?? await readWithLibrary(bytes);
+  const body = walkBody(bytes, root) ?? (await readWithLibrary(bytes));
   return { ...correspondentsOf(root.fields), subject: walkSubject(root.fields), ...body, fields: root.fields };
 }

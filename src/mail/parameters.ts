@@ -43,7 +43,10 @@ export function asciiParameter(type: Structured, name: string): string {
     const match = key.startsWith(`${name}*`) ? /^(\d{0,4})\*?$/.exec(key.slice(name.length + 1)) : null;
     if (match) pieces.push({ number: Number(match[1]), text: value });
   }
-  const text = pieces.toSorted((a, b) => a.number - b.number).map((piece) => piece.text).join('');
+  const text = pieces
+    .toSorted((a, b) => a.number - b.number)
+    .map((piece) => piece.text)
+    .join('');
   const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
   const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
   return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
@@ -58,11 +61,18 @@ function readPiece(text: string, start: number): { name: string | undefined; val
   let at = start;
   for (; at < text.length; at++) {
     const code = text.charCodeAt(at);
-    if (code === BACKSLASH && (quoted || name !== undefined)) { plain = false; at++; }
-    else if (code === QUOTE && (name !== undefined || quoted)) { plain = false; quoted = !quoted; }
-    else if (quoted) continue;
+    if (code === BACKSLASH && (quoted || name !== undefined)) {
+      plain = false;
+      at++;
+    } else if (code === QUOTE && (name !== undefined || quoted)) {
+      plain = false;
+      quoted = !quoted;
+    } else if (quoted) continue;
     else if (code === SEMICOLON) break;
-    else if (code === EQUALS && name === undefined) { name = text.slice(from, at).trim(); from = at + 1; }
+    else if (code === EQUALS && name === undefined) {
+      name = text.slice(from, at).trim();
+      from = at + 1;
+    }
   }
   const written = text.slice(from, at).trim();
   return { name, value: plain ? written : unquote(written), next: at + 1 };

@@ -96,9 +96,16 @@ function createReader(code: string, contents: Contents, edits: Edits): Tokenizer
     filling = { depth, start: end + 1, content };
   };
   return {
-    onopentagname(start, end) { tag = { name: code.slice(start, end).toLowerCase(), start: start - 1, mark: undefined }; },
+    onopentagname(start, end) {
+      tag = { name: code.slice(start, end).toLowerCase(), start: start - 1, mark: undefined };
+    },
     onattribname(start, end) {
-      attribute = { start, isMark: end - start === MARK.length && code.slice(start, end).toLowerCase() === MARK, valueStart: -1, valueEnd: -1 };
+      attribute = {
+        start,
+        isMark: end - start === MARK.length && code.slice(start, end).toLowerCase() === MARK,
+        valueStart: -1,
+        valueEnd: -1,
+      };
     },
     onattribdata(start, end) {
       if (attribute.valueStart < 0) attribute.valueStart = start;
@@ -106,18 +113,31 @@ function createReader(code: string, contents: Contents, edits: Edits): Tokenizer
     },
     onattribend(_, end) {
       if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return; // of two marks the first counts, as with any attribute
-      tag.mark = { start: spaceBefore(code, attribute.start), end, region: decode(code.slice(attribute.valueStart, attribute.valueEnd)) };
+      tag.mark = {
+        start: spaceBefore(code, attribute.start),
+        end,
+        region: decode(code.slice(attribute.valueStart, attribute.valueEnd)),
+      };
     },
     onopentagend: opened,
     // Written by somebody who means an empty element: for HTML it would be open, and filling it would swallow what follows.
-    onselfclosingtag() { ended(elements.imply(tag.name), tag.start); },
+    onselfclosingtag() {
+      ended(elements.imply(tag.name), tag.start);
+    },
     onclosetag(start, end) {
       const depth = elements.close(code.slice(start, end).toLowerCase());
       if (depth !== undefined) ended(depth, start - '</'.length);
     },
-    onend() { ended(0, code.length); },
-    onattribentity: ignore, oncdata: ignore, oncomment: ignore, ondeclaration: ignore,
-    onprocessinginstruction: ignore, ontext: ignore, ontextentity: ignore,
+    onend() {
+      ended(0, code.length);
+    },
+    onattribentity: ignore,
+    oncdata: ignore,
+    oncomment: ignore,
+    ondeclaration: ignore,
+    onprocessinginstruction: ignore,
+    ontext: ignore,
+    ontextentity: ignore,
   } satisfies TokenizerCallbacks;
 }
 
@@ -131,13 +151,22 @@ function spaceBefore(code: string, place: number): number {
   return start;
 }
 
-const NAMED: ReadonlyMap<string, string> = new Map([['amp', '&'], ['lt', '<'], ['gt', '>'], ['quot', '"'], ['apos', "'"]]);
+const NAMED: ReadonlyMap<string, string> = new Map([
+  ['amp', '&'],
+  ['lt', '<'],
+  ['gt', '>'],
+  ['quot', '"'],
+  ['apos', "'"],
+]);
 
 /** The value of an attribute as it is meant. An editor may have written a quote in a name as an entity. */
 function decode(value: string): string {
-  return value.replace(/&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,4}));/gi, (whole, decimal?: string, hex?: string, name?: string) => {
-    if (name !== undefined) return NAMED.get(name) ?? whole;
-    const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
-    return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
-  });
+  return value.replace(
+    /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,4}));/gi,
+    (whole, decimal?: string, hex?: string, name?: string) => {
+      if (name !== undefined) return NAMED.get(name) ?? whole;
+      const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
+      return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
+    },
+  );
 }

@@ -18,8 +18,7 @@ export const REPUTATION_FORMULA =
   `reputation = round((good × 100 + ${PRIOR_MESSAGES} × ${PRIOR_REPUTATION}) / (sent + ${PRIOR_MESSAGES})), never below 0, so an account begins with ${PRIOR_REPUTATION}.`;
 
 /** The formula in words, for the reference. */
-export const QUOTA_FORMULA =
-  `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / 1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
+export const QUOTA_FORMULA = `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / 1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
 
 /** The counts of one month; `resets` are entries of the rejection list that events had made and the account took off. */
 export interface Month extends Tally {
@@ -33,8 +32,12 @@ export function addUpMonths(months: readonly Month[]): Month {
 
 /** The reputation of what was sent in the present month and the one before: a whole number from 0 (poor) to 100 (excellent). */
 export function reputationOf(counts: Month): number {
-  const bad = counts.hardBounces * WEIGHTS.hardBounces + counts.softBounces * WEIGHTS.softBounces + counts.rejects * WEIGHTS.rejects
-    + counts.unsubs * WEIGHTS.unsubs + counts.complaints * WEIGHTS.complaints;
+  const bad =
+    counts.hardBounces * WEIGHTS.hardBounces +
+    counts.softBounces * WEIGHTS.softBounces +
+    counts.rejects * WEIGHTS.rejects +
+    counts.unsubs * WEIGHTS.unsubs +
+    counts.complaints * WEIGHTS.complaints;
   // Behind the floor: each of them affects the reputation (the contract), also of a small account that nothing good is left of.
   const good = Math.max(0, counts.sent - bad) - (counts.resets ?? 0) * WEIGHTS.resets;
   return Math.max(0, Math.round((good * 100 + PRIOR_MESSAGES * PRIOR_REPUTATION) / (counts.sent + PRIOR_MESSAGES)));

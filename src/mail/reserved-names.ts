@@ -26,7 +26,7 @@ export interface ReservedNames {
 
 /** The reasons in words, for the answers of the API. */
 export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
-  'ours': 'This name belongs to the operator of this service',
+  ours: 'This name belongs to the operator of this service',
   'public-suffix': 'This is a public suffix: others register their domains under it',
   'free-mail': 'This domain belongs to a provider of free mail',
 };
@@ -66,7 +66,8 @@ export function isPublicSuffix(domain: string): boolean {
   return getPublicSuffix(domain, SUFFIX_OPTIONS) === domain;
 }
 
-const FREE = new Set(`
+const FREE = new Set(
+  `
 aol.com aim.com gmail.com googlemail.com google.com
 yahoo.com ymail.com rocketmail.com yahoo.co.uk yahoo.co.in yahoo.co.jp yahoo.fr yahoo.de yahoo.it yahoo.es yahoo.ca
 yahoo.in yahoo.com.au yahoo.com.br yahoo.com.mx yahoo.com.ar yahoo.com.ph yahoo.com.sg
@@ -88,7 +89,10 @@ btinternet.com sky.com talktalk.net virginmedia.com
 rediffmail.com seznam.cz centrum.cz wp.pl o2.pl onet.pl interia.pl bigpond.com optusnet.com.au shaw.ca rogers.com
 sympatico.ca telus.net bluewin.ch
 mailinator.com guerrillamail.com yopmail.com 10minutemail.com trashmail.com
-`.trim().split(/\s+/));
+`
+    .trim()
+    .split(/\s+/),
+);
 
 /** Whether a domain (A-labels) belongs to a provider of free mail. */
 export function isFreeMail(domain: string): boolean {

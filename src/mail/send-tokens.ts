@@ -30,7 +30,12 @@ export function toToken(secret: string, kind: TokenKind, account: number, messag
 }
 
 /** The account's number and message that a token names; undefined when we did not make it. */
-export function readToken(secret: string, kind: TokenKind, token: string, about = ''): { readonly account: number; readonly message: string } | undefined {
+export function readToken(
+  secret: string,
+  kind: TokenKind,
+  token: string,
+  about = '',
+): { readonly account: number; readonly message: string } | undefined {
   const written = IN_ADDRESSES.has(kind) ? token.toLowerCase() : token;
   const [, subject = '', account = '', message = '', signature = ''] = TOKEN.exec(written) ?? [];
   if (subject === '') return undefined;
@@ -42,7 +47,9 @@ export function readToken(secret: string, kind: TokenKind, token: string, about 
 
 function sign(secret: string, kind: TokenKind, subject: string, about: string): string {
   const digest = createHmac('sha256', secret).update(`${kind}\0${subject}\0${about}`).digest();
-  return IN_ADDRESSES.has(kind) ? toBase32(digest, ADDRESS_SIGNATURE) : digest.toString('base64url').slice(0, LINK_SIGNATURE);
+  return IN_ADDRESSES.has(kind)
+    ? toBase32(digest, ADDRESS_SIGNATURE)
+    : digest.toString('base64url').slice(0, LINK_SIGNATURE);
 }
 
 /** The first digits of base32hex (RFC 4648 section 7) in lower case. */
@@ -51,8 +58,8 @@ function toBase32(bytes: Buffer, length: number): string {
   let held = 0; // bits that are no digit yet
   let bits = 0;
   for (const byte of bytes) {
-    held = (held & 31) << 8 | byte; // fewer than five are left over
-    for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt(held >> (bits - 5) & 31);
+    held = ((held & 31) << 8) | byte; // fewer than five are left over
+    for (bits += 8; bits >= 5; bits -= 5) text += DIGITS.charAt((held >> (bits - 5)) & 31);
     if (text.length >= length) break;
   }
   return text.slice(0, length);

@@ -21,7 +21,9 @@ export function mandrillSignature(key: string, url: string, params: Readonly<Rec
 export function runningMandrillSignature(key: string, url: string, name: string): RunningSignature {
   const hmac = createHmac('sha1', key).update(url).update(name);
   return {
-    update(bytes) { hmac.update(bytes); },
+    update(bytes) {
+      hmac.update(bytes);
+    },
     digest: () => hmac.digest('base64'),
   };
 }
@@ -30,17 +32,28 @@ export function runningMandrillSignature(key: string, url: string, name: string)
  * The value of the Standard Webhooks header `webhook-signature`: for each key `v1,` and the base64 of HMAC-SHA256 over
  * `id.timestamp.body`, separated by spaces. The characters of a key are its bytes.
  */
-export function standardSignature(keys: readonly string[], id: string, timestampSeconds: number, body: Uint8Array): string {
+export function standardSignature(
+  keys: readonly string[],
+  id: string,
+  timestampSeconds: number,
+  body: Uint8Array,
+): string {
   const signature = runningStandardSignature(keys, id, timestampSeconds);
   signature.update(body);
   return signature.digest();
 }
 
 /** As `standardSignature`, for a body that is handed over in pieces. */
-export function runningStandardSignature(keys: readonly string[], id: string, timestampSeconds: number): RunningSignature {
+export function runningStandardSignature(
+  keys: readonly string[],
+  id: string,
+  timestampSeconds: number,
+): RunningSignature {
   const hmacs = keys.map((key) => createHmac('sha256', key).update(`${id}.${timestampSeconds}.`));
   return {
-    update(bytes) { for (const hmac of hmacs) hmac.update(bytes); },
+    update(bytes) {
+      for (const hmac of hmacs) hmac.update(bytes);
+    },
     digest: () => hmacs.map((hmac) => `v1,${hmac.digest('base64')}`).join(' '),
   };
 }

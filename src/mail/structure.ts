@@ -1,5 +1,5 @@
 import { breachOfBlock, CAPS } from './caps.ts';
-import { firstValue, parseHeaders, type HeaderField } from './headers.ts';
+import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
 import { asciiParameter, parseStructured, type Structured } from './parameters.ts';
 
 /** A part of a message, as offsets into its bytes. */
@@ -32,7 +32,10 @@ export function mediaTypeOf({ type, parent }: Part): string {
   return parent?.type.value === 'multipart/digest' ? 'message/rfc822' : 'text/plain';
 }
 
-interface Open { readonly part: Part; readonly boundary: string }
+interface Open {
+  readonly part: Part;
+  readonly boundary: string;
+}
 
 interface Walk {
   readonly bytes: Buffer;
@@ -54,7 +57,8 @@ const DELIMITER = Buffer.from('\n--');
 // RFC 2046 section 5.1.1 allows 70 characters; software in the field writes more.
 const LONGEST_BOUNDARY = 1000;
 // Every field that an address parser is run over, by us or by mailparser.
-const ADDRESS_FIELDS = /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
+const ADDRESS_FIELDS =
+  /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-path|disposition-notification-to|list-.*)$/i;
 
 /**
  * Finds the parts of a message in one linear pass, decodes nothing, and holds what it finds against CAPS:
@@ -62,7 +66,14 @@ const ADDRESS_FIELDS = /^(?:from|to|cc|bcc|sender|reply-to|delivered-to|return-p
  */
 export function scanStructure(bytes: Buffer): Scan {
   const walk: Walk = {
-    bytes, open: [], levels: new Map(), leaf: undefined, parts: 0, headerBytes: 0, addressBytes: 0, breach: undefined,
+    bytes,
+    open: [],
+    levels: new Map(),
+    leaf: undefined,
+    parts: 0,
+    headerBytes: 0,
+    addressBytes: 0,
+    breach: undefined,
   };
   const root = openPart(walk, undefined, 0);
   let at = root?.bodyStart ?? bytes.length;
@@ -87,7 +98,16 @@ function openPart(walk: Walk, parent: Part | undefined, start: number): Part | u
   walk.addressBytes += addressBytes(fields);
   if (walk.addressBytes > CAPS.addressBytes) walk.breach = `more than ${CAPS.addressBytes} bytes of addresses`;
   const type = parseStructured(firstValue(fields, 'content-type') ?? '');
-  const part: Part = { fields, type, parent, children: [], headerStart: start, bodyStart, bodyEnd: walk.bytes.length, delimited: false };
+  const part: Part = {
+    fields,
+    type,
+    parent,
+    children: [],
+    headerStart: start,
+    bodyStart,
+    bodyEnd: walk.bytes.length,
+    delimited: false,
+  };
   parent?.children.push(part);
   walk.leaf = part;
   if (type.value.startsWith('multipart/')) enterMultipart(walk, part);
@@ -131,7 +151,12 @@ function headerBlock(walk: Walk, start: number): { headersEnd: number; bodyStart
   return { headersEnd: bytes.length, bodyStart: bytes.length };
 }
 
-interface Delimiter { readonly level: number; readonly closes: boolean; readonly lineStart: number; readonly lineEnd: number }
+interface Delimiter {
+  readonly level: number;
+  readonly closes: boolean;
+  readonly lineStart: number;
+  readonly lineEnd: number;
+}
 
 function nextDelimiter(walk: Walk, from: number): Delimiter | undefined {
   // The line break in front of a delimiter may be the one that ends the header.
@@ -190,5 +215,5 @@ function truncate(walk: Walk, length: number): void {
   if (walk.open.length === length) return;
   walk.open.length = length;
   walk.levels.clear();
-  walk.open.forEach(({ boundary }, level) => walk.levels.set(boundary, level));
+  for (const [level, { boundary }] of walk.open.entries()) walk.levels.set(boundary, level);
 }

@@ -1,4 +1,4 @@
-import { parseAddress, type Address } from './address.ts';
+import { type Address, parseAddress } from './address.ts';
 
 // The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here again, structurally.
 
@@ -9,7 +9,12 @@ const DAY_MS = 86_400_000;
 const YEAR_MS = 365 * DAY_MS;
 
 /** How long the first entry of each reason stands. */
-const FIRST_TERM: Readonly<Record<Exclude<RejectReason, 'custom'>, number>> = { 'soft-bounce': DAY_MS, 'hard-bounce': 7 * DAY_MS, spam: YEAR_MS, unsub: YEAR_MS };
+const FIRST_TERM: Readonly<Record<Exclude<RejectReason, 'custom'>, number>> = {
+  'soft-bounce': DAY_MS,
+  'hard-bounce': 7 * DAY_MS,
+  spam: YEAR_MS,
+  unsub: YEAR_MS,
+};
 const LONGEST_TERM = YEAR_MS;
 /** Events of one address that are told apart; more than are ever on their way at once. */
 const KEPT_EVENTS = 20;
@@ -49,8 +54,15 @@ export interface Cause {
 export function newListing(cause: Cause): Listing {
   const termMs = cause.reason === 'custom' ? 0 : FIRST_TERM[cause.reason];
   return {
-    reason: cause.reason, detail: cause.detail, sender: cause.sender, createdAt: cause.at, lastEventAt: cause.at,
-    expiresAt: endOf(cause.at, termMs), expired: false, termMs, eventIds: cause.eventId === undefined ? [] : [cause.eventId],
+    reason: cause.reason,
+    detail: cause.detail,
+    sender: cause.sender,
+    createdAt: cause.at,
+    lastEventAt: cause.at,
+    expiresAt: endOf(cause.at, termMs),
+    expired: false,
+    termMs,
+    eventIds: cause.eventId === undefined ? [] : [cause.eventId],
   };
 }
 
@@ -70,7 +82,17 @@ export function renewed(listing: Listing, cause: Cause): Listing | undefined {
   const lastEventAt = latest(listing.lastEventAt, cause.at);
   const expiresAt = latest(endOf(lastEventAt, termMs), listing.expiresAt);
   const eventIds = (cause.eventId === undefined ? known : [...known, cause.eventId]).slice(-KEPT_EVENTS);
-  return { reason, detail, sender, createdAt: listing.createdAt, lastEventAt, expiresAt, expired: false, termMs, eventIds };
+  return {
+    reason,
+    detail,
+    sender,
+    createdAt: listing.createdAt,
+    lastEventAt,
+    expiresAt,
+    expired: false,
+    termMs,
+    eventIds,
+  };
 }
 
 function byHand(listing: Listing, cause: Cause): Listing | undefined {
@@ -101,7 +123,11 @@ export function isExpired({ expired, expiresAt }: Pick<Listing, 'expired' | 'exp
  * Why an address must not be mailed: of the entries for it (of the whole account, and of the subaccount that sends) the first
  * that has not expired. A whitelisted address is mailed whatever its entries say.
  */
-export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(entries: readonly L[], whitelisted: boolean, now: Date): L | undefined {
+export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
+  entries: readonly L[],
+  whitelisted: boolean,
+  now: Date,
+): L | undefined {
   return whitelisted ? undefined : entries.find((entry) => !isExpired(entry, now));
 }
 

@@ -15,7 +15,9 @@ const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
   return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
 });
 // 1 for the bytes that quoted-printable treats in their own way.
-const QUOTED_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => ('=\r\n'.includes(String.fromCharCode(byte)) ? 1 : 0));
+const QUOTED_CLASS = Uint8Array.from({ length: 256 }, (_, byte) =>
+  '=\r\n'.includes(String.fromCharCode(byte)) ? 1 : 0,
+);
 const LF = 0x0a;
 const CR = 0x0d;
 const SPACE = 0x20;
@@ -26,13 +28,20 @@ export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uue
 
 /** Encodings by their names; uuencode was never registered and goes by several. */
 const ENCODINGS: ReadonlyMap<string, TransferEncoding> = new Map([
-  ['base64', 'base64'], ['quoted-printable', 'quoted-printable'],
-  ['x-uuencode', 'uuencode'], ['uuencode', 'uuencode'], ['x-uue', 'uuencode'], ['uue', 'uuencode'],
+  ['base64', 'base64'],
+  ['quoted-printable', 'quoted-printable'],
+  ['x-uuencode', 'uuencode'],
+  ['uuencode', 'uuencode'],
+  ['x-uue', 'uuencode'],
+  ['uue', 'uuencode'],
 ]);
 
 /** What Content-Transfer-Encoding says (RFC 2045 section 6), comments left out; a word nobody knows is no encoding. */
 export function toTransferEncoding(value: string | undefined): TransferEncoding {
-  const word = (value ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
+  const word = (value ?? '')
+    .replace(/\([^()]*\)/g, '')
+    .trim()
+    .toLowerCase();
   return ENCODINGS.get(word) ?? 'identity';
 }
 
@@ -165,8 +174,8 @@ function decodeUuencode(body: Buffer): Buffer {
   const out = Buffer.allocUnsafe(UU_GROWTH * body.length);
   let length = 0;
   // Blanks at the end of a line, which are zeros, may have been lost on the way.
-  const valueAt = (at: number, end: number): number => at < end ? ((body[at] ?? 0) - SPACE) & 0x3f : 0;
-  for (let at = begin.index + begin[0].length; at < body.length && length < out.length;) {
+  const valueAt = (at: number, end: number): number => (at < end ? ((body[at] ?? 0) - SPACE) & 0x3f : 0);
+  for (let at = begin.index + begin[0].length; at < body.length && length < out.length; ) {
     const newline = body.indexOf(LF, at);
     const next = newline === -1 ? body.length : newline + 1;
     const end = newline === -1 ? next : newline - (body[newline - 1] === CR ? 1 : 0);

@@ -3,7 +3,7 @@ import { isExtended, parseStructured, type Structured } from './parameters.ts';
 import type { Addressing, FilePart, Parsed, Text } from './parsed.ts';
 import { mediaTypeOf, type Part } from './structure.ts';
 import { decodeBody } from './text.ts';
-import { decodeTransfer, isCleanBase64, toTransferEncoding, type TransferEncoding } from './transfer.ts';
+import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
 import { decodeWords } from './words.ts';
 
 /** What stands in the body of a message. */
@@ -90,7 +90,10 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
   // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it.
   const tail = part.parent === undefined || encoding === 'base64' || encoding === 'uuencode' ? '' : '\n';
   const text = decodeBody({ body, encoding, charset: params.get('charset'), tail });
-  if (type === 'text/html') { found.html.push(text); return; }
+  if (type === 'text/html') {
+    found.html.push(text);
+    return;
+  }
   if (found.texts.length === 0) found.flowed = params.get('format')?.toLowerCase() === 'flowed';
   found.texts.push(text);
 }
@@ -113,9 +116,10 @@ function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile,
     name: name ?? '',
     contentId: contentId === undefined || contentId === '' ? null : contentId,
     disposition: disposition.value === '' ? null : disposition.value,
-    content: encoding === 'base64' && isCleanBase64(body)
-      ? { kind: 'base64', lines: body }
-      : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
+    content:
+      encoding === 'base64' && isCleanBase64(body)
+        ? { kind: 'base64', lines: body }
+        : { kind: 'bytes', chunks: [decodeTransfer(body, encoding)] },
   });
 }
 

@@ -14,9 +14,14 @@ const UNSAFE = /[\s<>\p{Cc}]/u;
  * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in A-labels,
  * so that its letters alone need no SMTPUTF8.
  */
-export function addressLetter(mailFrom: string, recipient: string, bytes: Uint8Array): { readonly letter: Letter; readonly domain: string } | { readonly answer: MailAttempt } {
+export function addressLetter(
+  mailFrom: string,
+  recipient: string,
+  bytes: Uint8Array,
+): { readonly letter: Letter; readonly domain: string } | { readonly answer: MailAttempt } {
   const to = UNSAFE.test(recipient) ? undefined : parseAddress(recipient);
-  if (!to || to.domain.startsWith('[')) return { answer: ownAnswer(553, '5.1.3 The recipient is no address that mail can be sent to') };
+  if (!to || to.domain.startsWith('['))
+    return { answer: ownAnswer(553, '5.1.3 The recipient is no address that mail can be sent to') };
   const from = mailFrom === '' ? '' : UNSAFE.test(mailFrom) ? undefined : parseAddress(mailFrom);
   if (from === undefined) return { answer: ownAnswer(553, '5.1.7 The sender is no address') };
   const local = recipient.slice(0, recipient.lastIndexOf('@'));

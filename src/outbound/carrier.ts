@@ -39,9 +39,15 @@ export interface CarrierDeps {
 }
 
 type Mail = Parameters<MailCarrier['carry']>[0];
-type Routed = { readonly kind: 'hops'; readonly hops: Iterable<Hop> } | { readonly kind: 'nowhere'; readonly reason: string; readonly permanent: boolean };
+type Routed =
+  | { readonly kind: 'hops'; readonly hops: Iterable<Hop> }
+  | { readonly kind: 'nowhere'; readonly reason: string; readonly permanent: boolean };
 
-const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = { opportunistic: 'any', required: 'encrypted', off: 'none' };
+const WISHES: Readonly<Record<CarrierSettings['tls'], TlsWish>> = {
+  opportunistic: 'any',
+  required: 'encrypted',
+  off: 'none',
+};
 
 /** Idle sessions are a place taken at somebody else's; a relay is the operator's own, and takes everything. */
 const KEPT_TO_MX = 5;
@@ -53,23 +59,42 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   const allowed = allowedNetworks(settings);
   const relay = settings.relay === '' ? undefined : parseRelay(settings.relay);
   if (settings.relay !== '' && !relay) throw new Error(`${settings.relaySetting} is no smtp URL`);
-  const sessions = createSessions({ ...settings, mostPerWay: relay ? KEPT_TO_RELAY : KEPT_TO_MX }, { clock, log, names: createSourceNames(settings.hostname, deps) });
+  const sessions = createSessions(
+    { ...settings, mostPerWay: relay ? KEPT_TO_RELAY : KEPT_TO_MX },
+    { clock, log, names: createSourceNames(settings.hostname, deps) },
+  );
   const underWay = new Set<AbortController>();
 
   async function route(domain: string, sources: readonly string[]): Promise<Routed> {
     if (relay) {
       const found = await relayExchange(relay, resolver, settings.relaySetting);
-      return found.kind === 'found' ? { kind: 'hops', hops: hopsToRelay(found.exchanges, relay, WISHES[settings.tls]) } : nowhere(found);
+      return found.kind === 'found'
+        ? { kind: 'hops', hops: hopsToRelay(found.exchanges, relay, WISHES[settings.tls]) }
+        : nowhere(found);
     }
-    const [found, policy] = await Promise.all([findExchanges(resolver, domain, allowed, ids.jitter), policies?.of(domain)]);
+    const [found, policy] = await Promise.all([
+      findExchanges(resolver, domain, allowed, ids.jitter),
+      policies?.of(domain),
+    ]);
     if (found.kind !== 'found') return nowhere(found);
-    if (policy?.mode !== 'enforce') return { kind: 'hops', hops: hopsToExchanges(found.exchanges, settings.mxPort, WISHES[settings.tls], sources) };
+    if (policy?.mode !== 'enforce')
+      return { kind: 'hops', hops: hopsToExchanges(found.exchanges, settings.mxPort, WISHES[settings.tls], sources) };
     const listed = found.exchanges.filter(({ host }) => policyAllows(policy, host));
-    if (listed.length === 0) return { kind: 'nowhere', reason: `the MTA-STS policy of ${domain} lists none of its mail hosts`, permanent: false };
+    if (listed.length === 0)
+      return {
+        kind: 'nowhere',
+        reason: `the MTA-STS policy of ${domain} lists none of its mail hosts`,
+        permanent: false,
+      };
     return { kind: 'hops', hops: hopsToExchanges(listed, settings.mxPort, 'verified', sources) };
   }
 
-  async function travel(domain: string, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Ended> {
+  async function travel(
+    domain: string,
+    letter: Letter,
+    sources: readonly string[],
+    signal: AbortSignal,
+  ): Promise<Ended> {
     const routed = await route(domain, sources);
     if (routed.kind === 'nowhere') return unanswered(routed.reason, routed.permanent);
     let last: Ended = unanswered('no mail host has an address');
@@ -92,7 +117,10 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     const cancel = clock.after(settings.timeoutMs, () => cut.abort());
     underWay.add(cut);
     try {
-      const ended = await Promise.race([travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal), cutOff(cut.signal)]);
+      const ended = await Promise.race([
+        travel(addressed.domain, addressed.letter, sourceAddresses, cut.signal),
+        cutOff(cut.signal),
+      ]);
       return { ...ended, durationMs: Math.round(clock.monotonic() - started) };
     } finally {
       cancel();
@@ -101,10 +129,11 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   }
 
   return Object.freeze({
-    carry: (mail: Mail) => carry(mail).catch((error: unknown): MailAttempt => {
-      log.error('delivery.fault', { error });
-      return { ...unanswered('a fault of ours'), durationMs: 0 };
-    }),
+    carry: (mail: Mail) =>
+      carry(mail).catch((error: unknown): MailAttempt => {
+        log.error('delivery.fault', { error });
+        return { ...unanswered('a fault of ours'), durationMs: 0 };
+      }),
     async stop() {
       for (const cut of underWay) cut.abort();
       sessions.stop();
@@ -112,7 +141,7 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   });
 }
 
-type Ended = MailAttempt extends infer A ? A extends MailAttempt ? Omit<A, 'durationMs'> : never : never;
+type Ended = MailAttempt extends infer A ? (A extends MailAttempt ? Omit<A, 'durationMs'> : never) : never;
 
 function unanswered(reason: string, permanent = false): Extract<Ended, { kind: 'unanswered' }> {
   return { kind: 'unanswered', reason, permanent };
@@ -138,5 +167,7 @@ function toEnded(visit: Visit, { host, address }: Hop): Ended {
 }
 
 function cutOff(signal: AbortSignal): Promise<Ended> {
-  return new Promise((resolve) => signal.addEventListener('abort', () => resolve(unanswered('it took too long')), { once: true }));
+  return new Promise((resolve) =>
+    signal.addEventListener('abort', () => resolve(unanswered('it took too long')), { once: true }),
+  );
 }

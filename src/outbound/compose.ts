@@ -26,7 +26,8 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   const keys = new Map<string, KeyObject>();
   let inlining: Promise<Inline> | undefined;
   // Few messages ask for it, and it is a lot of code.
-  const inliner = () => inlining ??= import('../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner());
+  const inliner = () =>
+    (inlining ??= import('../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner()));
   const keyOf = (pem: string) => {
     const key = keys.get(pem) ?? createPrivateKey(pem);
     if (keys.size >= MOST_KEYS) keys.clear();
@@ -36,7 +37,11 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   return async (job) => {
     const { settings, accountNumber, id, dkim } = job;
     const body = await load(job);
-    const { message, links } = await written(body, job, job.outgoing.extras?.inlineCss === true ? await inliner() : undefined);
+    const { message, links } = await written(
+      body,
+      job,
+      job.outgoing.extras?.inlineCss === true ? await inliner() : undefined,
+    );
     const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
     const trace = Buffer.from(settings.trace);
     if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
@@ -45,16 +50,26 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
     bytes.set(trace);
     bytes.set(signed, trace.length);
     const { secret, returnDomain, ownReturns } = settings;
-    return { bytes, links, mailFrom: bounceAddress(secret, accountNumber, id, returnDomain, ownReturns ? returnDomain : '') };
+    return {
+      bytes,
+      links,
+      mailFrom: bounceAddress(secret, accountNumber, id, returnDomain, ownReturns ? returnDomain : ''),
+    };
   };
 }
 
-interface Written { readonly message: Buffer; readonly links: readonly string[] }
+interface Written {
+  readonly message: Buffer;
+  readonly links: readonly string[];
+}
 
 async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Written> {
   try {
     const personal = createPersonal(job, inline);
-    const message = job.outgoing.form === 'draft' ? await composeDraft(parseDraft(body), job, personal) : composeDocument(body, job, personal);
+    const message =
+      job.outgoing.form === 'draft'
+        ? await composeDraft(parseDraft(body), job, personal)
+        : composeDocument(body, job, personal);
     return { message, links: personal.followed() };
   } catch (error) {
     throw error instanceof TooLong ? new TooLarge() : error;

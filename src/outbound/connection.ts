@@ -12,7 +12,11 @@ export interface Destination {
 }
 
 /** A connection that answered in time. An abort destroys it as long as it is not there yet. */
-export function openConnection({ address, port, source }: Destination, clock: Clock, signal: AbortSignal): Promise<Socket> {
+export function openConnection(
+  { address, port, source }: Destination,
+  clock: Clock,
+  signal: AbortSignal,
+): Promise<Socket> {
   return new Promise((resolve, reject) => {
     const socket = connect({ host: address, port, ...(source !== undefined && { localAddress: source }) });
     const end = () => socket.destroy(tookTooLong());
@@ -23,9 +27,15 @@ export function openConnection({ address, port, source }: Destination, clock: Cl
     };
     signal.addEventListener('abort', end, { once: true });
     if (signal.aborted) end();
-    socket.once('connect', () => { settled(); resolve(socket); });
+    socket.once('connect', () => {
+      settled();
+      resolve(socket);
+    });
     // Stays: an error that comes when nobody listens any more would end the process.
-    socket.on('error', (error) => { settled(); reject(error); });
+    socket.on('error', (error) => {
+      settled();
+      reject(error);
+    });
   });
 }
 

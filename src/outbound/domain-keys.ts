@@ -22,12 +22,18 @@ const BITS = 2048;
 /** An RSA key pair, made on another thread. */
 export function newKeyPair(): Promise<KeyPair> {
   return new Promise((resolve, reject) => {
-    generateKeyPair('rsa', {
-      modulusLength: BITS, publicKeyEncoding: { type: 'spki', format: 'der' }, privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
-    }, (error, publicKey, privateKey) => {
-      if (error) reject(error);
-      else resolve({ publicKey: publicKey.toString('base64'), privateKey });
-    });
+    generateKeyPair(
+      'rsa',
+      {
+        modulusLength: BITS,
+        publicKeyEncoding: { type: 'spki', format: 'der' },
+        privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+      },
+      (error, publicKey, privateKey) => {
+        if (error) reject(error);
+        else resolve({ publicKey: publicKey.toString('base64'), privateKey });
+      },
+    );
   });
 }
 
@@ -36,7 +42,11 @@ export function fingerprint(publicKey: string): string {
   return createHash('sha256').update(publicKey).digest('hex').slice(0, 20);
 }
 
-export function createDomainKeys(deps: { readonly store: Pick<Store, 'domainKeys'>; readonly clock: Clock; readonly newKeyPair: () => Promise<KeyPair> }): DomainKeys {
+export function createDomainKeys(deps: {
+  readonly store: Pick<Store, 'domainKeys'>;
+  readonly clock: Clock;
+  readonly newKeyPair: () => Promise<KeyPair>;
+}): DomainKeys {
   const { domainKeys } = deps.store;
   const asked = new Map<string, Promise<DomainKeyRow>>();
   let last: Promise<unknown> = Promise.resolve();
@@ -44,8 +54,8 @@ export function createDomainKeys(deps: { readonly store: Pick<Store, 'domainKeys
   async function find(domain: string): Promise<DomainKeyRow> {
     const known = await domainKeys.one({ id: domain });
     if (known) return known;
-    const row = { id: domain, ...await inTurn(deps.newKeyPair), createdAt: new Date(deps.clock.now()) };
-    if (await domainKeys.insert(row) === 'inserted') return row;
+    const row = { id: domain, ...(await inTurn(deps.newKeyPair)), createdAt: new Date(deps.clock.now()) };
+    if ((await domainKeys.insert(row)) === 'inserted') return row;
     const other = await domainKeys.one({ id: domain }); // another process was quicker
     if (!other) throw new Error('a domain key that was there is gone');
     return other;

@@ -4,7 +4,7 @@ import type { Resolver } from '../dns/types.ts';
 import type { SenderDomainRow } from '../store/sender-domains.ts';
 import type { Store } from '../store/store.ts';
 import type { DomainKeys } from './domain-keys.ts';
-import { keyPlace, type KeySwitch, selectorOf } from './key-rotation.ts';
+import { type KeySwitch, keyPlace, selectorOf } from './key-rotation.ts';
 
 export interface SenderSettings {
   readonly hostname: string;
@@ -46,7 +46,11 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
     const { publicKey } = key;
     const [spf, dkim] = await Promise.all([
       checkSpf(resolver, row.domain, settings.spfInclude),
-      checkDkim(resolver, keyPlace(settings, row.domain, { selector: selectorOf(key, settings), publicKey }), publicKey),
+      checkDkim(
+        resolver,
+        keyPlace(settings, row.domain, { selector: selectorOf(key, settings), publicKey }),
+        publicKey,
+      ),
     ]);
     let before: SenderDomainRow | undefined = row;
     for (let tries = 0; before && tries < TRIES; tries++) {
@@ -63,11 +67,17 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
 /** Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else has one. */
 export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   const counts = (valid: boolean | null, after: Date | null) => valid === true && (after === null || after <= now);
-  return row.verifiedAt !== null && counts(row.spfValid, row.spfValidAfter) && counts(row.dkimValid, row.dkimValidAfter);
+  return (
+    row.verifiedAt !== null && counts(row.spfValid, row.spfValidAfter) && counts(row.dkimValid, row.dkimValidAfter)
+  );
 }
 
 /** What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong. */
-export interface Known { readonly valid: boolean | null; readonly validAfter: Date | null; readonly error: string | null }
+export interface Known {
+  readonly valid: boolean | null;
+  readonly validAfter: Date | null;
+  readonly error: string | null;
+}
 
 /** What is known of a record after a test. */
 export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
@@ -81,15 +91,23 @@ export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
 
 function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordCheck, now: Date) {
   const spf = afterTest({ valid: row.spfValid, validAfter: row.spfValidAfter, error: row.spfError }, spfCheck, now);
-  const dkim = afterTest({ valid: row.dkimValid, validAfter: row.dkimValidAfter, error: row.dkimError }, dkimCheck, now);
+  const dkim = afterTest(
+    { valid: row.dkimValid, validAfter: row.dkimValidAfter, error: row.dkimError },
+    dkimCheck,
+    now,
+  );
   const changed = spf.valid !== row.spfValid || dkim.valid !== row.dkimValid;
   const answered = spfCheck !== 'unknown' || dkimCheck !== 'unknown';
   const changedAt = changed ? now : row.changedAt;
   const settled = spf.valid === true && dkim.valid === true;
   const recent = now.getTime() - (changedAt ?? row.createdAt).getTime() < RECENT_MS;
   return {
-    spfValid: spf.valid, spfValidAfter: spf.validAfter, spfError: spf.error,
-    dkimValid: dkim.valid, dkimValidAfter: dkim.validAfter, dkimError: dkim.error,
+    spfValid: spf.valid,
+    spfValidAfter: spf.validAfter,
+    spfError: spf.error,
+    dkimValid: dkim.valid,
+    dkimValidAfter: dkim.validAfter,
+    dkimError: dkim.error,
     ...(answered && { lastTestedAt: now }),
     changedAt,
     nextTestAt: new Date(now.getTime() + (!settled && recent ? HOUR_MS : DAY_MS)),

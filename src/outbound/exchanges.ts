@@ -20,20 +20,41 @@ const MOST_ADDRESSES = 4;
  * The hosts that take mail for a domain, the preferred one first: its MX records, or the domain itself when it has none
  * (RFC 5321 section 5.1). A null MX takes no mail (RFC 7505). Each address is checked: a stranger chose these names.
  */
-export async function findExchanges(resolver: Resolver, domain: string, allowed: readonly Network[], jitter: () => number): Promise<Exchanges> {
+export async function findExchanges(
+  resolver: Resolver,
+  domain: string,
+  allowed: readonly Network[],
+  jitter: () => number,
+): Promise<Exchanges> {
   const answer = await resolver.resolve(domain, 'MX');
-  if (answer.kind === 'failure') return { kind: 'deferred', reason: `the MX records of ${domain} could not be looked up` };
+  if (answer.kind === 'failure')
+    return { kind: 'deferred', reason: `the MX records of ${domain} could not be looked up` };
   if (answer.kind !== 'records') {
-    return answer.kind === 'none' ? addressesOf(resolver, [domain], domain, allowed) : { kind: 'failed', reason: `the domain ${domain} does not exist` };
+    return answer.kind === 'none'
+      ? addressesOf(resolver, [domain], domain, allowed)
+      : { kind: 'failed', reason: `the domain ${domain} does not exist` };
   }
-  const records = answer.records.map(({ exchange, priority }) => ({ host: exchange.replace(/\.$/, ''), priority, chance: jitter() }));
-  if (records.every(({ host }) => host === '')) return { kind: 'failed', reason: `the domain ${domain} accepts no mail (null MX)` };
+  const records = answer.records.map(({ exchange, priority }) => ({
+    host: exchange.replace(/\.$/, ''),
+    priority,
+    chance: jitter(),
+  }));
+  if (records.every(({ host }) => host === ''))
+    return { kind: 'failed', reason: `the domain ${domain} accepts no mail (null MX)` };
   // Equal ones in any order, so that the load is spread (RFC 5321 section 5.1).
-  const hosts = records.toSorted((a, b) => a.priority - b.priority || a.chance - b.chance).map(({ host }) => host).filter((host) => host !== '');
+  const hosts = records
+    .toSorted((a, b) => a.priority - b.priority || a.chance - b.chance)
+    .map(({ host }) => host)
+    .filter((host) => host !== '');
   return addressesOf(resolver, [...new Set(hosts)].slice(0, MOST_HOSTS), domain, allowed);
 }
 
-async function addressesOf(resolver: Resolver, hosts: readonly string[], domain: string, allowed: readonly Network[]): Promise<Exchanges> {
+async function addressesOf(
+  resolver: Resolver,
+  hosts: readonly string[],
+  domain: string,
+  allowed: readonly Network[],
+): Promise<Exchanges> {
   const exchanges: Exchange[] = [];
   let [unknown, forbidden] = [false, false];
   for (const host of hosts) {
@@ -41,10 +62,16 @@ async function addressesOf(resolver: Resolver, hosts: readonly string[], domain:
     if (answer.kind === 'failure') unknown = true;
     if (answer.kind !== 'records') continue;
     // One forbidden address among many refuses the host: which of them would be connected to is not ours to hope for.
-    if (answer.records.every((address) => isReachable(address, allowed))) exchanges.push({ host, addresses: answer.records.slice(0, MOST_ADDRESSES) });
+    if (answer.records.every((address) => isReachable(address, allowed)))
+      exchanges.push({ host, addresses: answer.records.slice(0, MOST_ADDRESSES) });
     else forbidden = true;
   }
   if (exchanges.some(({ addresses }) => addresses.length > 0)) return { kind: 'found', exchanges };
   if (unknown) return { kind: 'deferred', reason: `the mail hosts of ${domain} could not be looked up` };
-  return { kind: 'failed', reason: forbidden ? `the mail hosts of ${domain} have forbidden addresses` : `the mail hosts of ${domain} have no address` };
+  return {
+    kind: 'failed',
+    reason: forbidden
+      ? `the mail hosts of ${domain} have forbidden addresses`
+      : `the mail hosts of ${domain} have no address`,
+  };
 }

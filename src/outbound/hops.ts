@@ -29,7 +29,11 @@ export async function relayExchange({ host }: Relay, resolver: Resolver, setting
 const isLoopback = (address: string) => address === '::1' || (isIPv4(address) && address.startsWith('127.'));
 
 /** The ways to a relay, in order. */
-export function* hopsToRelay(exchanges: readonly Exchange[], { port, secure, auth }: Relay, wish: TlsWish): Generator<Hop> {
+export function* hopsToRelay(
+  exchanges: readonly Exchange[],
+  { port, secure, auth }: Relay,
+  wish: TlsWish,
+): Generator<Hop> {
   for (const { host, addresses } of exchanges) {
     for (const address of addresses) {
       // A password travels encrypted to the one it is meant for, or not off this machine.
@@ -40,9 +44,15 @@ export function* hopsToRelay(exchanges: readonly Exchange[], { port, secure, aut
 }
 
 /** The ways to the hosts of a domain, in order. Of one host, those come first that the first of the sources can go. */
-export function* hopsToExchanges(exchanges: readonly Exchange[], port: number, tls: TlsWish, sources: readonly string[]): Generator<Hop> {
+export function* hopsToExchanges(
+  exchanges: readonly Exchange[],
+  port: number,
+  tls: TlsWish,
+  sources: readonly string[],
+): Generator<Hop> {
   for (const { host, addresses } of exchanges) {
-    for (const address of addresses.toSorted((a, b) => rank(a, sources) - rank(b, sources))) yield { host, address, port, secure: false, auth: undefined, tls };
+    for (const address of addresses.toSorted((a, b) => rank(a, sources) - rank(b, sources)))
+      yield { host, address, port, secure: false, auth: undefined, tls };
   }
 }
 

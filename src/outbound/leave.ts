@@ -3,7 +3,7 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/sending.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
-import { subaccountId, type SubaccountRow } from '../store/subaccounts.ts';
+import { type SubaccountRow, subaccountId } from '../store/subaccounts.ts';
 import { createMeter, type Meter } from './meter.ts';
 import { createRecent } from './recent.ts';
 import { createSpread, type Spread } from './spread.ts';
@@ -47,7 +47,8 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
   async function decide(account: string, { subaccount }: Outgoing, queuedAt: number, now: number): Promise<Leave> {
     const row = subaccount === null ? null : await rows.get(subaccountId(account, subaccount), now);
     if (row === undefined) return { kind: 'never', reason: 'its subaccount was deleted' };
-    if (row?.status === 'paused') return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()), deps.time);
+    if (row?.status === 'paused')
+      return paused(row, queuedAt, now, holders.of(account, row).spread.next(now, ids.jitter()), deps.time);
     const all = [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])];
     for (const { meter } of all) await meter.read(now);
     // From here on nothing is waited for, so that two that ask at once cannot both have the last place.
@@ -82,7 +83,13 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
 }
 
 /** What was queued before the pause, or is due since, waits from then on. */
-function paused({ pausedAt }: SubaccountRow, queuedAt: number, now: number, wait: number, time: LeaveDeps['time']): Verdict {
+function paused(
+  { pausedAt }: SubaccountRow,
+  queuedAt: number,
+  now: number,
+  wait: number,
+  time: LeaveDeps['time'],
+): Verdict {
   const from = Math.max(queuedAt, pausedAt?.getTime() ?? 0);
   const left = LONGEST_PAUSE_MS - (time ? time.age(from) : Math.max(0, now - from));
   if (left <= 0 && time?.sure() !== false) return { kind: 'never', reason: 'its subaccount was paused for 3 days' };
@@ -92,12 +99,15 @@ function paused({ pausedAt }: SubaccountRow, queuedAt: number, now: number, wait
 /** Accounts and subaccounts that are kept in mind. One that is forgotten is read again. */
 const MAX_HOLDERS = 10_000;
 
-function createHolders({ quota }: LeaveSettings, { store }: LeaveDeps): { of(account: string, row: SubaccountRow | null): Holder } {
+function createHolders(
+  { quota }: LeaveSettings,
+  { store }: LeaveDeps,
+): { of(account: string, row: SubaccountRow | null): Holder } {
   const known = new Map<string, Holder>();
   return {
     of(account, row) {
       const key = row ? row.id : account;
-      const earned = quota ? 'earned' as const : null;
+      const earned = quota ? ('earned' as const) : null;
       const limit = row?.customQuota ?? earned;
       const found = known.get(key);
       if (found) {
@@ -106,7 +116,13 @@ function createHolders({ quota }: LeaveSettings, { store }: LeaveDeps): { of(acc
       }
       const first = known.size < MAX_HOLDERS ? undefined : known.keys().next().value;
       if (first !== undefined) known.delete(first);
-      const made = { meter: createMeter({ account, kind: row ? 'subaccount' : 'account', key: row ? row.slug : account, limit }, { store }), spread: createSpread() };
+      const made = {
+        meter: createMeter(
+          { account, kind: row ? 'subaccount' : 'account', key: row ? row.slug : account, limit },
+          { store },
+        ),
+        spread: createSpread(),
+      };
       known.set(key, made);
       return made;
     },

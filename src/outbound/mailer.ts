@@ -9,17 +9,35 @@ export interface MailerSettings {
 }
 
 /** Writes mail of our own and has it carried. */
-export function createMailer({ hostname, from }: MailerSettings, { carrier }: { readonly carrier: MailCarrier }): Mailer {
-  const compose = (mail: Mail): Promise<Buffer> => new MailComposer({
-    from, to: mail.to, subject: mail.subject, text: mail.text, date: mail.at, messageId: `<${mail.id}@${hostname}>`,
-    // RFC 3834 section 5: no vacation notices, please.
-    headers: { 'Auto-Submitted': 'auto-generated' },
-    disableFileAccess: true, disableUrlAccess: true,
-  }).compile().build();
+export function createMailer(
+  { hostname, from }: MailerSettings,
+  { carrier }: { readonly carrier: MailCarrier },
+): Mailer {
+  const compose = (mail: Mail): Promise<Buffer> =>
+    new MailComposer({
+      from,
+      to: mail.to,
+      subject: mail.subject,
+      text: mail.text,
+      date: mail.at,
+      messageId: `<${mail.id}@${hostname}>`,
+      // RFC 3834 section 5: no vacation notices, please.
+      headers: { 'Auto-Submitted': 'auto-generated' },
+      disableFileAccess: true,
+      disableUrlAccess: true,
+    })
+      .compile()
+      .build();
 
   return Object.freeze({
     async send(mail: Mail) {
-      return toOutcome(await carrier.carry({ composed: { bytes: await compose(mail), mailFrom: from, links: [] }, recipient: mail.to, sourceAddresses: [] }));
+      return toOutcome(
+        await carrier.carry({
+          composed: { bytes: await compose(mail), mailFrom: from, links: [] },
+          recipient: mail.to,
+          sourceAddresses: [],
+        }),
+      );
     },
     stop() {
       void carrier.stop();

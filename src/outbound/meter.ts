@@ -50,14 +50,18 @@ export function createMeter(settings: MeterSettings, deps: { readonly store: Pic
     const made = await readCounters(settings, deps.store, now);
     readings = [...readings.filter(({ at }) => at <= now && now - at < KEPT_MS), made];
   }
-  const quotaOf = ({ quota }: Reading) => limit === 'earned' ? quota : limit ?? Number.POSITIVE_INFINITY;
+  const quotaOf = ({ quota }: Reading) => (limit === 'earned' ? quota : (limit ?? Number.POSITIVE_INFINITY));
 
   return Object.freeze({
-    limit(next: Limit) { limit = next; },
+    limit(next: Limit) {
+      limit = next;
+    },
     async read(now: number) {
       const last = readings.at(-1);
-      if (limit === null || last && last.at <= now && now - last.at < FRESH_MS) return;
-      await (reading ??= readNow(now).finally(() => { reading = undefined; }));
+      if (limit === null || (last && last.at <= now && now - last.at < FRESH_MS)) return;
+      await (reading ??= readNow(now).finally(() => {
+        reading = undefined;
+      }));
     },
     freeAt(now: number) {
       const last = readings.at(-1);
@@ -71,14 +75,22 @@ export function createMeter(settings: MeterSettings, deps: { readonly store: Pic
   });
 }
 
-async function readCounters({ account, kind, key }: MeterSettings, { counters }: Pick<Store, 'counters'>, now: number): Promise<Reading> {
+async function readCounters(
+  { account, kind, key }: MeterSettings,
+  { counters }: Pick<Store, 'counters'>,
+  now: number,
+): Promise<Reading> {
   const of = { account, kind, key };
   const [minutes, months] = await Promise.all([
     counters.many({ ...of, span: 'minute', start: { range: { gt: sinceMinutes(new Date(now)) } } }),
     counters.many({ ...of, span: 'month', start: { in: [...reputationMonths(new Date(now))] } }),
   ]);
   const recent = addUpMonths(months);
-  return { at: now, quota: hourlyQuota(reputationOf(recent), recent), minutes: new Map(minutes.map(({ start, sent }) => [start.getTime(), sent])) };
+  return {
+    at: now,
+    quota: hourlyQuota(reputationOf(recent), recent),
+    minutes: new Map(minutes.map(({ start, sent }) => [start.getTime(), sent])),
+  };
 }
 
 /**

@@ -17,11 +17,15 @@ const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
 /** Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC 8461 section 3.3). */
-export function createPolicyFetch({ allowed, port }: PolicyFetchSettings, { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock }): FetchPolicy {
+export function createPolicyFetch(
+  { allowed, port }: PolicyFetchSettings,
+  { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
+): FetchPolicy {
   async function addressOf(host: string): Promise<string> {
     const answer = await resolver.addresses(host);
     if (answer.kind !== 'records') throw new Error(`${host} has no address`);
-    if (!answer.records.every((address) => isReachable(address, allowed))) throw new Error(`${host} has forbidden addresses`);
+    if (!answer.records.every((address) => isReachable(address, allowed)))
+      throw new Error(`${host} has forbidden addresses`);
     return answer.records[0] ?? '';
   }
 
@@ -38,20 +42,41 @@ export function createPolicyFetch({ allowed, port }: PolicyFetchSettings, { reso
   };
 }
 
-interface Place { readonly address: string; readonly host: string; readonly port: number }
+interface Place {
+  readonly address: string;
+  readonly host: string;
+  readonly port: number;
+}
 
 function get({ address, host, port }: Place, signal: AbortSignal): Promise<string> {
   return new Promise((resolve, reject) => {
     const headers = { host: port === 443 ? host : `${host}:${port}` };
     // `servername` is what the certificate is held against; the address was checked and is what we connect to.
-    const asked = request({ host: address, port, servername: host, path: '/.well-known/mta-sts.txt', headers, agent: false, signal, rejectUnauthorized: true });
-    asked.on('error', reject).on('response', (response) => read(response).then(resolve, reject).finally(() => asked.destroy())).end();
+    const asked = request({
+      host: address,
+      port,
+      servername: host,
+      path: '/.well-known/mta-sts.txt',
+      headers,
+      agent: false,
+      signal,
+      rejectUnauthorized: true,
+    });
+    asked
+      .on('error', reject)
+      .on('response', (response) =>
+        read(response)
+          .then(resolve, reject)
+          .finally(() => asked.destroy()),
+      )
+      .end();
   });
 }
 
 async function read(response: IncomingMessage): Promise<string> {
   if (response.statusCode !== 200) throw new Error(`the policy host answered ${response.statusCode}`);
-  if (!/^text\/plain[ \t]*(?:;|$)/i.test(response.headers['content-type'] ?? '')) throw new Error('the policy is not text/plain');
+  if (!/^text\/plain[ \t]*(?:;|$)/i.test(response.headers['content-type'] ?? ''))
+    throw new Error('the policy is not text/plain');
   const chunks: Buffer[] = [];
   let size = 0;
   for await (const chunk of response) {

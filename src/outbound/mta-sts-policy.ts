@@ -16,11 +16,16 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
 
 /** Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is none. */
 export function parsePolicy(text: string): Policy | undefined {
-  const lines = text.split(/\r?\n/).map((line) => /^([A-Za-z0-9][\w.-]{0,31})[ \t]*:[ \t]*(.*?)[ \t]*$/.exec(line)).filter((line) => line !== null);
+  const lines = text
+    .split(/\r?\n/)
+    .map((line) => /^([A-Za-z0-9][\w.-]{0,31})[ \t]*:[ \t]*(.*?)[ \t]*$/.exec(line))
+    .filter((line) => line !== null);
   const valueOf = (name: string) => lines.find((line) => line[1] === name)?.[2];
   const mode = valueOf('mode');
   const age = valueOf('max_age');
-  const hosts = lines.filter((line) => line[1] === 'mx').map((line) => (line[2] ?? '').toLowerCase().replace(/\.$/, ''));
+  const hosts = lines
+    .filter((line) => line[1] === 'mx')
+    .map((line) => (line[2] ?? '').toLowerCase().replace(/\.$/, ''));
   if (valueOf('version') !== 'STSv1' || age === undefined || !/^\d{1,10}$/.test(age)) return undefined;
   if (mode !== 'enforce' && mode !== 'testing' && mode !== 'none') return undefined;
   if (mode !== 'none' && hosts.length === 0) return undefined;

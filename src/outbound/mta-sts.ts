@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Resolver } from '../dns/types.ts';
-import { parsePolicy, parsePolicyId, type Policy } from './mta-sts-policy.ts';
+import { type Policy, parsePolicy, parsePolicyId } from './mta-sts-policy.ts';
 
 /** The MTA-STS policies of domains (RFC 8461), remembered as long as they ask for. */
 export interface Policies {
@@ -23,7 +23,15 @@ const PAUSE_MS = 300_000;
 /** A year (RFC 8461 section 3.2). */
 const LONGEST_S = 31_557_600;
 
-export function createPolicies({ resolver, clock, fetchPolicy }: { readonly resolver: Resolver; readonly clock: Clock; readonly fetchPolicy: FetchPolicy }): Policies {
+export function createPolicies({
+  resolver,
+  clock,
+  fetchPolicy,
+}: {
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  readonly fetchPolicy: FetchPolicy;
+}): Policies {
   const known = new Map<string, Known>();
   const paused = new Map<string, number>();
   const asked = new Map<string, Promise<Policy | undefined>>();
@@ -36,7 +44,7 @@ export function createPolicies({ resolver, clock, fetchPolicy }: { readonly reso
     const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
     // A policy holds to its end, whatever became of its record: else whoever can hide the record could switch it off.
     if (id === undefined || id === current?.id || now < (paused.get(domain) ?? 0)) return current?.policy;
-    return await refresh(domain, id) ?? current?.policy;
+    return (await refresh(domain, id)) ?? current?.policy;
   }
 
   async function refresh(domain: string, id: string): Promise<Policy | undefined> {
@@ -73,5 +81,7 @@ function remember<T>(map: Map<string, T>, name: string, value: T): void {
 export function policyAllows({ hosts }: Policy, host: string): boolean {
   const name = host.toLowerCase().replace(/\.$/, '');
   const parent = name.slice(name.indexOf('.') + 1);
-  return hosts.some((pattern) => pattern.startsWith('*.') ? name.includes('.') && parent === pattern.slice(2) : name === pattern);
+  return hosts.some((pattern) =>
+    pattern.startsWith('*.') ? name.includes('.') && parent === pattern.slice(2) : name === pattern,
+  );
 }

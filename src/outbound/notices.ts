@@ -5,7 +5,7 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { NoticeRow } from '../store/notices.ts';
 import type { Store } from '../store/store.ts';
 import { toPlainAddress } from './plain-address.ts';
-import { takePlaces, type Quota } from './quotas.ts';
+import { type Quota, takePlaces } from './quotas.ts';
 import type { Mailer, MailOutcome, NewNotice, Notices } from './types.ts';
 
 export interface NoticeDeps {
@@ -52,10 +52,10 @@ export function createNotices(deps: NoticeDeps): Notices {
   }
 
   function sendDue(): Promise<Tally> {
-    return running ??= sendAll().finally(() => {
+    return (running ??= sendAll().finally(() => {
       running = undefined;
       if (wanted && !stopped) sendSoon(); // one that came in after the last look
-    });
+    }));
   }
 
   async function sendAll(): Promise<Tally> {
@@ -75,8 +75,19 @@ export function createNotices(deps: NoticeDeps): Notices {
       if (address === undefined) return 'refused';
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
       const now = new Date(clock.now());
-      if (!await takePlaces(store, quotasFor(account, address.toLowerCase()), now)) return 'limited';
-      await store.notices.insert({ id: ids.message(), account, to: address, subject, text, createdAt: now, state: 'waiting', attempts: 0, dueAt: now, lastError: null });
+      if (!(await takePlaces(store, quotasFor(account, address.toLowerCase()), now))) return 'limited';
+      await store.notices.insert({
+        id: ids.message(),
+        account,
+        to: address,
+        subject,
+        text,
+        createdAt: now,
+        state: 'waiting',
+        attempts: 0,
+        dueAt: now,
+        lastError: null,
+      });
       sendSoon();
       return 'queued';
     },
@@ -92,14 +103,20 @@ export function createNotices(deps: NoticeDeps): Notices {
 
 /** What is due by the clock, or else what a clock that was ahead put off: nothing waits longer than it was told to. */
 async function findDue({ notices }: NoticeDeps['store'], now: number): Promise<readonly NoticeRow[]> {
-  const due = await notices.many({ state: 'waiting', dueAt: { range: { lte: new Date(now) } } }, { sort: 'dueAt', limit: AT_ONCE });
+  const due = await notices.many(
+    { state: 'waiting', dueAt: { range: { lte: new Date(now) } } },
+    { sort: 'dueAt', limit: AT_ONCE },
+  );
   if (due.length > 0) return due;
-  const far = await notices.many({ state: 'waiting', dueAt: { range: { gt: new Date(now + CLAIM_MS + AGREE_MS) } } }, { sort: 'dueAt', limit: LOOK_AHEAD });
+  const far = await notices.many(
+    { state: 'waiting', dueAt: { range: { gt: new Date(now + CLAIM_MS + AGREE_MS) } } },
+    { sort: 'dueAt', limit: LOOK_AHEAD },
+  );
   return far.filter((row) => row.dueAt.getTime() > now + backoff(row.attempts) + AGREE_MS).slice(0, AT_ONCE);
 }
 
 /** How long a notice waits after so many attempts, in milliseconds. */
-const backoff = (attempts: number) => attempts === 0 ? 0 : BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS;
+const backoff = (attempts: number) => (attempts === 0 ? 0 : (BACKOFF_MS[attempts - 1] ?? 4 * HOUR_MS));
 
 /** One attempt at one notice: claimed, handed to the mailer, settled. */
 function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcome['kind'] | undefined> {
@@ -122,13 +139,21 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
 
   return async (row) => {
     const claimed = await store.notices.change(
-      { id: row.id, state: 'waiting', dueAt: row.dueAt }, { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 });
+      { id: row.id, state: 'waiting', dueAt: row.dueAt },
+      { dueAt: new Date(clock.now() + CLAIM_MS), attempts: row.attempts + 1 },
+    );
     if (!claimed) return undefined; // another process has it
     const { kind, reason, ...patch } = settle(claimed, await send(claimed), clock.now(), triedFor(claimed));
     // Before the end is noted: cut off in between, it is tried to be told again, under the same id.
     if (kind === 'failed') await bounce(deps, claimed, reason ?? '');
     await store.notices.change({ id: row.id, state: 'waiting' }, patch);
-    const fields = { notice: row.id, account: row.account, to: row.to, attempts: claimed.attempts, ...(reason !== undefined && { reason }) };
+    const fields = {
+      notice: row.id,
+      account: row.account,
+      to: row.to,
+      attempts: claimed.attempts,
+      ...(reason !== undefined && { reason }),
+    };
     if (kind === 'sent') log.info('notice.sent', fields);
     else log.warn(kind === 'failed' ? 'notice.failed' : 'notice.deferred', fields);
     return kind;
@@ -139,16 +164,34 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
  * Tells the sender of our own mail what was never delivered (RFC 5321 section 6.1). Its text stays away, for it may hold a link that
  * proves something. What cannot be told to the sender is in the log, and never bounces again.
  */
-async function bounce({ store, clock, from }: NoticeDeps, { id, account, to, subject, attempts }: NoticeRow, reason: string): Promise<void> {
+async function bounce(
+  { store, clock, from }: NoticeDeps,
+  { id, account, to, subject, attempts }: NoticeRow,
+  reason: string,
+): Promise<void> {
   const sender = toPlainAddress(from);
   if (sender === undefined || to.toLowerCase() === sender.toLowerCase()) return;
   const now = new Date(clock.now());
   const text = `This mail was not delivered:\n\n  to        ${to}\n  subject   ${subject}\n  attempts  ${attempts}\n  reason    ${reason}\n\nIt is not tried again.\n`;
-  const row = { account, to: sender, subject: `Undelivered: ${subject}`.slice(0, 200), text, createdAt: now, state: 'waiting' as const, attempts: 0, dueAt: now, lastError: null };
+  const row = {
+    account,
+    to: sender,
+    subject: `Undelivered: ${subject}`.slice(0, 200),
+    text,
+    createdAt: now,
+    state: 'waiting' as const,
+    attempts: 0,
+    dueAt: now,
+    lastError: null,
+  };
   await store.notices.insert({ id: `${id}-bounce`, ...row });
 }
 
-interface Tally { sent: number; deferred: number; failed: number }
+interface Tally {
+  sent: number;
+  deferred: number;
+  failed: number;
+}
 
 /** What protects a person from mail that others ask for: each address by itself, and what one account asks for at one domain. */
 function quotasFor(account: string, address: string): readonly Quota[] {
@@ -162,17 +205,30 @@ function quotasFor(account: string, address: string): readonly Quota[] {
 
 /** What comes next for a notice, by what became of its attempt. */
 function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: number) {
-  if (outcome.kind === 'sent') return { kind: outcome.kind, state: 'sent' as const, text: '', dueAt: new Date(now), lastError: null };
+  if (outcome.kind === 'sent')
+    return { kind: outcome.kind, state: 'sent' as const, text: '', dueAt: new Date(now), lastError: null };
   const reason = outcome.reason.slice(0, LONGEST_REASON);
   const wait = backoff(row.attempts);
-  if (outcome.kind === 'deferred' && triedFor + wait <= TRIED_MS) return { kind: outcome.kind, reason, dueAt: new Date(now + wait), lastError: reason };
-  return { kind: 'failed' as const, reason, state: 'failed' as const, text: '', dueAt: new Date(now), lastError: reason };
+  if (outcome.kind === 'deferred' && triedFor + wait <= TRIED_MS)
+    return { kind: outcome.kind, reason, dueAt: new Date(now + wait), lastError: reason };
+  return {
+    kind: 'failed' as const,
+    reason,
+    state: 'failed' as const,
+    text: '',
+    dueAt: new Date(now),
+    lastError: reason,
+  };
 }
 
 /** Removes notices that ended before `before`, links that were over by then, and places of quotas that nobody takes any more. */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
-  const ended = await Promise.all((['sent', 'failed'] as const).map((state) => store.notices.many({ state, dueAt: old }, { sort: 'dueAt', limit: PURGED_AT_ONCE })));
+  const ended = await Promise.all(
+    (['sent', 'failed'] as const).map((state) =>
+      store.notices.many({ state, dueAt: old }, { sort: 'dueAt', limit: PURGED_AT_ONCE }),
+    ),
+  );
   for (const { id } of ended.flat()) await store.notices.remove({ id });
   const links = await store.verifications.many({ expiresAt: old }, { sort: 'expiresAt', limit: PURGED_AT_ONCE });
   for (const { id } of links) await store.verifications.remove({ id });

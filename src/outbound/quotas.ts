@@ -8,7 +8,10 @@ export interface Quota {
   readonly ms: number;
 }
 
-interface Taken { readonly id: string; readonly until: Date }
+interface Taken {
+  readonly id: string;
+  readonly until: Date;
+}
 
 /**
  * Takes a place of every quota, or of none. A place is a row that is held until a time; a step of the store hands it to one
@@ -27,14 +30,19 @@ export async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly 
   return true;
 }
 
-async function takePlace({ quotas }: Pick<Store, 'quotas'>, { name, places, ms }: Quota, now: Date): Promise<Taken | undefined> {
+async function takePlace(
+  { quotas }: Pick<Store, 'quotas'>,
+  { name, places, ms }: Quota,
+  now: Date,
+): Promise<Taken | undefined> {
   const until = new Date(now.getTime() + ms);
   for (let number = 0; number < places; number++) {
     const id = `${name} ${number}`;
-    if (await quotas.insert({ id, until }) === 'inserted') return { id, until };
+    if ((await quotas.insert({ id, until })) === 'inserted') return { id, until };
     if (await quotas.change({ id, until: { range: { lte: now } } }, { until })) return { id, until };
     // Nobody honest takes a place for longer: the clock was ahead then.
-    if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + AGREE_MS) } } }, { until })) return { id, until };
+    if (await quotas.change({ id, until: { range: { gt: new Date(until.getTime() + AGREE_MS) } } }, { until }))
+      return { id, until };
   }
   return undefined;
 }

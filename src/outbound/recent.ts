@@ -25,6 +25,8 @@ export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: numb
         throw error;
       }
     },
-    forget(key: string) { kept.delete(key); },
+    forget(key: string) {
+      kept.delete(key);
+    },
   });
 }

@@ -13,11 +13,17 @@ const SUBMISSION_PORT = 587; // RFC 6409 section 3.1
 /** Reads `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for anything else. */
 export function parseRelay(text: string): Relay | undefined {
   const url = /^smtps?:\/\/[^/]/.test(text) ? URL.parse(text) : null;
-  if (!url || url.hostname === '' || !/^\/?$/.test(url.pathname) || url.search !== '' || url.hash !== '') return undefined;
+  if (!url || url.hostname === '' || !/^\/?$/.test(url.pathname) || url.search !== '' || url.hash !== '')
+    return undefined;
   const secure = url.protocol === 'smtps:';
   const auth = readAuth(url);
   if (auth === 'wrong') return undefined;
-  return { host: url.hostname.replace(/^\[(.*)\]$/, '$1'), port: Number(url.port) || (secure ? SUBMISSIONS_PORT : SUBMISSION_PORT), secure, auth };
+  return {
+    host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: Number(url.port) || (secure ? SUBMISSIONS_PORT : SUBMISSION_PORT),
+    secure,
+    auth,
+  };
 }
 
 function readAuth({ username, password }: URL): Relay['auth'] | 'wrong' {

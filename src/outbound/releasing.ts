@@ -26,7 +26,10 @@ export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): 
     async release(account: string, subaccount: string) {
       holding.changed(account, subaccount);
       try {
-        return await spool.retry({ account, kind: 'outgoing', routeIds: [subaccountId(account, subaccount)], states: ['waiting'] }, clock.now());
+        return await spool.retry(
+          { account, kind: 'outgoing', routeIds: [subaccountId(account, subaccount)], states: ['waiting'] },
+          clock.now(),
+        );
       } catch (error) {
         log.error('message.fault', { account, error });
         return 0;

@@ -57,8 +57,13 @@ const UNCLAIMED = { in: [null, 'moved'] } as const;
 export function createScheduling({ store, spool, clock, time }: SchedulingDeps): Scheduling {
   const { scheduled } = store;
   /** How the delivery stands; undefined: it is not here, but on the spool of another host, or not on any yet. */
-  const stateOf = async ({ delivery }: ScheduledRow): Promise<DeliveryState | undefined> => (await spool.delivery(delivery))?.state;
-  const selected = ({ account, delivery }: ScheduledRow) => ({ ids: [delivery], account, states: ['waiting' as const] });
+  const stateOf = async ({ delivery }: ScheduledRow): Promise<DeliveryState | undefined> =>
+    (await spool.delivery(delivery))?.state;
+  const selected = ({ account, delivery }: ScheduledRow) => ({
+    ids: [delivery],
+    account,
+    states: ['waiting' as const],
+  });
 
   async function cancel({ id }: ScheduledRow): Promise<WishOutcome> {
     const row = await scheduled.change({ id, state: { in: [null, 'moved', 'cancelled'] } }, { state: 'cancelled' });
@@ -87,7 +92,7 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
   /** Takes the time of the row over to the spool, if the delivery is here. */
   async function align(row: ScheduledRow): Promise<boolean> {
     const moved = await spool.reschedule(selected(row), Math.max(row.sendAt.getTime(), clock.now()));
-    if (moved === 0 && await stateOf(row) === undefined) return false;
+    if (moved === 0 && (await stateOf(row)) === undefined) return false;
     // Not if it was moved again meanwhile.
     return (await scheduled.change({ id: row.id, state: 'moved', sendAt: row.sendAt }, { state: null })) !== undefined;
   }
@@ -95,7 +100,10 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
   async function claim(delivery: string): Promise<Claim> {
     const id = sentId(delivery);
     const latest = new Date(clock.now() + SLACK_MS);
-    const claimed = await scheduled.change({ id, state: UNCLAIMED, sendAt: { range: { lte: latest } } }, { state: 'leaving' });
+    const claimed = await scheduled.change(
+      { id, state: UNCLAIMED, sendAt: { range: { lte: latest } } },
+      { state: 'leaving' },
+    );
     if (claimed) return { kind: 'ours', first: true };
     const row = await scheduled.one({ id });
     if (row?.state === 'cancelled') return { kind: 'cancelled' };
@@ -107,15 +115,17 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     if (row) return await claim(delivery); // it was moved once more in this moment, to now
     // Without a row (the store was set back, or forgot it after a year) we still owe the mail that we took, unless it was cancelled
     // on this host in this moment: then its delivery was dropped before its row went.
-    return (await spool.delivery(delivery))?.state === 'waiting' ? { kind: 'ours', first: false } : { kind: 'cancelled' };
+    return (await spool.delivery(delivery))?.state === 'waiting'
+      ? { kind: 'ours', first: false }
+      : { kind: 'cancelled' };
   }
 
   /** Does `work` for every row of a state, whichever host has it. Answers for how many it did something. */
   async function tendAll(state: 'cancelled' | 'moved', work: (row: ScheduledRow) => Promise<boolean>): Promise<number> {
     let count = 0;
-    for (let last = ''; ;) {
+    for (let last = ''; ; ) {
       const rows = await scheduled.many({ state, id: { range: { gt: last } } }, { sort: 'id', limit: STEP });
-      for (const row of rows) if (await stateOf(row) !== undefined && await work(row)) count++;
+      for (const row of rows) if ((await stateOf(row)) !== undefined && (await work(row))) count++;
       last = rows.at(-1)?.id ?? last;
       if (rows.length < STEP) return count;
     }
@@ -134,7 +144,11 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     cancel,
     move,
     claim,
-    async release(delivery: string) { await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null }); },
-    async tend() { return await tendAll('cancelled', finish) + await tendAll('moved', align) + await forget(); },
+    async release(delivery: string) {
+      await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null });
+    },
+    async tend() {
+      return (await tendAll('cancelled', finish)) + (await tendAll('moved', align)) + (await forget());
+    },
   });
 }

@@ -1,12 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
-import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../store/sender-domains.ts';
-import type { Store } from '../store/store.ts';
-import { tokenHash } from '../store/verifications.ts';
 import { takesMail } from '../dns/checks-hosts.ts';
 import type { KeyPlace } from '../dns/checks-sender.ts';
 import type { Resolver } from '../dns/types.ts';
 import { isFreeMail, isPublicSuffix } from '../mail/reserved-names.ts';
+import { noteSenderDomain, type SenderDomainRow, senderDomainId } from '../store/sender-domains.ts';
+import type { Store } from '../store/store.ts';
+import { tokenHash } from '../store/verifications.ts';
 import type { DomainKeys } from './domain-keys.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { keyPlace, keyRecord, selectorOf } from './key-rotation.ts';
@@ -30,11 +30,13 @@ export interface DnsRecords extends KeyInDns {
   /** The key that signs once its record is there, while the key is being rotated. */
   readonly next: KeyInDns | null;
   /** The key that signed before, and how long its record has to stay. */
-  readonly previous: KeyInDns & { readonly keepUntil: Date } | null;
+  readonly previous: (KeyInDns & { readonly keepUntil: Date }) | null;
 }
 
 /** What a link is worth now. */
-export type Link = { readonly state: 'open' | 'done'; readonly domain: string } | { readonly state: 'used' | 'expired' | 'unknown' };
+export type Link =
+  | { readonly state: 'open' | 'done'; readonly domain: string }
+  | { readonly state: 'used' | 'expired' | 'unknown' };
 
 /** What became of a wish to have a domain verified. */
 export type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
@@ -91,14 +93,26 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     if (isPublicSuffix(domain)) return 'public-suffix';
     const { verifiedAt } = await noted(account, domain);
     if (verifiedAt !== null) return 'already_verified';
-    if (await takesMail(resolver, domain) === false) return 'no-mail';
+    if ((await takesMail(resolver, domain)) === false) return 'no-mail';
     const token = ids.key();
     const at = clock.now();
     const email = `${mailbox}@${domain}`;
     const id = tokenHash(token);
     // The link first: a mail must not be under way with a link that leads nowhere.
-    await store.verifications.insert({ id, account, domain, email, createdAt: new Date(at), expiresAt: new Date(at + LINK_MS), usedAt: null });
-    const outcome = await notices.enqueue({ account, to: email, ...letter(domain, `${settings.publicUrl}/verify/${token}`) });
+    await store.verifications.insert({
+      id,
+      account,
+      domain,
+      email,
+      createdAt: new Date(at),
+      expiresAt: new Date(at + LINK_MS),
+      usedAt: null,
+    });
+    const outcome = await notices.enqueue({
+      account,
+      to: email,
+      ...letter(domain, `${settings.publicUrl}/verify/${token}`),
+    });
     if (outcome === 'queued') return 'sent';
     await store.verifications.remove({ id });
     return outcome;
@@ -129,10 +143,14 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     async records(account: string, domain: string) {
       const row = await noted(account, domain);
       const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
-      const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns =>
-        ({ selector: one.selector, place: keyPlace(settings, row.domain, one), txt: keyRecord(one.publicKey) });
+      const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns => ({
+        selector: one.selector,
+        place: keyPlace(settings, row.domain, one),
+        txt: keyRecord(one.publicKey),
+      });
       return {
-        ...inDns({ selector: selectorOf(key, settings), publicKey }), spfInclude: settings.spfInclude,
+        ...inDns({ selector: selectorOf(key, settings), publicKey }),
+        spfInclude: settings.spfInclude,
         next: next ? inDns(next) : null,
         previous: previous && previous.keepUntil > now() ? { ...inDns(previous), keepUntil: previous.keepUntil } : null,
       };

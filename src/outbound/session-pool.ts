@@ -43,7 +43,7 @@ export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number 
         session.end();
       }),
     };
-    ways.set(way, [...ways.get(way) ?? [], kept]);
+    ways.set(way, [...(ways.get(way) ?? []), kept]);
     count++;
   }
 

@@ -4,7 +4,7 @@ import { Readable } from 'node:stream';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import { tookTooLong } from './connection.ts';
 import type { Hop } from './hops.ts';
-import { isTooLarge, parseReply, reasonOf, refusalIn, type Reply } from './smtp-faults.ts';
+import { isTooLarge, parseReply, type Reply, reasonOf, refusalIn } from './smtp-faults.ts';
 
 /** One message for one recipient, as the commands and DATA will say it. */
 export interface Letter {
@@ -62,7 +62,9 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
   } catch (error) {
     connection.close();
     socket.destroy();
-    throw hop.tls !== 'none' && isUpgrading(connection) && error instanceof Error ? Object.assign(error, { code: 'ETLS' }) : error;
+    throw hop.tls !== 'none' && isUpgrading(connection) && error instanceof Error
+      ? Object.assign(error, { code: 'ETLS' })
+      : error;
   } finally {
     signal.removeEventListener('abort', cut);
   }
@@ -70,10 +72,20 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
 
 function connectionOver(socket: Socket, { host, port, secure, tls }: Hop, name: string): SMTPConnection {
   return new SMTPConnection({
-    host, port, connection: socket, name, secure, ignoreTLS: tls === 'none',
-    requireTLS: !secure && (tls === 'verified' || tls === 'encrypted'), tls: { rejectUnauthorized: tls === 'verified' },
-    connectionTimeout: NEVER_MS, greetingTimeout: NEVER_MS, socketTimeout: NEVER_MS, socketCloseTimeout: CLOSE_MS,
-    maxResponseSize: LONGEST_REPLY, logger: false,
+    host,
+    port,
+    connection: socket,
+    name,
+    secure,
+    ignoreTLS: tls === 'none',
+    requireTLS: !secure && (tls === 'verified' || tls === 'encrypted'),
+    tls: { rejectUnauthorized: tls === 'verified' },
+    connectionTimeout: NEVER_MS,
+    greetingTimeout: NEVER_MS,
+    socketTimeout: NEVER_MS,
+    socketCloseTimeout: CLOSE_MS,
+    maxResponseSize: LONGEST_REPLY,
+    logger: false,
   });
 }
 
@@ -96,12 +108,26 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
     sent++;
     let given = false;
     const needs = utf8Needs(mailFrom + recipient, bytes);
-    if (needs !== 'nothing' && !takesUtf8) return { kind: 'replied', given, code: 550, diag: '5.6.7 The server does not take internationalized mail (SMTPUTF8)' };
+    if (needs !== 'nothing' && !takesUtf8)
+      return {
+        kind: 'replied',
+        given,
+        code: 550,
+        diag: '5.6.7 The server does not take internationalized mail (SMTPUTF8)',
+      };
     utf8 = needs === 'header';
-    const content = new Readable({ read() { given = true; this.push(bytes); this.push(null); } });
+    const content = new Readable({
+      read() {
+        given = true;
+        this.push(bytes);
+        this.push(null);
+      },
+    });
     const envelope = { from: mailFrom, to: [recipient], size: bytes.length, use8BitMime: !isAscii(bytes) };
     try {
-      const { response } = await step<{ response: string }>(connection, (done) => connection.send(envelope, content, done));
+      const { response } = await step<{ response: string }>(connection, (done) =>
+        connection.send(envelope, content, done),
+      );
       await new Promise(setImmediate); // a second reply that nobody asked for ends the session now, not the next message
       return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
     } catch (error) {
@@ -110,13 +136,20 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
   }
 
   return Object.freeze({
-    tls: connection.secure, source, send, destroy,
+    tls: connection.secure,
+    source,
+    send,
+    destroy,
     sent: () => sent,
     alive: () => !connection.destroyed && !socket.destroyed && socket.writable,
-    reset: () => step<boolean | undefined>(connection, (done) => connection.reset(done)).then(() => true, () => {
-      destroy();
-      return false;
-    }),
+    reset: () =>
+      step<boolean | undefined>(connection, (done) => connection.reset(done)).then(
+        () => true,
+        () => {
+          destroy();
+          return false;
+        },
+      ),
     end() {
       if (connection.destroyed) return destroy();
       connection.quit();
@@ -134,7 +167,13 @@ function handoverOf(error: unknown, given: boolean, size: number, destroy: () =>
     if (given || refusal.code === 421) destroy();
     return { kind: 'replied', given, ...refusal };
   }
-  if (isTooLarge(error)) return { kind: 'replied', given, code: 552, diag: `5.3.4 The message is larger than the server takes (${size} bytes)` };
+  if (isTooLarge(error))
+    return {
+      kind: 'replied',
+      given,
+      code: 552,
+      diag: `5.3.4 The message is larger than the server takes (${size} bytes)`,
+    };
   destroy();
   return { kind: 'lost', reason: reasonOf(error), given };
 }
@@ -151,12 +190,17 @@ function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' |
 function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
   const command: unknown = Reflect.get(connection, '_sendCommand');
   if (typeof command !== 'function') throw new Error('nodemailer has no _sendCommand any more');
-  const amended = (line: string) => needed() && line.startsWith('MAIL FROM:') ? `${line} SMTPUTF8` : line;
-  Reflect.set(connection, '_sendCommand', (line: string, shown?: string) => { Reflect.apply(command, connection, [amended(line), shown]); });
+  const amended = (line: string) => (needed() && line.startsWith('MAIL FROM:') ? `${line} SMTPUTF8` : line);
+  Reflect.set(connection, '_sendCommand', (line: string, shown?: string) => {
+    Reflect.apply(command, connection, [amended(line), shown]);
+  });
 }
 
 /** One step of a session. nodemailer tells of a broken connection by its events, and does not always call back then. */
-function step<T>(connection: SMTPConnection, run: (done: (error?: Error | null, result?: T) => void) => void): Promise<T> {
+function step<T>(
+  connection: SMTPConnection,
+  run: (done: (error?: Error | null, result?: T) => void) => void,
+): Promise<T> {
   return new Promise((resolve, reject) => {
     const settle = (error?: Error | null, result?: T) => {
       connection.off('error', settle).off('end', ended);

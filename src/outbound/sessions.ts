@@ -34,13 +34,19 @@ export interface SessionsSettings {
   readonly mostPerWay: number;
 }
 
-export function createSessions({ hostTimeoutMs, mostPerWay }: SessionsSettings, { clock, log, names }: SessionsDeps): Sessions {
+export function createSessions(
+  { hostTimeoutMs, mostPerWay }: SessionsSettings,
+  { clock, log, names }: SessionsDeps,
+): Sessions {
   const pool = createSessionPool({ mostPerWay }, clock);
   const missing = new Map<string, number>();
 
   /** The addresses to leave from, in order; the last one is the system's own choice. */
   function candidates(hop: Hop, sources: readonly string[]): readonly (string | undefined)[] {
-    return [...sourcesFor(hop.address, sources).filter((source) => (missing.get(source) ?? 0) <= clock.monotonic()), undefined];
+    return [
+      ...sourcesFor(hop.address, sources).filter((source) => (missing.get(source) ?? 0) <= clock.monotonic()),
+      undefined,
+    ];
   }
 
   async function open(hop: Hop, sources: readonly (string | undefined)[], signal: AbortSignal): Promise<Session> {
@@ -62,7 +68,13 @@ export function createSessions({ hostTimeoutMs, mostPerWay }: SessionsSettings, 
     const either = AbortSignal.any([signal, late.signal]);
     try {
       const name = await names(source);
-      const begin = async (one: Hop) => openSession(await openConnection({ address: one.address, port: one.port, source }, clock, either), one, name, either);
+      const begin = async (one: Hop) =>
+        openSession(
+          await openConnection({ address: one.address, port: one.port, source }, clock, either),
+          one,
+          name,
+          either,
+        );
       return await begin(hop).catch((error: unknown) => {
         if (hop.tls !== 'any' || !isTlsFault(error) || either.aborted) throw error;
         return begin({ ...hop, tls: 'none' });
@@ -98,12 +110,16 @@ export function createSessions({ hostTimeoutMs, mostPerWay }: SessionsSettings, 
         return { ...handover, source: session.source, tls: session.tls };
       };
       const kept = pool.take(way(from[0]));
-      const handover = kept && await again(kept, letter, signal);
+      const handover = kept && (await again(kept, letter, signal));
       if (kept && handover) return conclude(kept, from[0], handover);
       kept?.destroy();
       try {
         const session = await open(hop, from, signal);
-        return conclude(session, from.find((source) => source === session.source), await use(session, letter, signal));
+        return conclude(
+          session,
+          from.find((source) => source === session.source),
+          await use(session, letter, signal),
+        );
       } catch (error) {
         return { kind: 'unopened', reason: reasonOf(error) };
       }
@@ -114,5 +130,7 @@ export function createSessions({ hostTimeoutMs, mostPerWay }: SessionsSettings, 
 
 /** A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its place. */
 function isStale(handover: Handover): boolean {
-  return handover.kind === 'lost' ? !handover.given : !handover.given && (handover.code === 421 || handover.code === 503);
+  return handover.kind === 'lost'
+    ? !handover.given
+    : !handover.given && (handover.code === 421 || handover.code === 503);
 }

@@ -13,7 +13,12 @@ const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/;
 
 /** A server's words on one line, safe for a log and a header, and not longer than anybody reads. */
 export function toLine(text: string): string {
-  return text.slice(0, 4 * LONGEST).replace(UNPRINTABLE, ' ').trim().slice(0, LONGEST).toWellFormed();
+  return text
+    .slice(0, 4 * LONGEST)
+    .replace(UNPRINTABLE, ' ')
+    .trim()
+    .slice(0, LONGEST)
+    .toWellFormed();
 }
 
 /** A reply of one or more lines (RFC 5321 section 4.2.1), the enhanced code (RFC 2034) said once. Undefined for what is none. */
@@ -22,7 +27,11 @@ export function parseReply(response: string): Reply | undefined {
   if (code === undefined) return undefined;
   const lines = response.split(/\r?\n/, 100).map((line) => line.replace(/^\d{3}(?:[ -]|$)/, '').trim());
   const enhanced = ENHANCED.exec(lines[0] ?? '')?.[0];
-  const rest = lines.slice(1).map((line) => enhanced !== undefined && ENHANCED.exec(line)?.[0] === enhanced ? line.slice(enhanced.length) : line);
+  const rest = lines
+    .slice(1)
+    .map((line) =>
+      enhanced !== undefined && ENHANCED.exec(line)?.[0] === enhanced ? line.slice(enhanced.length) : line,
+    );
   return { code: Number(code), diag: toLine([lines[0] ?? '', ...rest].join(' ')) };
 }
 
@@ -38,7 +47,11 @@ export function reasonOf(error: unknown): string {
 
 /** Whether encryption is what failed, so that plain text may work. */
 export function isTlsFault(error: unknown): boolean {
-  return field(error, 'code') === 'ETLS' || field(error, 'command') === 'STARTTLS' || /^(?:ERR_SSL|ERR_TLS|EPROTO)/.test(field(error, 'originalCode'));
+  return (
+    field(error, 'code') === 'ETLS' ||
+    field(error, 'command') === 'STARTTLS' ||
+    /^(?:ERR_SSL|ERR_TLS|EPROTO)/.test(field(error, 'originalCode'))
+  );
 }
 
 /** Whether the address that a connection should leave from is not on this machine. */
@@ -56,5 +69,7 @@ export function refusalIn(error: unknown): Reply | undefined {
 
 /** Whether it is larger than the server said that it takes (RFC 1870 section 6.1): nodemailer looks before MAIL FROM. */
 export function isTooLarge(error: unknown): boolean {
-  return field(error, 'code') === 'EMESSAGE' && field(error, 'command') === 'MAIL FROM' && field(error, 'response') === '';
+  return (
+    field(error, 'code') === 'EMESSAGE' && field(error, 'command') === 'MAIL FROM' && field(error, 'response') === ''
+  );
 }

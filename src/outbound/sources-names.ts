@@ -12,7 +12,10 @@ const KEPT_MS = 600_000;
  * The name that the reverse DNS of an address gives, when that name has the address: receivers hold the name in EHLO against
  * both. Else our hostname.
  */
-export function createSourceNames(hostname: string, { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock }): SourceNames {
+export function createSourceNames(
+  hostname: string,
+  { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
+): SourceNames {
   const known = new Map<string, { readonly name: Promise<string>; readonly until: number }>(); // as many as we have addresses
 
   async function look(source: string): Promise<string> {

@@ -18,6 +18,6 @@ export function chooseSource(candidates: readonly Candidate[], chance: number): 
     if (chance < end) return [ip, ...warm.map((other) => other.ip)];
   }
   if (warm.length === 0) return [];
-  const first = Math.min(warm.length - 1, Math.floor((chance - end) / (1 - end) * warm.length));
+  const first = Math.min(warm.length - 1, Math.floor(((chance - end) / (1 - end)) * warm.length));
   return [...warm.slice(first), ...warm.slice(0, first)].map(({ ip }) => ip);
 }

@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
+import type { Outgoing } from '../mail/sending.ts';
 import { isWarming, warmupShare } from '../mail/warmup.ts';
 import { createPoolFinder, readPlacement } from '../store/placements.ts';
 import { DEFAULT_POOL } from '../store/pools.ts';
 import type { AccountStore, Store } from '../store/store.ts';
-import type { Outgoing } from '../mail/sending.ts';
 import { chooseSource } from './sources-share.ts';
 import type { Sources } from './types.ts';
 
@@ -58,8 +58,10 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
       // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there are.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
       const inPool = places.filter((place) => place.pool === pool);
-      const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => (
-        { ip, share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now, daily / inPool.length) : 1 }));
+      const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
+        ip,
+        share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now, daily / inPool.length) : 1,
+      }));
       return chooseSource(candidates, chance);
     },
   });
@@ -70,12 +72,23 @@ async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promi
   const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
   if (rows.length === 0) return { places: [], daily: 0 };
   const poolOf = createPoolFinder(await readPlacement(own));
-  const places = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({ ip: id, pool: poolOf(id), warmupStartAt, warmupEndAt }));
-  return { places, daily: places.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0 };
+  const places = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({
+    ip: id,
+    pool: poolOf(id),
+    warmupStartAt,
+    warmupEndAt,
+  }));
+  return {
+    places,
+    daily: places.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0,
+  };
 }
 
 /** What the account sent in the last 24 hours, by all of its pools. */
-async function sentInDay({ account, counters }: Pick<AccountStore, 'account' | 'counters'>, now: Date): Promise<number> {
+async function sentInDay(
+  { account, counters }: Pick<AccountStore, 'account' | 'counters'>,
+  now: Date,
+): Promise<number> {
   const start = { range: { gt: new Date(now.getTime() - DAY_MS) } };
   const hours = await counters.many({ kind: 'account', span: 'hour', key: account, start });
   return hours.reduce((sum, { sent }) => sum + sent, 0);

@@ -17,13 +17,13 @@ export function createSpread(): Spread {
   return Object.freeze({
     next(now: number, chance: number) {
       if (now - from >= MINUTE_MS || now < from) {
-        span = Math.min(LONGEST_MS, Math.max(MINUTE_MS, span * asked / ASKS_PER_MINUTE));
+        span = Math.min(LONGEST_MS, Math.max(MINUTE_MS, (span * asked) / ASKS_PER_MINUTE));
         asked = 0;
         from = now;
       }
       asked++;
       // Half of it by chance, so that what was queued together does not ask together for ever.
-      return Math.round(span * (1 + chance) / 2);
+      return Math.round((span * (1 + chance)) / 2);
     },
   });
 }

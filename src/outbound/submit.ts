@@ -1,19 +1,19 @@
 import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { NO_METRICS, type Counter, type Metrics } from '../base/metrics.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { inSlices } from '../base/steps.ts';
 import type { Lists, NewSentMessage, Recorder } from '../events/types.ts';
 import type { DsnRequest, Envelope } from '../mail/envelope.ts';
-import { mailUrl } from '../mail/sending.ts';
 import { sentId } from '../mail/send-tokens.ts';
+import { mailUrl } from '../mail/sending.ts';
 import { traceLine } from '../mail/trace.ts';
 import type { AcceptOutcome, Delivery, Spool } from '../spool/types.ts';
 import { StoreAway } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
 import { subaccountId } from '../store/subaccounts.ts';
 import { atOnce } from './at-once.ts';
-import { readRecipient, type Recipient } from './recipients.ts';
+import { type Recipient, readRecipient } from './recipients.ts';
 import { makingSentMessage } from './sent-message.ts';
 import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
 
@@ -60,14 +60,23 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
   const count = createCount(deps.metrics);
   return Object.freeze({
     async submit(submission: Submission): Promise<SubmitOutcome> {
-      const { account, outgoing: { subaccount } } = submission;
+      const {
+        account,
+        outgoing: { subaccount },
+      } = submission;
       try {
-        if (subaccount !== null && !await store.subaccounts.one({ id: subaccountId(account, subaccount) })) return { outcome: 'unknown-subaccount' };
+        if (subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) })))
+          return { outcome: 'unknown-subaccount' };
         const sorted = await sort(submission, settings, deps);
         const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
         if (outcome !== 'accepted') return { outcome };
         await recordAll(sorted, deps);
-        log.info('message.submitted', { account, message: sorted.messageId, deliveries: sorted.deliveries.length, rejected: sorted.suppressed.length });
+        log.info('message.submitted', {
+          account,
+          message: sorted.messageId,
+          deliveries: sorted.deliveries.length,
+          rejected: sorted.suppressed.length,
+        });
         count(sorted);
         return { outcome, recipients: sorted.answers };
       } catch (error) {
@@ -82,7 +91,12 @@ function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
   const of = (source: string) => metrics.counter('postern_submissions_total', { source });
   const sources = { smtp: of('smtp'), api: of('api') };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
-  const statuses = new Map<string, Counter>(['queued', 'scheduled', 'rejected', 'invalid'].map((status) => [status, metrics.counter('postern_submission_recipients_total', { status })]));
+  const statuses = new Map<string, Counter>(
+    ['queued', 'scheduled', 'rejected', 'invalid'].map((status) => [
+      status,
+      metrics.counter('postern_submission_recipients_total', { status }),
+    ]),
+  );
   return ({ submission, answers }) => {
     (submission.client === null ? sources.api : sources.smtp).add();
     sizes.observe(submission.bytes.length);
@@ -90,7 +104,11 @@ function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
   };
 }
 
-async function sort(submission: Submission, { returnDomain }: SubmitSettings, { lists, clock, ids, leaving }: SubmitDeps): Promise<Sorted> {
+async function sort(
+  submission: Submission,
+  { returnDomain }: SubmitSettings,
+  { lists, clock, ids, leaving }: SubmitDeps,
+): Promise<Sorted> {
   const { account, recipients, sendAt, outgoing } = submission;
   const { subaccount } = outgoing;
   const messageId = ids.message();
@@ -100,8 +118,11 @@ async function sort(submission: Submission, { returnDomain }: SubmitSettings, { 
   const deliveries: Delivery[] = [];
   const suppressed: { delivery: Delivery; reason: string }[] = [];
   const wanted = distinct(recipients);
-  const queuedReason = await leaving.heldBecause(account, outgoing, receivedAt) ?? 'sending-backlog';
-  const found = await atOnce(wanted, async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)));
+  const queuedReason = (await leaving.heldBecause(account, outgoing, receivedAt)) ?? 'sending-backlog';
+  const found = await atOnce(
+    wanted,
+    async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)),
+  );
   for (const [at, { text, read }] of wanted.entries()) {
     const id = deliveryId(messageId, 'out', read?.recipient ?? text);
     const answer = { id: sentId(id), email: read?.email ?? text, rejectReason: null, queuedReason: null };
@@ -110,13 +131,30 @@ async function sort(submission: Submission, { returnDomain }: SubmitSettings, { 
       answers.push({ ...answer, status: 'invalid', rejectReason: 'invalid' });
       continue;
     }
-    const delivery = { id, messageId, account, url: mailUrl(read.domain), routeId: subaccount === null ? '' : subaccountId(account, subaccount), pattern: '', recipient: read.recipient, ...notBefore };
+    const delivery = {
+      id,
+      messageId,
+      account,
+      url: mailUrl(read.domain),
+      routeId: subaccount === null ? '' : subaccountId(account, subaccount),
+      pattern: '',
+      recipient: read.recipient,
+      ...notBefore,
+    };
     if (listed) suppressed.push({ delivery, reason: listed.reason });
     else deliveries.push(delivery);
-    answers.push({ ...answer, ...(listed ? { status: 'rejected', rejectReason: listed.reason } : 'notBefore' in notBefore ? { status: 'scheduled' } : { status: 'queued', queuedReason }) });
+    answers.push({
+      ...answer,
+      ...(listed
+        ? { status: 'rejected', rejectReason: listed.reason }
+        : 'notBefore' in notBefore
+          ? { status: 'scheduled' }
+          : { status: 'queued', queuedReason }),
+    });
   }
   const rows = new Map<string, NewSentMessage>();
-  for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)]) rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
+  for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
+    rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
 }
 
@@ -133,15 +171,28 @@ function distinct(recipients: readonly string[]): { readonly text: string; reado
 
 async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
   const { spool, log } = deps;
-  const { submission: { bytes, client, outgoing, account, dsn }, messageId, receivedAt, deliveries } = sorted;
+  const {
+    submission: { bytes, client, outgoing, account, dsn },
+    messageId,
+    receivedAt,
+    deliveries,
+  } = sorted;
   if (!spool.hasRoom()) return 'full';
-  const envelope: Envelope = { mailFrom: '', client: client ?? { address: null, helo: null, tls: null }, outgoing, ...(dsn && { dsn: renamed(dsn) }) };
+  const envelope: Envelope = {
+    mailFrom: '',
+    client: client ?? { address: null, helo: null, tls: null },
+    outgoing,
+    ...(dsn && { dsn: renamed(dsn) }),
+  };
   const writer = spool.body(messageId);
   try {
     for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
     const body = await writer.finish();
     await schedule(sorted, deps);
-    const outcome = await spool.accept({ id: messageId, receivedAt, envelope, trace: traceOf(sorted, envelope, settings), body }, deliveries);
+    const outcome = await spool.accept(
+      { id: messageId, receivedAt, envelope, trace: traceOf(sorted, envelope, settings), body },
+      deliveries,
+    );
     if (outcome !== 'accepted') await unschedule(sorted, deps);
     return outcome;
   } catch (error) {
@@ -153,39 +204,93 @@ async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps
 
 /** A delivery names its recipient with the domain in A-labels; RCPT may not have. */
 function renamed(dsn: DsnRequest): DsnRequest {
-  return { ...dsn, recipients: Object.fromEntries(Object.entries(dsn.recipients).map(([text, wish]) => [readRecipient(text)?.recipient ?? text, wish])) };
+  return {
+    ...dsn,
+    recipients: Object.fromEntries(
+      Object.entries(dsn.recipients).map(([text, wish]) => [readRecipient(text)?.recipient ?? text, wish]),
+    ),
+  };
 }
 
 /** What the API takes has come over no transport, and begins with us. */
-function traceOf({ submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted, envelope: Envelope, { hostname }: SubmitSettings): string {
+function traceOf(
+  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted,
+  envelope: Envelope,
+  { hostname }: SubmitSettings,
+): string {
   if (client === null) return '';
   // RFC 3848: authenticated, with and without TLS.
   const protocol = client.tls === null ? 'ESMTPA' : 'ESMTPSA';
   const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
-  return traceLine({ envelope: { ...envelope, mailFrom: outgoing.sender }, protocol, hostname, messageId, receivedAt, recipient: only });
+  return traceLine({
+    envelope: { ...envelope, mailFrom: outgoing.sender },
+    protocol,
+    hostname,
+    messageId,
+    receivedAt,
+    recipient: only,
+  });
 }
 
 /** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
-async function schedule({ submission: { account, outgoing: { sender, subject } }, receivedAt, deliveries, rows }: Sorted, { store }: SubmitDeps): Promise<void> {
-  await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id, recipient, notBefore = receivedAt }) => store.scheduled.insert({
-    id: sentId(id), account, createdAt: new Date(receivedAt), sendAt: new Date(notBefore), sender, subject: rows.get(id)?.subject ?? subject, email: recipient.toLowerCase(), delivery: id, state: null,
-  }));
+async function schedule(
+  {
+    submission: {
+      account,
+      outgoing: { sender, subject },
+    },
+    receivedAt,
+    deliveries,
+    rows,
+  }: Sorted,
+  { store }: SubmitDeps,
+): Promise<void> {
+  await atOnce(
+    deliveries.filter(({ notBefore }) => notBefore !== undefined),
+    ({ id, recipient, notBefore = receivedAt }) =>
+      store.scheduled.insert({
+        id: sentId(id),
+        account,
+        createdAt: new Date(receivedAt),
+        sendAt: new Date(notBefore),
+        sender,
+        subject: rows.get(id)?.subject ?? subject,
+        email: recipient.toLowerCase(),
+        delivery: id,
+        state: null,
+      }),
+  );
 }
 
 async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
-  await atOnce(deliveries.filter(({ notBefore }) => notBefore !== undefined), ({ id }) => store.scheduled.remove({ id: sentId(id) }));
+  await atOnce(
+    deliveries.filter(({ notBefore }) => notBefore !== undefined),
+    ({ id }) => store.scheduled.remove({ id: sentId(id) }),
+  );
 }
 
 /** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
-async function recordAll({ submission: { account }, messageId, rows, deliveries, suppressed }: Sorted, { recorder, log }: SubmitDeps): Promise<void> {
+async function recordAll(
+  { submission: { account }, messageId, rows, deliveries, suppressed }: Sorted,
+  { recorder, log }: SubmitDeps,
+): Promise<void> {
   try {
     const rowOf = (delivery: Delivery) => rows.get(delivery.id);
-    await atOnce(deliveries.map(rowOf), async (row) => { if (row) await recorder.begin(row); });
+    await atOnce(deliveries.map(rowOf), async (row) => {
+      if (row) await recorder.begin(row);
+    });
     await atOnce(suppressed, async ({ delivery, reason }) => {
       const row = rowOf(delivery);
       if (!row) return;
       await recorder.begin(row);
-      await recorder.record({ id: `${row.id}-reject`, account, message: row.id, kind: 'reject', at: row.createdAt, detail: { reason } });
+      await recorder.record({
+        id: `${row.id}-reject`,
+        account,
+        message: row.id,
+        kind: 'reject',
+        at: row.createdAt,
+        detail: { reason },
+      });
     });
   } catch (error) {
     log.warn('message.unrecorded', { account, message: messageId, error });

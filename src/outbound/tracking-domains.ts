@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { checkLeadsTo } from '../dns/checks-hosts.ts';
 import type { Resolver } from '../dns/types.ts';
 import type { Store } from '../store/store.ts';
-import { trackingDomainId, type TrackingDomainRow } from '../store/tracking-domains.ts';
+import { type TrackingDomainRow, trackingDomainId } from '../store/tracking-domains.ts';
 import { withParents } from './custom-domains.ts';
 import { afterTest } from './domain-tests.ts';
 
@@ -45,7 +45,9 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
       const now = new Date(clock.now());
       const { valid, validAfter, error } = afterTest(before, check, now);
       const patch = {
-        valid, validAfter, error,
+        valid,
+        validAfter,
+        error,
         ...(check !== 'unknown' && { lastTestedAt: now }),
         nextTestAt: new Date(now.getTime() + (valid === true ? DAY_MS : HOUR_MS)),
         version: before.version + 1,
@@ -60,10 +62,21 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
   async function add(account: string, domain: string): Promise<TrackingDomainRow> {
     const now = new Date(clock.now());
     const row: TrackingDomainRow = {
-      id: trackingDomainId(account, domain), account, domain, createdAt: now,
-      lastTestedAt: null, valid: null, validAfter: null, error: null, nextTestAt: now, version: 0,
+      id: trackingDomainId(account, domain),
+      account,
+      domain,
+      createdAt: now,
+      lastTestedAt: null,
+      valid: null,
+      validAfter: null,
+      error: null,
+      nextTestAt: now,
+      version: 0,
     };
-    const known = await store.trackingDomains.insert(row) === 'duplicate' ? await store.trackingDomains.one({ id: row.id }) : undefined;
+    const known =
+      (await store.trackingDomains.insert(row)) === 'duplicate'
+        ? await store.trackingDomains.one({ id: row.id })
+        : undefined;
     return test(known ?? row);
   }
 
@@ -74,7 +87,9 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
       const names = [...new Set(rows.flatMap(({ domain }) => withParents(domain)))];
       const found = names.length === 0 ? [] : await store.senderDomains.many({ account, domain: { in: names } });
       const verified = new Set(found.filter(({ verifiedAt }) => verifiedAt !== null).map(({ domain }) => domain));
-      return new Set(rows.filter(({ domain }) => withParents(domain).some((name) => verified.has(name))).map(({ domain }) => domain));
+      return new Set(
+        rows.filter(({ domain }) => withParents(domain).some((name) => verified.has(name))).map(({ domain }) => domain),
+      );
     },
   });
 }

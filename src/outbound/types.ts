@@ -82,7 +82,10 @@ export interface Submitting {
 }
 
 /** Whether a message may leave now. `later`: paused, over its quota; ask again at that time. `never`: waited too long while paused. */
-export type Leave = { readonly kind: 'now' } | { readonly kind: 'later'; readonly at: number } | { readonly kind: 'never'; readonly reason: string };
+export type Leave =
+  | { readonly kind: 'now' }
+  | { readonly kind: 'later'; readonly at: number }
+  | { readonly kind: 'never'; readonly reason: string };
 
 export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
@@ -138,13 +141,26 @@ export interface Composed {
 /** What a server said to one message, or that none was reached. */
 export type MailAttempt =
   /** `code` is the SMTP reply code of the reply that decided, `diag` its text in one line with its enhanced code. */
-  | { readonly kind: 'answered'; readonly code: number; readonly diag: string; readonly host: string; readonly address: string; readonly source: string | null; readonly tls: boolean; readonly durationMs: number }
+  | {
+      readonly kind: 'answered';
+      readonly code: number;
+      readonly diag: string;
+      readonly host: string;
+      readonly address: string;
+      readonly source: string | null;
+      readonly tls: boolean;
+      readonly durationMs: number;
+    }
   /** No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such domain, null MX). */
   | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
 
 /** Carries a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
 export interface MailCarrier {
-  carry(mail: { readonly composed: Composed; readonly recipient: string; readonly sourceAddresses: readonly string[] }): Promise<MailAttempt>;
+  carry(mail: {
+    readonly composed: Composed;
+    readonly recipient: string;
+    readonly sourceAddresses: readonly string[];
+  }): Promise<MailAttempt>;
   stop(): Promise<void>;
 }
 

@@ -50,7 +50,7 @@ export class Connection extends SMTPConnection {
   /** Greets at once. The library waits 100 ms for early talkers, and once more for a name of the client. */
   override init(): void {
     const greet = () => this.#say(greeting(this.name));
-    this._setListeners(() => this.#shared.implicitTls ? this.#startTls(ignore, greet) : greet());
+    this._setListeners(() => (this.#shared.implicitTls ? this.#startTls(ignore, greet) : greet()));
   }
 
   obey(line: Buffer, next: () => void): void {
@@ -144,7 +144,7 @@ export class Connection extends SMTPConnection {
 
   /** A broken connection or handshake is the client's affair: it stands in the session's line. */
   override _onError(error: Error & { code?: string | undefined }): void {
-    this.own.ending(this._upgrading ? 'TLS handshake failed' : error.code ?? 'disconnect');
+    this.own.ending(this._upgrading ? 'TLS handshake failed' : (error.code ?? 'disconnect'));
     this.close();
   }
 
@@ -171,7 +171,10 @@ export class Connection extends SMTPConnection {
     this.release();
     // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for ever.
     this._socket.allowHalfOpen = false;
-    this.upgrade(next, () => { this.#secured(); then(); });
+    this.upgrade(next, () => {
+      this.#secured();
+      then();
+    });
   }
 
   #secured(): void {
@@ -198,7 +201,8 @@ export interface Connector {
 export function createConnector(hostname: string, shared: Shared): Connector {
   const library = new SMTPServer({ name: hostname, logger: false });
   return Object.freeze({
-    connect: (socket: Socket, session: Session, leave: () => void) => new Connection(library, socket, session, shared, leave),
+    connect: (socket: Socket, session: Session, leave: () => void) =>
+      new Connection(library, socket, session, shared, leave),
     useTls({ cert, key, minVersion }: TlsSettings) {
       library.secureContext.set('*', createSecureContext({ cert, key, minVersion }));
     },

@@ -43,7 +43,9 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
     const pieces: Buffer[] = [];
     let from = 0;
     let i = 0;
-    const keep = (end: number) => { if (end > from) pieces.push(chunk.subarray(from, end)); };
+    const keep = (end: number) => {
+      if (end > from) pieces.push(chunk.subarray(from, end));
+    };
     /** Keeps what was read, and then these bytes, which were not sent so. */
     const insert = (bytes: Buffer) => {
       keep(i);

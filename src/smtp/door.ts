@@ -63,7 +63,10 @@ export function createDoor(
       caps.leave();
       return turnAway(socket, refused, address);
     }
-    welcome(socket, address, () => { caps.leave(); caps.leaveFrom(key); });
+    welcome(socket, address, () => {
+      caps.leave();
+      caps.leaveFrom(key);
+    });
   }
 
   async function behindProxy(socket: Socket, proxy: string) {

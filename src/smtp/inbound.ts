@@ -1,7 +1,7 @@
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Arrival, Routed } from '../inbound/types.ts';
 import { createPolicy, dsnOf } from './policy.ts';
-import { openReception, type Keeping } from './reception.ts';
+import { type Keeping, openReception } from './reception.ts';
 import { REFUSALS } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
 import type { Side } from './side.ts';
@@ -20,17 +20,29 @@ export function createInbound(settings: ListenerSettings, deps: ListenerDeps): S
       const { transaction, helo, tls } = said;
       if (!transaction) throw new Error('DATA without a transaction');
       const dsn = dsnOf(transaction);
-      const arrival = { envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls }, ...(dsn && { dsn }) }, protocol: protocolOf(said) };
-      const routed = [...transaction.recipients.values()].flatMap(({ recipient, match }) => match ? [{ recipient, match }] : []);
+      const arrival = {
+        envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls }, ...(dsn && { dsn }) },
+        protocol: protocolOf(said),
+      };
+      const routed = [...transaction.recipients.values()].flatMap(({ recipient, match }) =>
+        match ? [{ recipient, match }] : [],
+      );
       const kept = settings.keepsPostmaster && routed.some(({ match }) => match.account === POSTMASTER);
       const maxMessageBytes = kept ? Math.min(settings.maxMessageBytes, MOST_KEPT_BYTES) : settings.maxMessageBytes;
-      return openReception({ ...settings, maxMessageBytes }, { log: deps.log, keeping: openKeeping(deps, arrival, routed) });
+      return openReception(
+        { ...settings, maxMessageBytes },
+        { log: deps.log, keeping: openKeeping(deps, arrival, routed) },
+      );
     },
   });
 }
 
 /** Keeps a message on the spool. */
-function openKeeping({ acceptance }: Pick<ListenerDeps, 'acceptance'>, arrival: Arrival, routed: readonly Routed[]): Keeping {
+function openKeeping(
+  { acceptance }: Pick<ListenerDeps, 'acceptance'>,
+  arrival: Arrival,
+  routed: readonly Routed[],
+): Keeping {
   const { messageId, body } = acceptance.begin();
   return {
     messageId,

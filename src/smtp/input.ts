@@ -30,12 +30,15 @@ export class Input extends SMTPStream {
 
   #takeData(chunk: Buffer, next: (error?: Error | null) => void): void {
     const connection = this.#connection;
-    connection.own.data(chunk).then(({ answer, rest }) => {
-      if (!answer) return next();
-      this._dataMode = false;
-      this._remainder = '';
-      connection.answer(answer, () => this._write(rest, 'buffer', next));
-    }).catch((error: unknown) => connection.fail(error));
+    connection.own
+      .data(chunk)
+      .then(({ answer, rest }) => {
+        if (!answer) return next();
+        this._dataMode = false;
+        this._remainder = '';
+        connection.answer(answer, () => this._write(rest, 'buffer', next));
+      })
+      .catch((error: unknown) => connection.fail(error));
   }
 }
 

@@ -26,8 +26,13 @@ export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
   }
 
   return Object.freeze({
-    start() { if (!cancel) probe(); },
-    stop() { cancel?.(); cancel = undefined; },
+    start() {
+      if (!cancel) probe();
+    },
+    stop() {
+      cancel?.();
+      cancel = undefined;
+    },
     lagging: () => laggingSince !== undefined && clock.monotonic() - laggingSince >= PATIENCE_MS,
   });
 }

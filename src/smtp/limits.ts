@@ -50,7 +50,8 @@ export function overdue(pulse: Pulse, now: number, settings: ListenerSettings): 
   if (now - pulse.startedAt > settings.sessionTimeoutMs) return REFUSALS.sessionTooLong;
   const floor = { rate: settings.minDataRate, seconds: RATE_WINDOW_S };
   if (pulse.data && isTooSlow(pulse.data.seconds, pulse.data.bytes, floor)) return REFUSALS.dataTooSlow;
-  if (pulse.lineSince !== undefined && now - pulse.lineSince > settings.commandTimeoutMs) return REFUSALS.commandTooSlow;
+  if (pulse.lineSince !== undefined && now - pulse.lineSince > settings.commandTimeoutMs)
+    return REFUSALS.commandTooSlow;
   return now - pulse.quietSince > settings.idleTimeoutMs ? REFUSALS.idle : undefined;
 }
 
@@ -74,7 +75,9 @@ export function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'max
       all++;
       return undefined;
     },
-    leave() { all--; },
+    leave() {
+      all--;
+    },
     enterFrom(key: string) {
       const there = byKey.get(key) ?? 0;
       if (there >= settings.maxSessionsPerAddress) return REFUSALS.tooManyFromAddress;

@@ -1,5 +1,5 @@
 import type { Service } from '../base/service.ts';
-import { createConnector, type Connection } from './connection.ts';
+import { type Connection, createConnector } from './connection.ts';
 import { createDoor } from './door.ts';
 import { createInbound } from './inbound.ts';
 import { createMeters } from './meters.ts';
@@ -29,9 +29,16 @@ export function createListener(settings: ListenerSettings, deps: ListenerDeps): 
 }
 
 /** Listens for what the side is there for. */
-export function createListenerFor(side: Side, settings: ListenerSettings, deps: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>): Listener {
+export function createListenerFor(
+  side: Side,
+  settings: ListenerSettings,
+  deps: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
+): Listener {
   const { clock, log } = deps;
-  const meters = createMeters(side.name === 'submission' && settings.implicitTls ? 'submissions' : side.name, deps.metrics);
+  const meters = createMeters(
+    side.name === 'submission' && settings.implicitTls ? 'submissions' : side.name,
+    deps.metrics,
+  );
   const open = new Set<Connection>();
   let stopping = false;
   let tls = settings.tls !== undefined;

@@ -1,6 +1,6 @@
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Match, Routed } from '../inbound/types.ts';
-import { parseAddress, type Address } from '../mail/address.ts';
+import { type Address, parseAddress } from '../mail/address.ts';
 import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
 import { parsePath } from './command.ts';
 import { type MailDsn, readMailDsn, readRecipientDsn } from './dsn.ts';
@@ -44,32 +44,43 @@ const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
 const RELAY_TRICK = /[@%!]/;
 /** Messages to the postmaster that wait for the operator to say where he reads them: anybody may send such. */
 const MOST_KEPT = 100;
-const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, 'unknown': REFUSALS.fault } as const;
+const WHY = { 'no-route': REFUSALS.noMailbox, 'not-ours': REFUSALS.noRelay, unknown: REFUSALS.fault } as const;
 
 export function createPolicy(
-  settings: Pick<ListenerSettings, 'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount' | 'keepsPostmaster'>,
+  settings: Pick<
+    ListenerSettings,
+    'hostname' | 'maxMessageBytes' | 'maxRecipients' | 'maxBacklogPerAccount' | 'keepsPostmaster'
+  >,
   deps: Pick<ListenerDeps, 'routing' | 'returnAddresses' | 'postmaster' | 'spool'>,
 ): Policy {
   const { routing, returnAddresses, postmaster, spool } = deps;
-  const mostWaiting = (account: string) => account === POSTMASTER && settings.keepsPostmaster ? MOST_KEPT - 1 : settings.maxBacklogPerAccount;
+  const mostWaiting = (account: string) =>
+    account === POSTMASTER && settings.keepsPostmaster ? MOST_KEPT - 1 : settings.maxBacklogPerAccount;
 
   function route(address: Address): Verdict<Routed> {
     if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
-    const routed = returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
+    const routed =
+      returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
     const found = postmaster.lookup(address.mailbox, address.domain, routed);
     if (found.kind !== 'matched') return { refused: WHY[found.kind] };
-    if (spool.backlog(found.match.account, 'in') > mostWaiting(found.match.account)) return { refused: REFUSALS.backlog };
+    if (spool.backlog(found.match.account, 'in') > mostWaiting(found.match.account))
+      return { refused: REFUSALS.backlog };
     return { value: { recipient: address.text, match: found.match } };
   }
 
-  function recipientOf(rest: string, utf8: boolean): Verdict<{ readonly address: Address; readonly dsn: RecipientDsn | undefined }> {
+  function recipientOf(
+    rest: string,
+    utf8: boolean,
+  ): Verdict<{ readonly address: Address; readonly dsn: RecipientDsn | undefined }> {
     const said = parsePath('TO', rest);
     if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument };
     const dsn = readRecipientDsn(said.params);
     if (dsn.refused) return dsn;
     const address = parseAddress(withDomain(said.path, settings.hostname));
     if (!address) return { refused: REFUSALS.badRecipient };
-    return !utf8 && NOT_ASCII.test(said.path) ? { refused: REFUSALS.needsUtf8 } : { value: { address, dsn: dsn.value } };
+    return !utf8 && NOT_ASCII.test(said.path)
+      ? { refused: REFUSALS.needsUtf8 }
+      : { value: { address, dsn: dsn.value } };
   }
 
   return Object.freeze({
@@ -112,7 +123,9 @@ export function withDomain(path: string, hostname: string): string {
 
 /** What a transaction asked to be told (RFC 3461); undefined when it asked for nothing. */
 export function dsnOf({ mailFrom, dsn, recipients }: Transaction): DsnRequest | undefined {
-  const asked = [...recipients.values()].flatMap(({ recipient, dsn: wish }) => wish ? [[recipient, wish] as const] : []);
+  const asked = [...recipients.values()].flatMap(({ recipient, dsn: wish }) =>
+    wish ? [[recipient, wish] as const] : [],
+  );
   if (asked.length === 0 && dsn.ret === null && dsn.envid === null) return undefined;
   return { ...dsn, recipients: Object.fromEntries(asked), returnTo: mailFrom };
 }
@@ -126,7 +139,6 @@ export function badMailParam(params: ReadonlyMap<string, string | true>, maxByte
     } else if (name === 'BODY') {
       if (value === true || !/^(?:7BIT|8BITMIME)$/i.test(value)) return REFUSALS.badArgument;
     } else if (name === 'RET' || name === 'ENVID') {
-      continue; // readMailDsn
     } else if (name === 'SMTPUTF8') {
       if (value !== true) return REFUSALS.badArgument;
     } else {

@@ -23,7 +23,8 @@ const MAX_V2 = 4096;
 /** Reads the header at the start of `bytes`. */
 export function parseProxyHeader(bytes: Buffer): ProxyHeader {
   const signed = Math.min(bytes.length, SIGNATURE.length);
-  if (bytes.subarray(0, signed).equals(SIGNATURE.subarray(0, signed))) return signed < SIGNATURE.length ? MORE : parseV2(bytes);
+  if (bytes.subarray(0, signed).equals(SIGNATURE.subarray(0, signed)))
+    return signed < SIGNATURE.length ? MORE : parseV2(bytes);
   const begun = Math.min(bytes.length, V1.length);
   return bytes.subarray(0, begun).equals(V1.subarray(0, begun)) ? parseV1(bytes) : BAD;
 }
@@ -38,7 +39,8 @@ function parseV1(bytes: Buffer): ProxyHeader {
   const [, family, from = '', to = '', fromPort, toPort] = parts;
   const address = normalizeAddress(from);
   const fits = (text: string) => text.includes(':') === (family === 'TCP6') && normalizeAddress(text) !== undefined;
-  if (address === undefined || !fits(from) || !fits(to) || Number(fromPort) > 65535 || Number(toPort) > 65535) return BAD;
+  if (address === undefined || !fits(from) || !fits(to) || Number(fromPort) > 65535 || Number(toPort) > 65535)
+    return BAD;
   return { kind: 'client', address, length: end + 2 };
 }
 

@@ -66,7 +66,10 @@ export function openReception(
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     if (bytes === undefined || bytes.length === 0) return undefined;
     received.see(bytes);
-    return keeping.write(bytes)?.then((full) => full === undefined ? undefined : refuse(full)).catch((fault: unknown) => refuse(REFUSALS.fault, fault));
+    return keeping
+      .write(bytes)
+      ?.then((full) => (full === undefined ? undefined : refuse(full)))
+      .catch((fault: unknown) => refuse(REFUSALS.fault, fault));
   }
 
   async function finish(): Promise<Received> {
@@ -74,7 +77,9 @@ export function openReception(
     if (received.count() > settings.maxReceived) return { reply: await refuse(REFUSALS.mailLoop), size };
     try {
       const kept = await keeping.finish();
-      return kept.id === undefined ? { reply: await refuse(kept.refused), size } : { reply: queued(kept.id), messageId: kept.id, size };
+      return kept.id === undefined
+        ? { reply: await refuse(kept.refused), size }
+        : { reply: queued(kept.id), messageId: kept.id, size };
     } catch (fault) {
       return { reply: await refuse(REFUSALS.fault, fault), size };
     }

@@ -94,10 +94,12 @@ export const REPLIES = Object.freeze({
 });
 
 /** The 550 for a thing that the message names and the account does not have; the words are those of the API. */
-export const unknownThing = (words: string, name: string): Reply => reply(550, '5.7.1', `${words} ${name.replace(/[^ -~]/g, '?').slice(0, 100)}`);
+export const unknownThing = (words: string, name: string): Reply =>
+  reply(550, '5.7.1', `${words} ${name.replace(/[^ -~]/g, '?').slice(0, 100)}`);
 
 /** A template that cannot be merged; what is wrong is said for whoever wrote it. */
-export const faultyTemplate = (fault: string): Reply => reply(554, '5.6.0', `The template is faulty: ${fault.replace(/[^ -~]/g, '?').slice(0, 200)}`);
+export const faultyTemplate = (fault: string): Reply =>
+  reply(554, '5.6.0', `The template is faulty: ${fault.replace(/[^ -~]/g, '?').slice(0, 200)}`);
 
 /** The 220 that opens a session. */
 export const greeting = (hostname: string): Reply => reply(220, '', `${hostname} ESMTP Postern`);

@@ -7,10 +7,12 @@ import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
 import type { Side } from './side.ts';
 import { createTally, type Parties } from './tally.ts';
-import { obey, saidNothing, type Answer } from './verbs.ts';
+import { type Answer, obey, saidNothing } from './verbs.ts';
 
 /** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
-export type DataAnswer = { readonly answer?: undefined; readonly rest?: undefined } | { readonly answer: Answer; readonly rest: Buffer };
+export type DataAnswer =
+  | { readonly answer?: undefined; readonly rest?: undefined }
+  | { readonly answer: Answer; readonly rest: Buffer };
 
 /** One SMTP connection from greeting to end, apart from its socket. */
 export interface Session {
@@ -57,11 +59,12 @@ export function createSession(
 
   function partiesOf(command: string, transaction: Transaction | undefined): Parties {
     const { verb, rest } = splitCommand(command);
-    const taken = [...transaction?.recipients.values() ?? []];
-    const owners = new Set(taken.flatMap(({ match }) => match ? [match.account] : []));
+    const taken = [...(transaction?.recipients.values() ?? [])];
+    const owners = new Set(taken.flatMap(({ match }) => (match ? [match.account] : [])));
     const all = { mail_from: transaction?.mailFrom, account: said.who?.account ?? listed(owners) };
     if (verb === 'MAIL') return { ...all, mail_from: pathIn('FROM', rest), recipient: undefined };
-    if (verb !== 'RCPT') return { ...all, recipient: verb === 'DATA' ? listed(taken.map(({ recipient }) => recipient)) : undefined };
+    if (verb !== 'RCPT')
+      return { ...all, recipient: verb === 'DATA' ? listed(taken.map(({ recipient }) => recipient)) : undefined };
     const recipient = pathIn('TO', rest);
     const owner = recipient === undefined ? undefined : side.ownerOf?.(recipient.slice(recipient.lastIndexOf('@') + 1));
     return { ...all, recipient, account: said.who?.account ?? owner };
@@ -138,11 +141,19 @@ export function createSession(
     },
     secured(version: string | null) {
       // What counts against the client stays: encryption is no way to begin anew.
-      Object.assign(said, { helo: null, extended: false, transaction: undefined, who: undefined, tls: version ?? 'TLS' });
+      Object.assign(said, {
+        helo: null,
+        extended: false,
+        transaction: undefined,
+        who: undefined,
+        tls: version ?? 'TLS',
+      });
       meters.secured(version);
       pulse.lineSince = undefined;
     },
-    ending(why: string) { reason ??= why; },
+    ending(why: string) {
+      reason ??= why;
+    },
     ended() {
       if (gone) return;
       gone = true;

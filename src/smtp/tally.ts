@@ -30,7 +30,11 @@ export interface Tally {
   end(reason: string, durationMs: number): void;
 }
 
-export function createTally(address: string, said: Said, { log, meters }: { readonly log: Log; readonly meters: Meters }): Tally {
+export function createTally(
+  address: string,
+  said: Said,
+  { log, meters }: { readonly log: Log; readonly meters: Meters },
+): Tally {
   let recipientsTaken = 0;
   let refusals = 0;
   meters.opened();
@@ -39,7 +43,13 @@ export function createTally(address: string, said: Said, { log, meters }: { read
       refusals++;
       meters.refused(reply);
       // fail2ban's filter reads wrong keys up to the reply; they have no parties.
-      const fields = { client: address, helo: said.helo, command: loggable(command), reply: reply.line.trimEnd(), ...parties };
+      const fields = {
+        client: address,
+        helo: said.helo,
+        command: loggable(command),
+        reply: reply.line.trimEnd(),
+        ...parties,
+      };
       if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
     },
@@ -51,7 +61,14 @@ export function createTally(address: string, said: Said, { log, meters }: { read
       const { helo, tls, messages } = said;
       meters.closed();
       log.info('smtp.session', {
-        client: address, helo, tls, messages, recipients: recipientsTaken, refusals, reason, duration_ms: Math.round(durationMs),
+        client: address,
+        helo,
+        tls,
+        messages,
+        recipients: recipientsTaken,
+        refusals,
+        reason,
+        duration_ms: Math.round(durationMs),
       });
     },
   });
@@ -63,5 +80,8 @@ export function createTally(address: string, said: Said, { log, meters }: { read
  */
 function loggable(command: string): string {
   if (/^(?:MAIL|RCPT) /i.test(command)) return command;
-  return /^(?:EHLO|HELO|STARTTLS|DATA|RSET|NOOP|VRFY|EXPN|HELP|AUTH|BDAT|QUIT)\b/i.exec(command)?.[0].toUpperCase() ?? 'unknown';
+  return (
+    /^(?:EHLO|HELO|STARTTLS|DATA|RSET|NOOP|VRFY|EXPN|HELP|AUTH|BDAT|QUIT)\b/i.exec(command)?.[0].toUpperCase() ??
+    'unknown'
+  );
 }

@@ -48,7 +48,17 @@ export interface Speaker {
 
 /** The state of a session in which nothing was said. */
 export function saidNothing(): Said {
-  return { helo: null, extended: false, tls: null, transaction: undefined, who: undefined, badRecipients: 0, idleCommands: 0, unknownCommands: 0, messages: 0 };
+  return {
+    helo: null,
+    extended: false,
+    tls: null,
+    transaction: undefined,
+    who: undefined,
+    badRecipients: 0,
+    idleCommands: 0,
+    unknownCommands: 0,
+    messages: 0,
+  };
 }
 
 /** The word for our Received line (RFC 3848, RFC 6531 section 4.3). */
@@ -59,7 +69,19 @@ export function protocolOf({ tls, extended, transaction, who }: Said): string {
 }
 
 // Verbs that exist and that we do not offer.
-const NOT_OFFERED = new Set(['EXPN', 'AUTH', 'BDAT', 'ETRN', 'ATRN', 'TURN', 'SEND', 'SOML', 'SAML', 'XCLIENT', 'XFORWARD']);
+const NOT_OFFERED = new Set([
+  'EXPN',
+  'AUTH',
+  'BDAT',
+  'ETRN',
+  'ATRN',
+  'TURN',
+  'SEND',
+  'SOML',
+  'SAML',
+  'XCLIENT',
+  'XFORWARD',
+]);
 const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\/\d/i;
 // Nothing that a header line or a log could not carry. Beyond that all is let pass: real clients say the oddest names.
 const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
@@ -73,15 +95,25 @@ export function obey(speaker: Speaker, line: string): Answer {
   if (verb === 'QUIT') return { reply: REPLIES.bye, then: 'close' };
   if (++said.idleCommands > MAX_IDLE_COMMANDS) return { reply: REFUSALS.tooManyCommands };
   switch (verb) {
-    case 'MAIL': return { reply: mail(speaker, rest) };
-    case 'EHLO': return { reply: greet(speaker, rest, true) };
-    case 'HELO': return { reply: greet(speaker, rest, false) };
-    case 'RSET': said.transaction = undefined; return { reply: REPLIES.ok };
-    case 'NOOP': return { reply: REPLIES.ok };
-    case 'STARTTLS': return startTls(speaker, rest);
-    case 'VRFY': return { reply: rest === '' ? REFUSALS.badArgument : REPLIES.cannotVerify };
-    case 'HELP': return { reply: REPLIES.help };
-    default: return { reply: unknown(said, verb, line) };
+    case 'MAIL':
+      return { reply: mail(speaker, rest) };
+    case 'EHLO':
+      return { reply: greet(speaker, rest, true) };
+    case 'HELO':
+      return { reply: greet(speaker, rest, false) };
+    case 'RSET':
+      said.transaction = undefined;
+      return { reply: REPLIES.ok };
+    case 'NOOP':
+      return { reply: REPLIES.ok };
+    case 'STARTTLS':
+      return startTls(speaker, rest);
+    case 'VRFY':
+      return { reply: rest === '' ? REFUSALS.badArgument : REPLIES.cannotVerify };
+    case 'HELP':
+      return { reply: REPLIES.help };
+    default:
+      return { reply: unknown(said, verb, line) };
   }
 }
 
@@ -91,7 +123,15 @@ function greet({ settings, offersTls, offers, said }: Speaker, name: string, ext
   said.extended = extended;
   said.transaction = undefined;
   if (!extended) return helloPlain(settings.hostname);
-  const extensions = ['PIPELINING', `SIZE ${settings.maxMessageBytes}`, '8BITMIME', 'SMTPUTF8', 'DSN', 'ENHANCEDSTATUSCODES', ...offers()];
+  const extensions = [
+    'PIPELINING',
+    `SIZE ${settings.maxMessageBytes}`,
+    '8BITMIME',
+    'SMTPUTF8',
+    'DSN',
+    'ENHANCEDSTATUSCODES',
+    ...offers(),
+  ];
   return hello(settings.hostname, offersTls && said.tls === null ? [...extensions, 'STARTTLS'] : extensions);
 }
 

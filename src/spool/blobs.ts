@@ -1,6 +1,6 @@
 import { rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { createBodyWriter, type BlobFolders } from './body-writer.ts';
+import { type BlobFolders, createBodyWriter } from './body-writer.ts';
 import type { Body, BodyWriter } from './types.ts';
 
 /** Large bodies as files of their own. */
@@ -17,7 +17,9 @@ export function createBlobs(folders: BlobFolders): Blobs {
   const loose = new Set<string>();
   return Object.freeze({
     writer: (messageId: string) => createBodyWriter(messageId, folders, loose),
-    claim: (body: Body) => { if (body.kind === 'blob') loose.delete(basename(body.path)); },
+    claim: (body: Body) => {
+      if (body.kind === 'blob') loose.delete(basename(body.path));
+    },
     async remove(names: readonly string[]) {
       for (const name of names) {
         loose.delete(name);

@@ -60,7 +60,11 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
         if (!held.isIn(chunk)) giveBack(chunk);
         return undefined;
       }
-      return take(chunk).then(() => giveBack(chunk)).catch((error: unknown) => { failure = error; });
+      return take(chunk)
+        .then(() => giveBack(chunk))
+        .catch((error: unknown) => {
+          failure = error;
+        });
     },
     async finish(): Promise<Body> {
       try {
@@ -80,7 +84,9 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
 }
 
 function toFault(cause: unknown): Error {
-  return isNoSpace(cause) ? new SpoolFull('no space for a large message', { cause }) : new SpoolFault(reasonOf(cause), { cause });
+  return isNoSpace(cause)
+    ? new SpoolFull('no space for a large message', { cause })
+    : new SpoolFault(reasonOf(cause), { cause });
 }
 
 const EMPTY: Buffer = Buffer.alloc(0);
@@ -114,7 +120,8 @@ function createBuffer() {
         length = part.byteLength;
         return length;
       }
-      if (length + part.byteLength > buffer.byteLength) copyOver(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
+      if (length + part.byteLength > buffer.byteLength)
+        copyOver(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
       buffer.set(part, length);
       length += part.byteLength;
       return part.byteLength;
@@ -153,7 +160,7 @@ async function createBlobFile(path: string): Promise<BlobFile> {
   return {
     async write(bytes) {
       hash.update(bytes);
-      for (let at = 0; at < bytes.byteLength;) at += (await handle.write(bytes, at)).bytesWritten;
+      for (let at = 0; at < bytes.byteLength; ) at += (await handle.write(bytes, at)).bytesWritten;
       size += bytes.byteLength;
     },
     async seal() {

@@ -20,10 +20,16 @@ export interface BulkParts {
 const PURGE_STEP = 200;
 
 /** What operators, the API and the purge do: over many deliveries, in steps. */
-export function createBulk(parts: BulkParts): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
+export function createBulk(
+  parts: BulkParts,
+): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
   const { file, reading, listeners } = parts;
   const scan = createScan(reading);
-  const change = async (selection: Selection, run: (keys: readonly number[]) => Promise<number>, progress?: Progress) => {
+  const change = async (
+    selection: Selection,
+    run: (keys: readonly number[]) => Promise<number>,
+    progress?: Progress,
+  ) => {
     const count = await scan.change(selection, run, progress);
     if (count > 0) listeners.tell([]);
     return count;
@@ -31,17 +37,23 @@ export function createBulk(parts: BulkParts): Pick<Spool, 'list' | 'count' | 're
   return {
     list: scan.list,
     count: scan.count,
-    retry: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('retry', keys, now), progress),
+    retry: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('retry', keys, now), progress),
     reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
-    drop: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('drop', keys, now), progress),
-    replay: (selection: Selection, now: number, progress?: Progress) => change(selection, (keys) => file.write('replay', keys, now), progress),
+    drop: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('drop', keys, now), progress),
+    replay: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('replay', keys, now), progress),
     redirect: (routeId: string, url: string) =>
       change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
     purge: (limits) => purge(parts, limits),
   };
 }
 
-async function purge({ log, file, reading, blobs, cache }: BulkParts, limits: Parameters<Spool['purge']>[0]): Promise<number> {
+async function purge(
+  { log, file, reading, blobs, cache }: BulkParts,
+  limits: Parameters<Spool['purge']>[0],
+): Promise<number> {
   const tooMany = await reading.read('deliveredLimit', limits.deliveredBytes);
   const bounds = { deadBefore: limits.deadBefore, deliveredBefore: Math.max(limits.deliveredBefore, tooMany) };
   let count = 0;

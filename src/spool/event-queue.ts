@@ -52,7 +52,7 @@ export function createEventQueue({ file, reading, room, tell, say }: EventQueueP
       }
     },
     async redirect(webhook: string, url: string) {
-      if (await file.write('redirectHook', webhook, url) > 0) tell([]);
+      if ((await file.write('redirectHook', webhook, url)) > 0) tell([]);
     },
     async expire(before: number) {
       const gone = new Map<string, number>();

@@ -27,10 +27,17 @@ export type FailureKind = 'full' | 'busy' | 'io' | 'damaged' | 'misuse';
 
 /** Primary result codes, https://www.sqlite.org/rescode.html */
 const KINDS: Readonly<Record<number, FailureKind>> = {
-  5: 'busy', 6: 'busy',
+  5: 'busy',
+  6: 'busy',
   13: 'full',
-  8: 'io', 10: 'io', 14: 'io', 15: 'io', 22: 'io', 23: 'io',
-  11: 'damaged', 26: 'damaged',
+  8: 'io',
+  10: 'io',
+  14: 'io',
+  15: 'io',
+  22: 'io',
+  23: 'io',
+  11: 'damaged',
+  26: 'damaged',
 };
 
 /** SQLITE_IOERR_SHMSIZE: the index of the WAL could not grow, which is lack of space and no loss. */

@@ -1,4 +1,16 @@
-import { closeSync, constants, copyFileSync, existsSync, fsyncSync, linkSync, mkdirSync, openSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import {
+  closeSync,
+  constants,
+  copyFileSync,
+  existsSync,
+  fsyncSync,
+  linkSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+} from 'node:fs';
 import { dirname, join } from 'node:path';
 
 /** Where things are under the folder of the queue. */
@@ -20,7 +32,15 @@ export interface Folder {
 /** The names under `dir`. */
 export function folderOf(dir: string): Folder {
   const at = (name: string) => join(dir, name);
-  return { dir, file: at('spool.db'), part: at('spool.db.part'), next: at('spool.db.next'), lock: at('daemon.lock'), blobs: at('blobs'), tmp: at('tmp') };
+  return {
+    dir,
+    file: at('spool.db'),
+    part: at('spool.db.part'),
+    next: at('spool.db.next'),
+    lock: at('daemon.lock'),
+    blobs: at('blobs'),
+    tmp: at('tmp'),
+  };
 }
 
 /** Makes the folders, and makes sure that they are still there after a power cut. */
@@ -71,7 +91,8 @@ export function isAppointed({ next }: Folder): boolean {
   return existsSync(next);
 }
 
-const asideOf = ({ file }: Folder, now: number) => `${file}.damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`;
+const asideOf = ({ file }: Folder, now: number) =>
+  `${file}.damaged-${new Date(now).toISOString().replaceAll(/[:.]/g, '-')}`;
 
 /** Keeps a copy of a damaged log before SQLite goes on writing it. Answers where; null when it could not be made. */
 export function copyLogAside(folder: Folder, now: number): string | null {

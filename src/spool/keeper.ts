@@ -1,10 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { SpoolFault } from './faults.ts';
+import type { Rebuilt } from './file/rebuild.ts';
 import { createPauses } from './pauses.ts';
 import type { News, ThreadData } from './protocol.ts';
-import type { Rebuilt } from './file/rebuild.ts';
-import { startThread, type Reply, type Thread } from './thread.ts';
+import { type Reply, startThread, type Thread } from './thread.ts';
 
 /** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
 export interface Keeper {
@@ -42,7 +42,11 @@ interface Life {
 }
 
 /** Starts the writer. A visitor repairs nothing: the file is the daemon's. */
-export async function openKeeper(data: ThreadData, deps: { clock: Clock; log: Log }, listener: KeeperListener): Promise<Keeper> {
+export async function openKeeper(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  listener: KeeperListener,
+): Promise<Keeper> {
   const pauses = createPauses(deps.clock);
   let trouble: Promise<void> | null = null;
   let closed = false;
@@ -56,7 +60,11 @@ export async function openKeeper(data: ThreadData, deps: { clock: Clock; log: Lo
     await Promise.resolve(); // so that `trouble` is set whatever the first step does
     while (!closed && !(await step())) await pauses.wait(REPAIR_MS);
   };
-  const mend = () => { trouble ??= repairing().finally(() => { trouble = null; }); };
+  const mend = () => {
+    trouble ??= repairing().finally(() => {
+      trouble = null;
+    });
+  };
 
   function distrust(reason: string, damaged: boolean): void {
     if (!life.untrusted) deps.log.error('spool.fault', { reason });
@@ -79,9 +87,13 @@ export async function openKeeper(data: ThreadData, deps: { clock: Clock; log: Lo
     rebuilt,
     ask: (name: string, args: readonly unknown[], patient?: boolean) => life.thread.ask(name, args, patient),
     sound: () => trouble === null,
-    async repaired() { while (trouble && !closed) await trouble; },
+    async repaired() {
+      while (trouble && !closed) await trouble;
+    },
     distrust,
-    takeBackLater: (messageId: string) => { life.unanswered.add(messageId); },
+    takeBackLater: (messageId: string) => {
+      life.unanswered.add(messageId);
+    },
     async close() {
       closed = true;
       pauses.end();
@@ -92,7 +104,12 @@ export async function openKeeper(data: ThreadData, deps: { clock: Clock; log: Lo
 }
 
 /** One try to make everything good; false when something is left to do. */
-function createRepair(life: Life, start: () => Promise<Thread>, { clock, log }: { clock: Clock; log: Log }, listener: KeeperListener) {
+function createRepair(
+  life: Life,
+  start: () => Promise<Thread>,
+  { clock, log }: { clock: Clock; log: Log },
+  listener: KeeperListener,
+) {
   const demand = async (name: string, args: readonly unknown[]) => {
     const reply = await life.thread.ask(name, args);
     if (reply.kind !== 'done') throw new SpoolFault(String(reply.value));

@@ -27,12 +27,18 @@ export function createListeners(log: Log): Listeners {
   }
 
   return Object.freeze({
-    onChange(listener: (fresh: readonly Delivery[]) => void) { ofDeliveries.push(listener); },
-    onNews(listener: (news: EventNews) => void) { ofEvents.push(listener); },
+    onChange(listener: (fresh: readonly Delivery[]) => void) {
+      ofDeliveries.push(listener);
+    },
+    onNews(listener: (news: EventNews) => void) {
+      ofEvents.push(listener);
+    },
     tell(fresh: readonly Delivery[]) {
       inform(ofDeliveries, fresh);
       if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
     },
-    say(news: EventNews) { inform(ofEvents, news); },
+    say(news: EventNews) {
+      inform(ofEvents, news);
+    },
   });
 }

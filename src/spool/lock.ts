@@ -16,7 +16,10 @@ export function takeLock(path: string): Lock {
     db.exec('BEGIN EXCLUSIVE');
   } catch (error) {
     db.close();
-    if (kindOf(error) === 'busy') throw new SpoolInUse(`another Postern has the queue open (${path}); stop it first, or give this one its own data_dir`);
+    if (kindOf(error) === 'busy')
+      throw new SpoolInUse(
+        `another Postern has the queue open (${path}); stop it first, or give this one its own data_dir`,
+      );
     throw error;
   }
   return Object.freeze({ release: () => db.close() });

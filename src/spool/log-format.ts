@@ -10,7 +10,8 @@ const MAGIC = 0x377f0682;
 /** How a log is laid out; undefined when this is the header of none. */
 export function layoutOf(header: Buffer): { readonly pageSize: number; readonly bigEndian: boolean } | undefined {
   const [magic, pageSize] = [header.readUInt32BE(0), header.readUInt32BE(8)];
-  if ((magic & ~1) !== MAGIC || pageSize < 512 || pageSize > 65_536 || (pageSize & (pageSize - 1)) !== 0) return undefined;
+  if ((magic & ~1) !== MAGIC || pageSize < 512 || pageSize > 65_536 || (pageSize & (pageSize - 1)) !== 0)
+    return undefined;
   return { pageSize, bigEndian: (magic & 1) === 1 };
 }
 

@@ -1,5 +1,5 @@
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
-import { createSum, FRAME_HEADER, HEADER, layoutOf, same, sumAt, type Sum } from './log-format.ts';
+import { createSum, FRAME_HEADER, HEADER, layoutOf, type Sum, same, sumAt } from './log-format.ts';
 
 /** A stretch of the log with a checksum: its header, or a frame. */
 interface Block {
@@ -34,15 +34,17 @@ function mendAll(file: number): number {
   if (!header || !layout) return 0;
   const { pageSize, bigEndian } = layout;
   const sum = createSum(bigEndian);
-  const sumOf = ({ bytes, summed }: Block, before: Sum) => summed.reduce((last, [from, to]) => sum(bytes, from, to, last), before);
+  const sumOf = ({ bytes, summed }: Block, before: Sum) =>
+    summed.reduce((last, [from, to]) => sum(bytes, from, to, last), before);
   let mended = 0;
   let before: Sum = [0, 0];
   let block: Block | undefined = { bytes: header, at: 0, summed: [[0, 24]], sumAt: 24 };
   for (let at = HEADER; block; at += FRAME_HEADER + pageSize) {
     const next = frameAt(file, at, pageSize);
     const found = sumOf(block, before);
-    const turned = !same(found, sumAt(block.bytes, block.sumAt))
-      && (mend(block, found, bigEndian) || (next !== undefined && bindTo(block, found, sumOf(next, found), next)));
+    const turned =
+      !same(found, sumAt(block.bytes, block.sumAt)) &&
+      (mend(block, found, bigEndian) || (next !== undefined && bindTo(block, found, sumOf(next, found), next)));
     const salted = block.at > 0 && !block.bytes.subarray(8, 16).equals(header.subarray(16, 24));
     if (salted) header.copy(block.bytes, 8, 16, 24);
     before = sumOf(block, before);
@@ -58,13 +60,23 @@ function mendAll(file: number): number {
 
 function frameAt(file: number, at: number, pageSize: number): Block | undefined {
   const bytes = read(file, at, FRAME_HEADER + pageSize);
-  return bytes && { bytes, at, summed: [[0, 8], [FRAME_HEADER, bytes.length]], sumAt: 16 };
+  return (
+    bytes && {
+      bytes,
+      at,
+      summed: [
+        [0, 8],
+        [FRAME_HEADER, bytes.length],
+      ],
+      sumAt: 16,
+    }
+  );
 }
 
 /** The block is right and its checksum is not, when the next one goes on from what it should be. */
 function bindTo(block: Block, found: Sum, nextFound: Sum, next: Block): boolean {
   if (!same(nextFound, sumAt(next.bytes, next.sumAt))) return false;
-  found.forEach((word, n) => block.bytes.writeUInt32BE(word, block.sumAt + 4 * n));
+  for (const [n, word] of found.entries()) block.bytes.writeUInt32BE(word, block.sumAt + 4 * n);
   return true;
 }
 
@@ -82,7 +94,10 @@ function mend(block: Block, found: Sum, bigEndian: boolean): boolean {
 function placesOf({ bytes, summed }: Block, off: Sum, bigEndian: boolean): { byte: number; mask: number }[] {
   const places: { byte: number; mask: number }[] = [];
   // How much a change by 1 of the first and of the second word of a pair changes the checksum, from the last pair on.
-  let [first, second]: [Sum, Sum] = [[1, 1], [0, 1]];
+  let [first, second]: [Sum, Sum] = [
+    [1, 1],
+    [0, 1],
+  ];
   const look = (at: number, weight: Sum) => {
     const word = bigEndian ? bytes.readUInt32BE(at) : bytes.readUInt32LE(at);
     for (let bit = 0; bit < 32; bit++) {

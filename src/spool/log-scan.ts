@@ -1,5 +1,5 @@
 import { closeSync, openSync, readSync } from 'node:fs';
-import { createSum, FRAME_HEADER, HEADER, layoutOf, same, sumAt, type Sum } from './log-format.ts';
+import { createSum, FRAME_HEADER, HEADER, layoutOf, type Sum, same, sumAt } from './log-format.ts';
 
 /** What is wrong with a write-ahead log. */
 export interface LogDamage {
@@ -37,10 +37,15 @@ function walk(file: number): LogDamage | undefined {
   const stored = sumAt(header, 24);
   const judge = createJudge(same(sum(header, 0, 24, [0, 0]), stored) ? header.readBigUInt64BE(16) : undefined, stored);
   for (const [frame, at] of framesOf(file, FRAME_HEADER + pageSize)) {
-    judge.hear({
-      salts: frame.readBigUInt64BE(8), stored: sumAt(frame, 16), commits: frame.readUInt32BE(4) !== 0,
-      sumAfter: (before) => sum(frame, FRAME_HEADER, frame.length, sum(frame, 0, 8, before)),
-    }, at);
+    judge.hear(
+      {
+        salts: frame.readBigUInt64BE(8),
+        stored: sumAt(frame, 16),
+        commits: frame.readUInt32BE(4) !== 0,
+        sumAfter: (before) => sum(frame, FRAME_HEADER, frame.length, sum(frame, 0, 8, before)),
+      },
+      at,
+    );
   }
   return judge.verdict();
 }
@@ -77,7 +82,7 @@ function createJudge(current: bigint | undefined, first: Sum) {
 /** Every whole frame with its number. What is handed out is overwritten by the next ones. */
 function* framesOf(file: number, size: number): Generator<[frame: Buffer, at: number]> {
   const step = Buffer.allocUnsafe(Math.max(1, Math.floor(STEP / size)) * size);
-  for (let at = 0; ;) {
+  for (let at = 0; ; ) {
     const whole = Math.floor(readSync(file, step, 0, step.length, HEADER + at * size) / size);
     for (let n = 0; n < whole; n++) yield [step.subarray(n * size, (n + 1) * size), at + n];
     if (whole * size < step.length) return;

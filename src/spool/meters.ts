@@ -1,5 +1,5 @@
-import { NO_METRICS, type Metrics } from '../base/metrics.ts';
 import type { Clock } from '../base/clock.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { CommitFigures } from './protocol.ts';
 import type { DeliveryState } from './types.ts';
 
@@ -23,10 +23,12 @@ const SHARE = 0.01;
 /** Shows the gauges of the queue. */
 export function showQueue(known: Known, clock: Clock, metrics: Metrics = NO_METRICS): void {
   const ended = remembered(known.ended, clock);
-  metrics.gauge('postern_spool_waiting', () => Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]));
+  metrics.gauge('postern_spool_waiting', () =>
+    Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
+  );
   metrics.gauge('postern_spool_deliveries', async () => {
     const waiting = Object.values(known.waiting()).reduce((sum, count) => sum + count, 0);
-    return Object.entries({ waiting, ...await ended() }).map(([state, count]) => [{ state }, count]);
+    return Object.entries({ waiting, ...(await ended()) }).map(([state, count]) => [{ state }, count]);
   });
   metrics.gauge('postern_spool_oldest_waiting_seconds', async () => {
     const since = await known.oldest();

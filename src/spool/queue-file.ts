@@ -1,13 +1,13 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import type { MessageRow } from './file/changes.ts';
 import { SpoolFault } from './faults.ts';
-import { openKeeper, type Keeper } from './keeper.ts';
+import type { MessageRow } from './file/changes.ts';
+import type { Rebuilt } from './file/rebuild.ts';
+import { type Keeper, openKeeper } from './keeper.ts';
 import { createCommitMeters } from './meters.ts';
 import { createPauses } from './pauses.ts';
 import type { News, ThreadData, WriterAsk } from './protocol.ts';
-import type { Rebuilt } from './file/rebuild.ts';
 import { createTally, type Tally } from './tally.ts';
 import type { AcceptOutcome, Delivery } from './types.ts';
 
@@ -43,7 +43,11 @@ const POLL_MS = 1000;
 const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported', 'keepTime']);
 
 /** Opens the queue file in its thread. */
-export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log: Log; metrics?: Metrics | undefined }, listener: QueueFileListener): Promise<QueueFile> {
+export async function openQueueFile(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log; metrics?: Metrics | undefined },
+  listener: QueueFileListener,
+): Promise<QueueFile> {
   const { clock } = deps;
   const committed = createCommitMeters(deps.metrics);
   const tally = createTally();
@@ -56,7 +60,9 @@ export async function openQueueFile(data: ThreadData, deps: { clock: Clock; log:
   };
   const keeper = await openKeeper(data, deps, { news, replaced: () => listener.replaced() });
   const writing = createWriting(keeper, clock, data.role);
-  const stopPoll = every(clock, POLL_MS, () => { if (keeper.sound()) void keeper.ask('poll', []); });
+  const stopPoll = every(clock, POLL_MS, () => {
+    if (keeper.sound()) void keeper.ask('poll', []);
+  });
 
   return Object.freeze({
     tally,
@@ -89,7 +95,10 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
       if (reply.kind === 'done') return reply.value === true ? 'accepted' : 'fault';
       return reply.kind === 'full' ? 'full' : 'fault';
     },
-    async write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>> {
+    async write<K extends keyof WriterAsk>(
+      name: K,
+      ...args: Parameters<WriterAsk[K]>
+    ): Promise<ReturnType<WriterAsk[K]>> {
       for (;;) {
         if (!keeper.sound()) await keeper.repaired();
         if (closed) throw new SpoolFault('the queue is closed');
@@ -100,7 +109,10 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
         if (keeper.sound()) await pauses.wait(POLL_MS);
       }
     },
-    async once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>> {
+    async once<K extends keyof WriterAsk>(
+      name: K,
+      ...args: Parameters<WriterAsk[K]>
+    ): Promise<ReturnType<WriterAsk[K]>> {
       const reply = closed || !keeper.sound() ? undefined : await keeper.ask(name, args);
       if (reply?.kind === 'done') return reply.value;
       throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
@@ -115,7 +127,12 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
 /** Runs `fn` every `ms` milliseconds until the answer is called. */
 function every(clock: Clock, ms: number, fn: () => void): () => void {
   let cancel = () => {};
-  const next = () => { cancel = clock.after(ms, () => { next(); fn(); }); };
+  const next = () => {
+    cancel = clock.after(ms, () => {
+      next();
+      fn();
+    });
+  };
   next();
   return () => cancel();
 }

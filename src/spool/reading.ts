@@ -1,10 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { SpoolFault } from './faults.ts';
+import type { Queries } from './file/queries.ts';
 import { createPauses } from './pauses.ts';
 import type { ThreadData } from './protocol.ts';
-import type { Queries } from './file/queries.ts';
-import { startThread, type Reply, type Thread } from './thread.ts';
+import { type Reply, startThread, type Thread } from './thread.ts';
 
 /** The reader thread from main's side. */
 export interface Reading {
@@ -20,7 +20,11 @@ const AGAIN_MS = 1000;
 const TRIES = 3;
 
 /** Starts the reader. `repair` is asked for when it meets damage. */
-export async function openReading(data: ThreadData, deps: { clock: Clock; log: Log }, repair: (reason: string) => Promise<void>): Promise<Reading> {
+export async function openReading(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  repair: (reason: string) => Promise<void>,
+): Promise<Reading> {
   const pauses = createPauses(deps.clock);
   let closed = false;
   let starting: Promise<Thread> = start();
@@ -39,12 +43,15 @@ export async function openReading(data: ThreadData, deps: { clock: Clock; log: L
   async function ask(name: string, args: readonly unknown[]): Promise<Reply> {
     let failure: unknown;
     for (let tries = 0; tries < TRIES && !closed; tries++) {
-      const reply = await starting.then((thread) => thread.ask(name, args), (error: unknown) => {
-        starting = start();
-        starting.catch(() => undefined);
-        const reply: Reply = { kind: 'fault', value: error };
-        return reply;
-      });
+      const reply = await starting.then(
+        (thread) => thread.ask(name, args),
+        (error: unknown) => {
+          starting = start();
+          starting.catch(() => undefined);
+          const reply: Reply = { kind: 'fault', value: error };
+          return reply;
+        },
+      );
       if (reply.kind === 'done') return reply;
       failure = reply.value;
       if (reply.kind === 'fault') break;
@@ -56,15 +63,20 @@ export async function openReading(data: ThreadData, deps: { clock: Clock; log: L
 
   await starting;
   return Object.freeze({
-    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> => (await ask(name, args)).value,
+    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> =>
+      (await ask(name, args)).value,
     async reopen() {
       const reply = await (await starting).ask('reopen', []);
-      if (reply.kind !== 'done' && reply.kind !== 'died') throw new SpoolFault(`the new queue file cannot be read: ${String(reply.value)}`);
+      if (reply.kind !== 'done' && reply.kind !== 'died')
+        throw new SpoolFault(`the new queue file cannot be read: ${String(reply.value)}`);
     },
     async close() {
       closed = true;
       pauses.end();
-      await starting.then((thread) => thread.end(), () => undefined);
+      await starting.then(
+        (thread) => thread.end(),
+        () => undefined,
+      );
     },
   });
 }

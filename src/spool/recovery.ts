@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
-import { copyLogAside, isAppointed, type Folder } from './folder.ts';
+import { copyLogAside, type Folder, isAppointed } from './folder.ts';
 import { mendLog } from './log-mend.ts';
 import { findLogDamage } from './log-scan.ts';
 import type { QueueFile } from './queue-file.ts';
@@ -21,13 +21,21 @@ export interface RecoveryParts {
 }
 
 /** Gives up what waits of a message that cannot be read any more; the rest of the queue goes on. */
-export async function quarantine({ log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>, messageId: string, reason: string): Promise<void> {
+export async function quarantine(
+  { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
+  messageId: string,
+  reason: string,
+): Promise<void> {
   const count = await file.write('quarantine', messageId, `message lost: ${reason}`, clock.now());
   if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
 }
 
 /** The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by its id. */
-export async function buryDamaged({ log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>, which: readonly (number | string)[], message?: string): Promise<void> {
+export async function buryDamaged(
+  { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
+  which: readonly (number | string)[],
+  message?: string,
+): Promise<void> {
   const reason = 'message lost: its row was damaged on the disk';
   const count = await file.write('bury', which, reason, clock.now());
   if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
@@ -45,8 +53,16 @@ export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'c
   const aside = copyLogAside(folder, clock.now());
   const mended = aside === null ? 0 : mendLog(path); // without a copy nothing is touched
   const left = findLogDamage(path);
-  const missing = left ? 'what was committed behind the damage is not in the queue' : 'it was mended, and nothing is missing';
-  log.error('spool.fault', { reason: `the log of the queue was damaged on the disk; ${missing}`, frame: (left ?? damage).frame, transactions: left?.transactions ?? 0, mended, aside });
+  const missing = left
+    ? 'what was committed behind the damage is not in the queue'
+    : 'it was mended, and nothing is missing';
+  log.error('spool.fault', {
+    reason: `the log of the queue was damaged on the disk; ${missing}`,
+    frame: (left ?? damage).frame,
+    transactions: left?.transactions ?? 0,
+    mended,
+    aside,
+  });
 }
 
 async function moveAside(path: string, names: readonly string[], aside: string): Promise<void> {
@@ -69,6 +85,10 @@ export async function recover(parts: RecoveryParts, swept: number): Promise<void
     await quarantine(parts, messageId, found ? 'its blob file has the wrong length' : 'its blob file is missing');
   }
   const waiting = file.tally.entries().reduce((sum, entry) => sum + entry.waiting, 0);
-  if (file.rebuilt) log.error('spool.fault', { reason: 'the queue file was damaged; what could be read is in a new one', ...file.rebuilt });
+  if (file.rebuilt)
+    log.error('spool.fault', {
+      reason: 'the queue file was damaged; what could be read is in a new one',
+      ...file.rebuilt,
+    });
   log.info('spool.recovered', { waiting, largeBodies: rows.length, orphans: orphans.length, unfinished: swept });
 }

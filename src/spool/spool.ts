@@ -3,23 +3,31 @@ import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { createBlobs, type Blobs } from './blobs.ts';
+import { type Blobs, createBlobs } from './blobs.ts';
 import { createBulk } from './bulk.ts';
-import { createCache, type Cache } from './cache.ts';
+import { type Cache, createCache } from './cache.ts';
 import { createEventQueue } from './event-queue.ts';
 import type { MessageRow } from './file/changes.ts';
-import { emptyTmp, folderOf, makeFolders, type Folder } from './folder.ts';
+import { emptyTmp, type Folder, folderOf, makeFolders } from './folder.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import { takeLock } from './lock.ts';
 import { showQueue } from './meters.ts';
 import { openQueueFile, type QueueFile } from './queue-file.ts';
 import { openReading, type Reading } from './reading.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './recovery.ts';
-import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import { isTight } from './tight.ts';
 import type {
-  AcceptOutcome, Body, Delivery, EndpointSummary, Message, NewMessage, Settlement, Spool, SpoolSettings,
+  AcceptOutcome,
+  Body,
+  Delivery,
+  EndpointSummary,
+  Message,
+  NewMessage,
+  Settlement,
+  Spool,
+  SpoolSettings,
 } from './types.ts';
 
 export interface SpoolDeps {
@@ -70,7 +78,17 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
     await parts.room.start();
     const spool = createSpool(parts, () => lock?.release());
     const { file, reading, room } = parts;
-    showQueue({ waiting: file.tally.byEndpoint, hasRoom: spool.hasRoom, disk: room.disk, oldest: () => reading.read('oldest'), ended: () => reading.read('ended') }, clock, metrics);
+    showQueue(
+      {
+        waiting: file.tally.byEndpoint,
+        hasRoom: spool.hasRoom,
+        disk: room.disk,
+        oldest: () => reading.read('oldest'),
+        ended: () => reading.read('ended'),
+      },
+      clock,
+      metrics,
+    );
     return spool;
   } catch (error) {
     lock?.release();
@@ -78,14 +96,24 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
   }
 }
 
-async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, role, metrics }: Required<SpoolDeps>): Promise<Parts> {
+async function openParts(
+  settings: SpoolSettings,
+  folder: Folder,
+  { clock, log, role, metrics }: Required<SpoolDeps>,
+): Promise<Parts> {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners = createListeners(log);
   let reading: Reading | undefined;
-  const file = await openQueueFile(data, { clock, log, metrics }, {
-    changed: () => listeners.tell([]),
-    async replaced() { await reading?.reopen(); },
-  });
+  const file = await openQueueFile(
+    data,
+    { clock, log, metrics },
+    {
+      changed: () => listeners.tell([]),
+      async replaced() {
+        await reading?.reopen();
+      },
+    },
+  );
   try {
     reading = await openReading(data, { clock, log }, file.repair);
   } catch (error) {
@@ -93,7 +121,17 @@ async function openParts(settings: SpoolSettings, folder: Folder, { clock, log, 
     throw error;
   }
   const room = createRoom('spool', settings, { clock, log, look: () => lookAtDisk(folder.dir) });
-  return { clock, log, folder, file, reading, room, listeners, blobs: createBlobs(folder), cache: createCache(CACHE_BYTES) };
+  return {
+    clock,
+    log,
+    folder,
+    file,
+    reading,
+    room,
+    listeners,
+    blobs: createBlobs(folder),
+    cache: createCache(CACHE_BYTES),
+  };
 }
 
 function createSpool(parts: Parts, release: () => void): Spool {
@@ -118,7 +156,8 @@ function createSpool(parts: Parts, release: () => void): Spool {
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
-    keepEndpoint: (account: string, url: string, memory: string | null) => file.write('keepEndpoint', account, url, memory),
+    keepEndpoint: (account: string, url: string, memory: string | null) =>
+      file.write('keepEndpoint', account, url, memory),
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory: string) => file.write('keepTime', memory),
     delivery: (id: string) => reading.read('delivery', id),
@@ -140,7 +179,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
     events: Object.freeze({ ...events, onNews: listeners.onNews }),
     onChange: listeners.onChange,
     check: file.check,
-    close: () => closing ??= close(),
+    close: () => (closing ??= close()),
   });
 }
 
@@ -165,12 +204,25 @@ function toTight(body: Body): Body {
 }
 
 function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): MessageRow {
-  const row = { id, receivedAt, trace, envelope: JSON.stringify(envelope), bytes: null, crc: null, blob: null, sha256: null };
+  const row = {
+    id,
+    receivedAt,
+    trace,
+    envelope: JSON.stringify(envelope),
+    bytes: null,
+    crc: null,
+    blob: null,
+    sha256: null,
+  };
   if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
   return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
 }
 
-async function findMessage(parts: Parts, messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined> {
+async function findMessage(
+  parts: Parts,
+  messageId: string,
+  deliveryId?: string,
+): Promise<{ message: Message; body: Body } | undefined> {
   const cached = parts.cache.get(messageId);
   // Whoever got the bytes before may have given them away to a thread.
   if (cached && isWhole(cached.body, cached.size)) return { message: cached.message, body: cached.body };
@@ -188,5 +240,11 @@ function isWhole(body: Body, size: number): boolean {
 
 async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
   const due = new Map(await reading.read('firstDue'));
-  return file.tally.entries().map(({ key, account, url, memory, waiting }) => ({ account, url, waiting, memory, nextDue: waiting > 0 ? due.get(key) ?? 0 : NEVER }));
+  return file.tally.entries().map(({ key, account, url, memory, waiting }) => ({
+    account,
+    url,
+    waiting,
+    memory,
+    nextDue: waiting > 0 ? (due.get(key) ?? 0) : NEVER,
+  }));
 }

@@ -1,6 +1,6 @@
-import type { Loaded } from './file/endpoints.ts';
 import { isForUs } from '../mail/returns/address.ts';
 import { isMailUrl } from '../mail/sending.ts';
+import type { Loaded } from './file/endpoints.ts';
 import type { EndpointRow } from './protocol.ts';
 
 interface Entry {
@@ -31,7 +31,8 @@ export function createTally(): Tally {
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
     byEndpoint[isMailUrl(entry.url) ? 'mail' : isForUs(entry.url) ? 'return' : 'webhook'] += more;
-    for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts]) sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
+    for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts])
+      sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return Object.freeze({
     replace(loaded: Loaded) {
@@ -56,8 +57,12 @@ export function createTally(): Tally {
         if (entry) shift(entry, more);
       }
     },
-    ofAccount: (account: string, way?: 'in') => (accounts.get(account) ?? 0) - (way === 'in' ? outgoing.get(account) ?? 0 : 0),
+    ofAccount: (account: string, way?: 'in') =>
+      (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
     byEndpoint: () => byEndpoint,
-    entries: () => [...endpoints].filter(([, { waiting, memory }]) => waiting > 0 || memory !== null).map(([key, entry]) => ({ key, ...entry })),
+    entries: () =>
+      [...endpoints]
+        .filter(([, { waiting, memory }]) => waiting > 0 || memory !== null)
+        .map(([key, entry]) => ({ key, ...entry })),
   });
 }

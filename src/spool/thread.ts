@@ -1,13 +1,14 @@
 import { Worker } from 'node:worker_threads';
 import { SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './file/endpoints.ts';
-import type { Answer, AnswerKind, Ask, News, Post, ThreadData } from './protocol.ts';
 import type { Rebuilt } from './file/rebuild.ts';
+import type { Answer, AnswerKind, Ask, News, Post, ThreadData } from './protocol.ts';
 
 /** An answer of a thread; `died` when it ended before it gave one. */
 export interface Reply {
   readonly kind: AnswerKind | 'died';
   /** Values lose their types between threads; who asks says what is answered (`WriterAsk`, `Queries`). */
+  // biome-ignore lint/suspicious/noExplicitAny: see above
   readonly value: any;
 }
 
@@ -42,13 +43,17 @@ export async function startThread(script: URL, data: ThreadData, listener: Threa
       expected = false;
       started.resolve({ loaded: message.loaded, rebuilt: message.rebuilt });
     } else if (message.kind === 'failed') {
-      started.reject(message.name === 'SpoolTooNew' ? new SpoolTooNew(message.message) : new SpoolFault(message.message));
+      started.reject(
+        message.name === 'SpoolTooNew' ? new SpoolTooNew(message.message) : new SpoolFault(message.message),
+      );
     } else {
       if (message.news) listener.news?.(message.news);
       questions.answer(message.answers);
     }
   });
-  worker.on('error', (error) => { reason = error instanceof Error ? error.message : String(error); });
+  worker.on('error', (error) => {
+    reason = error instanceof Error ? error.message : String(error);
+  });
   worker.on('exit', () => {
     started.reject(new SpoolFault(reason));
     questions.giveUp(reason);
@@ -91,12 +96,13 @@ function createQuestions(post: (message: readonly Ask[] | 'end') => void) {
     else setImmediate(flush);
   };
   return {
-    ask: (name: string, args: readonly unknown[], patient = false) => new Promise<Reply>((resolve) => {
-      if (over) return resolve({ kind: 'died', value: 'it ended' });
-      waiting.set(++count, resolve);
-      outbox.push([count, name, args]);
-      leave(patient);
-    }),
+    ask: (name: string, args: readonly unknown[], patient = false) =>
+      new Promise<Reply>((resolve) => {
+        if (over) return resolve({ kind: 'died', value: 'it ended' });
+        waiting.set(++count, resolve);
+        outbox.push([count, name, args]);
+        leave(patient);
+      }),
     answer(answers: readonly Answer[]) {
       for (const [n, kind, value] of answers) {
         waiting.get(n)?.({ kind, value });

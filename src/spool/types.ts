@@ -201,7 +201,11 @@ export interface Spool {
   /** Sends what waits or is dead for a route to another URL from now on. Answers how many. */
   redirect(routeId: string, url: string): Promise<number>;
   /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */
-  purge(limits: { readonly deliveredBefore: number; readonly deadBefore: number; readonly deliveredBytes: number }): Promise<number>;
+  purge(limits: {
+    readonly deliveredBefore: number;
+    readonly deadBefore: number;
+    readonly deliveredBytes: number;
+  }): Promise<number>;
   /** Reports that nobody has been told of yet, the oldest first. */
   reports(limit: number): Promise<Report[]>;
   /** They have been told. */

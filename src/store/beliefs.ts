@@ -21,7 +21,11 @@ const AGAIN_MS = 2000;
 const MOST = 50_000;
 
 /** `read` asks the store. What it finds must not be undefined. */
-export function createBeliefs<T extends {} | null>(read: (key: string) => Promise<T>, freshMs: number, { clock }: { readonly clock: Clock }): Beliefs<T> {
+export function createBeliefs<T extends NonNullable<unknown> | null>(
+  read: (key: string) => Promise<T>,
+  freshMs: number,
+  { clock }: { readonly clock: Clock },
+): Beliefs<T> {
   const known = new Map<string, { readonly value: T; readonly readAt: number }>();
   /** Set while the store is away. */
   let askAgainAt: number | undefined;

@@ -3,12 +3,32 @@ import type { Marked } from './marks.ts';
 
 /** What is counted of sent mail, in the order the API lists it. */
 export const COUNTS = [
-  'sent', 'hardBounces', 'softBounces', 'rejects', 'complaints', 'unsubs', 'opens', 'uniqueOpens', 'clicks', 'uniqueClicks',
+  'sent',
+  'hardBounces',
+  'softBounces',
+  'rejects',
+  'complaints',
+  'unsubs',
+  'opens',
+  'uniqueOpens',
+  'clicks',
+  'uniqueClicks',
 ] as const;
 
 export type Counts = Readonly<Record<(typeof COUNTS)[number], number>>;
 
-export const NO_COUNTS: Counts = { sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 0, uniqueOpens: 0, clicks: 0, uniqueClicks: 0 };
+export const NO_COUNTS: Counts = {
+  sent: 0,
+  hardBounces: 0,
+  softBounces: 0,
+  rejects: 0,
+  complaints: 0,
+  unsubs: 0,
+  opens: 0,
+  uniqueOpens: 0,
+  clicks: 0,
+  uniqueClicks: 0,
+};
 
 /** What has counters: the account as a whole, and things of its mail. */
 export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
@@ -50,7 +70,11 @@ export interface CounterRow extends Row, Counts, Marked {
 
 export const counters: CollectionSpec<CounterRow> = {
   name: 'counters',
-  indexes: [['account', 'kind', 'span', 'key', 'start'], ['account', 'kind', 'span', 'start'], ['span', 'start']],
+  indexes: [
+    ['account', 'kind', 'span', 'key', 'start'],
+    ['account', 'kind', 'span', 'start'],
+    ['span', 'start'],
+  ],
   dates: ['start', 'firstAt'],
 };
 
@@ -64,11 +88,16 @@ const FIRST_MONDAY = -3 * 24 * HOUR_MS;
 export function startOf(span: Span, at: Date): Date {
   const ms = at.getTime();
   switch (span) {
-    case 'minute': return new Date(Math.floor(ms / MINUTE_MS) * MINUTE_MS);
-    case 'hour': return new Date(Math.floor(ms / HOUR_MS) * HOUR_MS);
-    case 'week': return new Date(Math.floor((ms - FIRST_MONDAY) / WEEK_MS) * WEEK_MS + FIRST_MONDAY);
-    case 'month': return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1));
-    case 'total': return new Date(0);
+    case 'minute':
+      return new Date(Math.floor(ms / MINUTE_MS) * MINUTE_MS);
+    case 'hour':
+      return new Date(Math.floor(ms / HOUR_MS) * HOUR_MS);
+    case 'week':
+      return new Date(Math.floor((ms - FIRST_MONDAY) / WEEK_MS) * WEEK_MS + FIRST_MONDAY);
+    case 'month':
+      return new Date(Date.UTC(at.getUTCFullYear(), at.getUTCMonth(), 1));
+    case 'total':
+      return new Date(0);
   }
 }
 

@@ -43,7 +43,10 @@ interface Running {
 // A job as the caller gives it: the link numbers it.
 type Unnumbered = Job extends infer J ? (J extends Job ? Omit<J, 'n'> : never) : never;
 
-export function createLink({ clock, presence }: { readonly clock: Clock; readonly presence: Presence }, settings: LinkSettings): Link {
+export function createLink(
+  { clock, presence }: { readonly clock: Clock; readonly presence: Presence },
+  settings: LinkSettings,
+): Link {
   const plans: TablePlan[] = [];
   let current: Running | null = null;
   let closed = false;
@@ -52,7 +55,9 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
   /** The thread there is, or another one when that died. */
   const running = (): Running => {
     if (current) return current;
-    const made = start({ file: settings.file, busyMs: settings.timeoutMs, plans }, () => { if (current === made) current = null; });
+    const made = start({ file: settings.file, busyMs: settings.timeoutMs, plans }, () => {
+      if (current === made) current = null;
+    });
     current = made;
     return made;
   };
@@ -62,7 +67,9 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
     const thread = running();
     const n = ++last;
     try {
-      const rows = await within(clock, settings.timeoutMs, post(thread, { ...job, n }), () => send(thread, { kind: 'forget', n }));
+      const rows = await within(clock, settings.timeoutMs, post(thread, { ...job, n }), () =>
+        send(thread, { kind: 'forget', n }),
+      );
       presence.here();
       return rows;
     } catch (error) {
@@ -72,7 +79,9 @@ export function createLink({ clock, presence }: { readonly clock: Clock; readonl
   };
 
   return Object.freeze({
-    async open() { presence.here({ ...await running().opened }); },
+    async open() {
+      presence.here({ ...(await running().opened) });
+    },
     async plan(plan: TablePlan) {
       await ask({ kind: 'plan', plan });
       plans.push(plan);
@@ -98,7 +107,9 @@ function start(data: ThreadData, ended: () => void): Running {
   const opened = Promise.withResolvers<Durability>();
   opened.promise.catch(() => undefined); // only the first start is waited for
   let reason = 'the thread ended';
-  worker.on('error', (error) => { reason = `${data.file}: ${error instanceof Error ? error.message : String(error)}`; });
+  worker.on('error', (error) => {
+    reason = `${data.file}: ${error instanceof Error ? error.message : String(error)}`;
+  });
   worker.on('exit', () => {
     ended();
     const away = new StoreAway(reason);

@@ -45,7 +45,16 @@ type Write = Extract<Job, { kind: 'write' }>;
 type Ended = Extract<Reply, { failure: string }>;
 
 // Primary result codes of SQLite (sqlite.org/rescode.html); an extended code carries its primary in the low byte.
-const BUSY = 5, LOCKED = 6, NOMEM = 7, READONLY = 8, IOERR = 10, CORRUPT = 11, FULL = 13, CANTOPEN = 14, CONSTRAINT = 19, NOTADB = 26;
+const BUSY = 5,
+  LOCKED = 6,
+  NOMEM = 7,
+  READONLY = 8,
+  IOERR = 10,
+  CORRUPT = 11,
+  FULL = 13,
+  CANTOPEN = 14,
+  CONSTRAINT = 19,
+  NOTADB = 26;
 const AWAY = new Set([BUSY, LOCKED, NOMEM, READONLY, IOERR, CORRUPT, FULL, CANTOPEN, NOTADB]);
 /** After these the open file is not trusted again: the thread ends, and a new one recovers from the log. */
 const BROKEN = new Set([NOMEM, IOERR, CORRUPT, NOTADB]);
@@ -141,14 +150,21 @@ function createReserve(file: string) {
 function durability(database: DatabaseSync, compacting: string | undefined): Durability {
   const level = Number(pragma(database, 'synchronous'));
   const synchronous = ['off', 'normal', 'full', 'extra'][level] ?? String(level);
-  return { journal: String(pragma(database, 'journal_mode')), synchronous, ...compacting === undefined ? {} : { compacting } };
+  return {
+    journal: String(pragma(database, 'journal_mode')),
+    synchronous,
+    ...(compacting === undefined ? {} : { compacting }),
+  };
 }
 
 function apply(database: DatabaseSync, plan: TablePlan): void {
   database.exec('BEGIN IMMEDIATE');
   try {
     database.exec(plan.create);
-    const there = database.prepare(`SELECT "name" FROM pragma_table_xinfo(?)`).all(plan.table).map(({ name }) => name);
+    const there = database
+      .prepare(`SELECT "name" FROM pragma_table_xinfo(?)`)
+      .all(plan.table)
+      .map(({ name }) => name);
     for (const { name, add } of plan.columns) if (!there.includes(name)) database.exec(add);
     for (const index of plan.indexes) database.exec(index);
     database.exec('COMMIT');
@@ -177,7 +193,8 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
       return failed(job.n, error);
     }
   };
-  const away = (writes: readonly Write[], error: unknown): Reply[] => writes.map(({ n }) => ({ n, failure: 'away', message: failed(n, error).message }));
+  const away = (writes: readonly Write[], error: unknown): Reply[] =>
+    writes.map(({ n }) => ({ n, failure: 'away', message: failed(n, error).message }));
   /** On a full disk there is the room of the reserve, and that of the log, once it is begun anew. */
   const makeRoom = () => {
     reserve.giveUp();
@@ -186,7 +203,16 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
   /** What need not be is refused; the rest is tried once more. */
   const onFullDisk = (writes: readonly Write[], error: unknown): Reply[] => {
     makeRoom();
-    return [...away(writes.filter(({ grows }) => grows), error), ...runTogether(writes.filter(({ grows }) => !grows), away)];
+    return [
+      ...away(
+        writes.filter(({ grows }) => grows),
+        error,
+      ),
+      ...runTogether(
+        writes.filter(({ grows }) => !grows),
+        away,
+      ),
+    ];
   };
   /** All writes in one transaction. When it breaks as a whole, none of them was written. */
   const runTogether = (writes: readonly Write[], full = onFullDisk): Reply[] => {
@@ -268,7 +294,9 @@ function serve(data: ThreadData): void {
     waiting = [];
     const forgotten = new Set(jobs.filter(({ kind }) => kind === 'forget').map(({ n }) => n));
     const due = jobs.filter(({ n }) => !forgotten.has(n));
-    const first = due.flatMap((job) => (job.kind === 'plan' ? [plan(job)] : job.kind === 'read' ? [runner.run(job)] : []));
+    const first = due.flatMap((job) =>
+      job.kind === 'plan' ? [plan(job)] : job.kind === 'read' ? [runner.run(job)] : [],
+    );
     if (first.length > 0) port.postMessage(first);
     const writes = due.filter((job): job is Write => job.kind === 'write');
     if (writes.length > 0) {

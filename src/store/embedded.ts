@@ -1,15 +1,36 @@
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { systemClock, type Clock } from '../base/clock.ts';
+import { type Clock, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../base/room.ts';
-import { DuplicateRow, StoreFull, type Collection, type CollectionSpec, type Database, type Filter, type Page, type Patch, type Row } from './collection.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  DuplicateRow,
+  type Filter,
+  type Page,
+  type Patch,
+  type Row,
+  StoreFull,
+} from './collection.ts';
 import { createLink, type Link, type LinkSettings, type Rows } from './embedded-link.ts';
 import { toSlice, toTerms } from './filter.ts';
 import { pings } from './pings.ts';
 import { createPresence } from './presence.ts';
-import { addSql, changeSql, insertSql, removeSql, selectSql, toPlan, type Statement } from './sql.ts';
-import { checkId, fresh, markDate, shapeOf, toAmounts, toFields, toPatch, toRow, type Fields, type Shape } from './values.ts';
+import { addSql, changeSql, insertSql, removeSql, type Statement, selectSql, toPlan } from './sql.ts';
+import {
+  checkId,
+  type Fields,
+  fresh,
+  markDate,
+  type Shape,
+  shapeOf,
+  toAmounts,
+  toFields,
+  toPatch,
+  toRow,
+} from './values.ts';
 
 /** `file` is made where it is missing; `timeoutMs` is how long an operation may take before the store counts as away. */
 export interface EmbeddedSettings extends LinkSettings {
@@ -27,11 +48,18 @@ const SMALL_PATCH = 4096;
  *
  * What holds when an answer is lost (the thread died, or was too slow) is what holds for MongoDB, see mongo.ts.
  */
-export async function openEmbedded(settings: EmbeddedSettings, deps: { readonly log: Log; readonly clock?: Clock }): Promise<Database> {
+export async function openEmbedded(
+  settings: EmbeddedSettings,
+  deps: { readonly log: Log; readonly clock?: Clock },
+): Promise<Database> {
   await makeFile(settings.file);
   const presence = createPresence(deps.log, 'embedded');
   const clock = deps.clock ?? systemClock;
-  const room = createRoom('store', settings.room, { clock, log: deps.log, look: () => lookAtDisk(dirname(settings.file)) });
+  const room = createRoom('store', settings.room, {
+    clock,
+    log: deps.log,
+    look: () => lookAtDisk(dirname(settings.file)),
+  });
   await room.start();
   const link = createLink({ clock, presence }, settings);
   await link.open().catch((error: unknown) => {
@@ -46,7 +74,9 @@ export async function openEmbedded(settings: EmbeddedSettings, deps: { readonly 
   const alive = await collection(pings);
   return Object.freeze({
     collection,
-    async ping() { await alive.add('ping', { count: 1 }, { count: 0 }); },
+    async ping() {
+      await alive.add('ping', { count: 1 }, { count: 0 });
+    },
     async close() {
       room.stop();
       await link.close();
@@ -100,7 +130,9 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
       if (!made) throw new Error(`${shape.name}: no row after an addition`);
       return made;
     },
-    async remove(filter: Filter<R>) { return first(await write(removeSql(shape, toTerms(shape, filter)), false)); },
+    async remove(filter: Filter<R>) {
+      return first(await write(removeSql(shape, toTerms(shape, filter)), false));
+    },
   });
 }
 

@@ -51,7 +51,16 @@ export interface ExportRow extends Row {
 
 export const exportJobs: CollectionSpec<ExportRow> = {
   name: 'exports',
-  indexes: [['account'], ['account', 'createdAt'], ['state', 'createdAt'], ['state', 'until'], ['state', 'finishedAt'], ['tokenHash'], ['file'], ['unnotified']],
+  indexes: [
+    ['account'],
+    ['account', 'createdAt'],
+    ['state', 'createdAt'],
+    ['state', 'until'],
+    ['state', 'finishedAt'],
+    ['tokenHash'],
+    ['file'],
+    ['unnotified'],
+  ],
   dates: ['createdAt', 'finishedAt', 'until'],
 };
 

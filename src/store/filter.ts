@@ -42,20 +42,23 @@ export function toTerms(shape: Shape, filter: object): Term[] {
 
 function toTerm(shape: Shape, field: string, condition: unknown): Term {
   if (condition === null) return { kind: 'exists', field, there: false };
-  if (typeof condition !== 'object' || condition instanceof Date) return { kind: 'equal', field, value: toOperand(shape, field, condition) };
+  if (typeof condition !== 'object' || condition instanceof Date)
+    return { kind: 'equal', field, value: toOperand(shape, field, condition) };
   const [entry, ...more] = Object.entries(condition);
   if (!entry || more.length > 0) throw new TypeError(`${shape.name}.${field}: one condition is needed`);
   const value: unknown = entry[1];
   if (entry[0] === 'in' && Array.isArray(value)) return toIn(shape, field, value);
   if (entry[0] === 'range' && typeof value === 'object' && value !== null) return toRange(shape, field, value);
-  if (entry[0] === 'startsWith' && typeof value === 'string' && !shape.dates.has(field)) return toPrefix(field, value.toWellFormed());
+  if (entry[0] === 'startsWith' && typeof value === 'string' && !shape.dates.has(field))
+    return toPrefix(field, value.toWellFormed());
   if (entry[0] === 'exists' && typeof value === 'boolean') return { kind: 'exists', field, there: value };
   throw new TypeError(`${shape.name}.${field}: unknown condition`);
 }
 
 function toOperand(shape: Shape, field: string, value: unknown): Operand {
   const place = `${shape.name}.${field}`;
-  if (shape.dates.has(field) !== value instanceof Date) throw new TypeError(`${place}: dates are compared with Dates, and nothing else is`);
+  if (shape.dates.has(field) !== value instanceof Date)
+    throw new TypeError(`${place}: dates are compared with Dates, and nothing else is`);
   if (field === 'id' && typeof value !== 'string') throw new TypeError(`${place}: not a string`);
   if (value instanceof Date) return checkDate(place, value);
   if (typeof value === 'string') return value.toWellFormed();
@@ -71,11 +74,13 @@ function toIn(shape: Shape, field: string, list: readonly unknown[]): Term {
 
 function toRange(shape: Shape, field: string, range: object): Term {
   const entries: [string, unknown][] = Object.entries(range);
-  const bounds = entries.filter(([, value]) => value !== undefined).map(([name, value]) => {
-    const op = BOUNDS.find((known) => known === name);
-    if (!op) throw new TypeError(`${shape.name}.${field}: unknown bound`);
-    return { op, value: toOperand(shape, field, value) };
-  });
+  const bounds = entries
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => {
+      const op = BOUNDS.find((known) => known === name);
+      if (!op) throw new TypeError(`${shape.name}.${field}: unknown bound`);
+      return { op, value: toOperand(shape, field, value) };
+    });
   if (bounds.length === 0) throw new TypeError(`${shape.name}.${field}: a range has a bound`);
   const types = new Set(bounds.map(({ value }) => typeof value));
   return types.size > 1 ? { kind: 'in', field, values: NOTHING, orNull: false } : { kind: 'range', field, bounds };
@@ -105,10 +110,12 @@ function afterPrefix(prefix: string): string | null {
 /** Reads sort order and limit. Only what an index can serve may be sorted by. */
 export function toSlice(shape: Shape, page: { readonly sort?: string; readonly limit?: number }): Slice {
   const { sort, limit } = page;
-  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0)) throw new TypeError(`${shape.name}: not a limit: ${limit}`);
+  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0))
+    throw new TypeError(`${shape.name}: not a limit: ${limit}`);
   if (sort === undefined) return { sort: null, limit: limit ?? null };
   const descending = sort.startsWith('-');
   const field = descending ? sort.slice(1) : sort;
-  if (field !== 'id' && !shape.indexed.has(field)) throw new TypeError(`${shape.name}: no index to sort by ${JSON.stringify(field)}`);
+  if (field !== 'id' && !shape.indexed.has(field))
+    throw new TypeError(`${shape.name}: no index to sort by ${JSON.stringify(field)}`);
   return { sort: { field, descending }, limit: limit ?? null };
 }

@@ -12,6 +12,9 @@ export interface InboundRouteRow extends Row {
 
 export const inboundRoutes: CollectionSpec<InboundRouteRow> = {
   name: 'inbound_routes',
-  indexes: [['account', 'createdAt'], ['domain', 'createdAt']],
+  indexes: [
+    ['account', 'createdAt'],
+    ['domain', 'createdAt'],
+  ],
   dates: ['createdAt'],
 };

@@ -52,8 +52,14 @@ export const INVENTORY = '';
 
 /** What every address begins with: no warmup, no custom name, nobody's wish to give it back. */
 export const PLAIN_IP = {
-  releasedAt: null, warmupStartAt: null, warmupEndAt: null,
-  customDomain: null, customState: null, customError: null, customSetAt: null, customTestAt: null,
+  releasedAt: null,
+  warmupStartAt: null,
+  warmupEndAt: null,
+  customDomain: null,
+  customState: null,
+  customError: null,
+  customSetAt: null,
+  customTestAt: null,
 } as const satisfies Partial<IpRow>;
 
 /**
@@ -75,13 +81,20 @@ const PENDING_MS = 7 * 86_400_000;
 export const PENDING_ERROR = 'Pending: the reverse DNS of the IP does not name the domain yet';
 
 /** Whether a change of the custom name is under way. */
-export function isPending({ customState, customSetAt }: Pick<IpRow, 'customState' | 'customSetAt'>, now: Date): boolean {
+export function isPending(
+  { customState, customSetAt }: Pick<IpRow, 'customState' | 'customSetAt'>,
+  now: Date,
+): boolean {
   return customState === 'pending' && customSetAt !== null && now.getTime() < customSetAt.getTime() + PENDING_MS;
 }
 
 /** The name of an address that has none of its own: `192-0-2-1.mx.example.com`. */
 export function fallbackDomain(id: string, hostname: string): string {
   // All digits of an IPv6 address: no label may begin or end with a dash, as `::1` would make it.
-  const label = isIPv6(id) ? Buffer.from(ipaddr.parse(id).toByteArray()).toString('hex').replaceAll(/(?<=.)(?=(?:.{4})+$)/g, '-') : id.replaceAll('.', '-');
+  const label = isIPv6(id)
+    ? Buffer.from(ipaddr.parse(id).toByteArray())
+        .toString('hex')
+        .replaceAll(/(?<=.)(?=(?:.{4})+$)/g, '-')
+    : id.replaceAll('.', '-');
   return `${label}.${hostname}`;
 }

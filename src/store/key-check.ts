@@ -32,7 +32,10 @@ export interface KeyCheck {
   accountOf(id: string): Promise<AccountRow | undefined>;
 }
 
-export function createKeyCheck(settings: KeyCheckSettings, deps: { readonly store: Pick<Store, 'keys' | 'accounts'>; readonly clock: Clock }): KeyCheck {
+export function createKeyCheck(
+  settings: KeyCheckSettings,
+  deps: { readonly store: Pick<Store, 'keys' | 'accounts'>; readonly clock: Clock },
+): KeyCheck {
   const { store, clock } = deps;
   const good = new Map<string, { readonly account: AccountRow; readonly readAt: number }>();
   const failures = createFailures(settings.maxBadKeysPerMinute, clock);

@@ -10,4 +10,9 @@ export interface LeaseRow extends Row {
   readonly ranAt: Date;
 }
 
-export const leases: CollectionSpec<LeaseRow> = { name: 'leases', indexes: [['until']], dates: ['until', 'ranAt'], upkeep: true };
+export const leases: CollectionSpec<LeaseRow> = {
+  name: 'leases',
+  indexes: [['until']],
+  dates: ['until', 'ranAt'],
+  upkeep: true,
+};

@@ -1,15 +1,27 @@
 import type { Clock } from '../base/clock.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { type Collection, type CollectionSpec, type Database, DuplicateRow, type Row, StoreAway, StoreFull } from './collection.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  DuplicateRow,
+  type Row,
+  StoreAway,
+  StoreFull,
+} from './collection.ts';
 
 type Operation = 'one' | 'many' | 'insert' | 'change' | 'add' | 'remove' | 'ping';
 type Run = <T>(operation: Operation, work: Promise<T>) => Promise<T>;
 
 /** The same database, every operation of it timed and counted. */
-export function measured(database: Database, { clock, metrics }: { readonly clock: Clock; readonly metrics: Metrics }): Database {
+export function measured(
+  database: Database,
+  { clock, metrics }: { readonly clock: Clock; readonly metrics: Metrics },
+): Database {
   const run = createRun(clock, metrics);
   return Object.freeze({
-    collection: async <R extends Row>(spec: CollectionSpec<R>) => measuredCollection(await database.collection(spec), run),
+    collection: async <R extends Row>(spec: CollectionSpec<R>) =>
+      measuredCollection(await database.collection(spec), run),
     ping: () => run('ping', database.ping()),
     close: () => database.close(),
   });
@@ -32,7 +44,15 @@ function createRun(clock: Clock, metrics: Metrics): Run {
     away: metrics.counter('postern_store_errors_total', { operation, reason: 'away' }),
     fault: metrics.counter('postern_store_errors_total', { operation, reason: 'fault' }),
   });
-  const meters = { one: of('one'), many: of('many'), insert: of('insert'), change: of('change'), add: of('add'), remove: of('remove'), ping: of('ping') };
+  const meters = {
+    one: of('one'),
+    many: of('many'),
+    insert: of('insert'),
+    change: of('change'),
+    add: of('add'),
+    remove: of('remove'),
+    ping: of('ping'),
+  };
   let away = false;
   metrics.gauge('postern_store_away', () => Number(away));
   return async (operation, work) => {

@@ -2,7 +2,17 @@ import type { CollectionSpec, Row } from './collection.ts';
 import type { Carrier } from './outbox.ts';
 
 /** Something that happened to a sent message, in the words of the webhooks. */
-export const MESSAGE_EVENTS = ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'open', 'click', 'spam', 'unsub', 'reject'] as const;
+export const MESSAGE_EVENTS = [
+  'send',
+  'deferral',
+  'hard_bounce',
+  'soft_bounce',
+  'open',
+  'click',
+  'spam',
+  'unsub',
+  'reject',
+] as const;
 export type MessageEventKind = (typeof MESSAGE_EVENTS)[number];
 
 /** `id` is the event's own id, so that one event is recorded once. */

@@ -10,11 +10,15 @@ function nameOf(field: string): string {
 
 function condition(term: Term): Record<string, unknown> {
   switch (term.kind) {
-    case 'equal': return { $eq: term.value };
+    case 'equal':
+      return { $eq: term.value };
     // For MongoDB equality with null matches null and absent, and its negation neither.
-    case 'exists': return term.there ? { $ne: null } : { $eq: null };
-    case 'in': return { $in: term.orNull ? [...term.values, null] : term.values };
-    case 'range': return Object.fromEntries(term.bounds.map(({ op, value }) => [`$${op}`, value]));
+    case 'exists':
+      return term.there ? { $ne: null } : { $eq: null };
+    case 'in':
+      return { $in: term.orNull ? [...term.values, null] : term.values };
+    case 'range':
+      return Object.fromEntries(term.bounds.map(({ op, value }) => [`$${op}`, value]));
   }
 }
 
@@ -26,7 +30,12 @@ export function toMongoFilter(terms: readonly Term[]): MongoFilter {
 export function toMongoSort({ sort }: Slice): [string, 1 | -1][] {
   if (!sort) return [];
   const direction = sort.descending ? -1 : 1;
-  return sort.field === 'id' ? [['_id', direction]] : [[sort.field, direction], ['_id', direction]];
+  return sort.field === 'id'
+    ? [['_id', direction]]
+    : [
+        [sort.field, direction],
+        ['_id', direction],
+      ];
 }
 
 /** The indexes of a declaration; those that are not unique end with the id, for sorting. */

@@ -1,14 +1,24 @@
-import { MongoClient, type Collection as MongoCollection, type Db, type Document } from 'mongodb';
-import { systemClock, type Clock } from '../base/clock.ts';
+import { type Db, type Document, MongoClient, type Collection as MongoCollection } from 'mongodb';
+import { type Clock, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import { DuplicateRow, StoreAway, type Collection, type CollectionSpec, type Database, type Filter, type Page, type Patch, type Row } from './collection.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  DuplicateRow,
+  type Filter,
+  type Page,
+  type Patch,
+  type Row,
+  StoreAway,
+} from './collection.ts';
 import { within } from './deadline.ts';
 import { toSlice, toTerms } from './filter.ts';
 import { awayReason, isDuplicate } from './mongo-errors.ts';
-import { toMongoFilter, toMongoIndexes, toMongoSort, type MongoFilter } from './mongo-terms.ts';
+import { type MongoFilter, toMongoFilter, toMongoIndexes, toMongoSort } from './mongo-terms.ts';
 import { pings } from './pings.ts';
 import { createPresence } from './presence.ts';
-import { checkId, fresh, shapeOf, toAmounts, toFields, toPatch, toRow, type Shape } from './values.ts';
+import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
 
 export interface MongoSettings {
   /** `mongodb://…/name` or `mongodb+srv://…/name`; without a name the database is `postern`. */
@@ -46,15 +56,19 @@ const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'pri
  * may always repeat an `insert` (`duplicate` then also means: the first one was done) and a `change` whose filter the patch
  * leaves matching; to repeat an `add` or any other `change`, look first. Nothing is reported as done that is not durable.
  */
-export async function openMongo(settings: MongoSettings, { log, clock = systemClock, onCommand }: MongoDeps): Promise<Database> {
+export async function openMongo(
+  settings: MongoSettings,
+  { log, clock = systemClock, onCommand }: MongoDeps,
+): Promise<Database> {
   const client = createClient(settings, onCommand);
   const db = client.db(databaseName(settings));
   const presence = createPresence(log, 'mongo');
   let connected: Promise<unknown> | null = null;
-  const connect = () => (connected ??= client.connect().catch((error: unknown) => {
-    connected = null; // the next operation tries again
-    throw error;
-  }));
+  const connect = () =>
+    (connected ??= client.connect().catch((error: unknown) => {
+      connected = null; // the next operation tries again
+      throw error;
+    }));
   let closed = false;
   const run: Run = async (work) => {
     if (closed) throw new StoreAway('the store is closed');
@@ -74,7 +88,9 @@ export async function openMongo(settings: MongoSettings, { log, clock = systemCl
   return Object.freeze({
     collection,
     // A majority that only says hello could still be without a disk: what proves that a write is durable is a write.
-    async ping() { await alive.add('ping', { count: 1 }, { count: 0 }); },
+    async ping() {
+      await alive.add('ping', { count: 1 }, { count: 0 });
+    },
     async close() {
       closed = true;
       await within(clock, CLOSE_MS, client.close()).catch(() => forceClose(client));
@@ -103,7 +119,8 @@ const CLOSE_MS = 1000;
  */
 function forceClose(client: MongoClient): void {
   const topology: unknown = Reflect.get(client, 'topology');
-  if (typeof topology === 'object' && topology !== null && 'close' in topology && typeof topology.close === 'function') topology.close();
+  if (typeof topology === 'object' && topology !== null && 'close' in topology && typeof topology.close === 'function')
+    topology.close();
 }
 
 /** The driver's own default is a database called `test`. */
@@ -115,30 +132,40 @@ function databaseName({ url }: MongoSettings): string | undefined {
  * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command takes
  * several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
  */
-function createIndexer<R extends Row>(documents: MongoCollection<Doc>, spec: CollectionSpec<R>): () => Promise<unknown> {
+function createIndexer<R extends Row>(
+  documents: MongoCollection<Doc>,
+  spec: CollectionSpec<R>,
+): () => Promise<unknown> {
   const indexes = toMongoIndexes(spec.indexes, spec.unique ?? []);
   let made: Promise<void> | null = indexes.length > 0 ? null : Promise.resolve();
   const makeAll = async () => {
     for (const index of indexes) await documents.createIndexes([index]);
   };
-  return () => (made ??= makeAll().catch((error: unknown) => {
-    made = null;
-    throw error;
-  }));
+  return () =>
+    (made ??= makeAll().catch((error: unknown) => {
+      made = null;
+      throw error;
+    }));
 }
 
 function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run): Collection<R> {
   const shape = shapeOf(spec);
   const documents = db.collection<Doc>(spec.name, DURABLE);
   const makeIndexes = createIndexer(documents, spec);
-  const act: Run = (work) => run(async () => { await makeIndexes(); return work(); });
+  const act: Run = (work) =>
+    run(async () => {
+      await makeIndexes();
+      return work();
+    });
   const read = (doc: Doc | null) => (doc ? fromDoc<R>(shape, doc) : undefined);
   const where = (filter: Filter<R>) => toMongoFilter(toTerms(shape, filter));
   const many = async (filter: Filter<R>, page: Page<R> = {}) => {
     const slice = toSlice(shape, page);
     const query = where(filter);
     if (slice.limit === 0) return []; // for MongoDB 0 is no limit
-    const docs = await act(() => documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice) }).toArray());
+    const docs = await act(() =>
+      documents.find(query, { limit: slice.limit ?? 0, sort: toMongoSort(slice) }).toArray(),
+    );
     return docs.map((doc) => fromDoc<R>(shape, doc));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
@@ -184,7 +211,11 @@ async function insertDoc(documents: MongoCollection<Doc>, doc: Doc): Promise<boo
   }
 }
 
-async function changeDoc(documents: MongoCollection<Doc>, query: MongoFilter, fields: Record<string, unknown>): Promise<Doc | null> {
+async function changeDoc(
+  documents: MongoCollection<Doc>,
+  query: MongoFilter,
+  fields: Record<string, unknown>,
+): Promise<Doc | null> {
   try {
     return await documents.findOneAndUpdate(query, { $set: fields }, { returnDocument: 'after' });
   } catch (error) {
@@ -199,12 +230,17 @@ const MOST_ROUNDS = 5;
  * whole row; who loses the race to insert adds to the winner's row. (An upsert would do for amounts, but cannot add to a start
  * that is not 0, and may fail with a duplicate key under a race all the same.)
  */
-async function addToDoc(documents: MongoCollection<Doc>, made: Doc, sums: Readonly<Record<string, number>>): Promise<Doc> {
+async function addToDoc(
+  documents: MongoCollection<Doc>,
+  made: Doc,
+  sums: Readonly<Record<string, number>>,
+): Promise<Doc> {
   const { _id } = made;
   for (let round = 0; round < MOST_ROUNDS; round++) {
-    const doc = Object.keys(sums).length > 0
-      ? await documents.findOneAndUpdate({ _id: { $eq: _id } }, { $inc: sums }, { returnDocument: 'after' })
-      : await documents.findOne({ _id: { $eq: _id } });
+    const doc =
+      Object.keys(sums).length > 0
+        ? await documents.findOneAndUpdate({ _id: { $eq: _id } }, { $inc: sums }, { returnDocument: 'after' })
+        : await documents.findOne({ _id: { $eq: _id } });
     if (doc) return doc;
     if (await insertDoc(documents, made)) return made;
   }

@@ -18,6 +18,9 @@ export interface NoticeRow extends Row {
 
 export const notices: CollectionSpec<NoticeRow> = {
   name: 'notices',
-  indexes: [['state', 'dueAt'], ['account', 'createdAt']],
+  indexes: [
+    ['state', 'dueAt'],
+    ['account', 'createdAt'],
+  ],
   dates: ['createdAt', 'dueAt'],
 };

@@ -1,5 +1,18 @@
 /** What may be asked of a webhook, as its `events` name it. */
-export const HOOK_EVENTS = ['send', 'delivered', 'deferral', 'hard_bounce', 'soft_bounce', 'open', 'click', 'spam', 'unsub', 'reject', 'blacklist', 'whitelist'] as const;
+export const HOOK_EVENTS = [
+  'send',
+  'delivered',
+  'deferral',
+  'hard_bounce',
+  'soft_bounce',
+  'open',
+  'click',
+  'spam',
+  'unsub',
+  'reject',
+  'blacklist',
+  'whitelist',
+] as const;
 export type HookEvent = (typeof HOOK_EVENTS)[number];
 
 /** What came later to the public ancestor, and is sent to nobody who does not name it. */
@@ -22,6 +35,8 @@ export interface UnsentEvent {
 
 /** The fields of a row that carries events. A sweep finds by `unsentSince` what a crash left behind. */
 export interface Carrier {
-  readonly unsent: readonly { readonly id: string; readonly event: HookEvent; readonly at: number; readonly body: string }[] | null;
+  readonly unsent:
+    | readonly { readonly id: string; readonly event: HookEvent; readonly at: number; readonly body: string }[]
+    | null;
   readonly unsentSince: Date | null;
 }

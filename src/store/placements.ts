@@ -39,7 +39,13 @@ type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;
 /** The placement as it is; an account without one has everything in its default pool. */
 export async function readPlacement(store: Part): Promise<PlacementRow> {
   for (;;) {
-    const row = await store.placements.one({ id: store.account }) ?? { id: store.account, account: store.account, version: 0, elsewhere: [], closing: [] };
+    const row = (await store.placements.one({ id: store.account })) ?? {
+      id: store.account,
+      account: store.account,
+      version: 0,
+      elsewhere: [],
+      closing: [],
+    };
     if (row.closing.length === 0) return row;
     for (const { id, token } of row.closing) await store.pools.remove({ id, token });
     await write(store, row, { closing: [] });
@@ -51,14 +57,22 @@ export async function rewrite(store: Part, decide: (placement: PlacementRow) => 
   for (;;) {
     const placement = await readPlacement(store);
     const decision = await decide(placement);
-    if (!decision || await write(store, placement, decision)) return;
+    if (!decision || (await write(store, placement, decision))) return;
   }
 }
 
-async function write(store: Part, { version, elsewhere, closing }: PlacementRow, decision: NonNullable<Decision>): Promise<boolean> {
-  const next = { version: version + 1, elsewhere: decision.elsewhere ?? elsewhere, closing: decision.closing ?? closing };
-  if (version === 0) return await store.placements.insert({ id: store.account, ...next }) === 'inserted';
-  return await store.placements.change({ id: store.account, version }, next) !== undefined;
+async function write(
+  store: Part,
+  { version, elsewhere, closing }: PlacementRow,
+  decision: NonNullable<Decision>,
+): Promise<boolean> {
+  const next = {
+    version: version + 1,
+    elsewhere: decision.elsewhere ?? elsewhere,
+    closing: decision.closing ?? closing,
+  };
+  if (version === 0) return (await store.placements.insert({ id: store.account, ...next })) === 'inserted';
+  return (await store.placements.change({ id: store.account, version }, next)) !== undefined;
 }
 
 /** Tells of each address of the account which pool it is in. */

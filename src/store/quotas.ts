@@ -5,4 +5,9 @@ export interface QuotaRow extends Row {
   readonly until: Date;
 }
 
-export const quotas: CollectionSpec<QuotaRow> = { name: 'quotas', indexes: [['until']], dates: ['until'], upkeep: true };
+export const quotas: CollectionSpec<QuotaRow> = {
+  name: 'quotas',
+  indexes: [['until']],
+  dates: ['until'],
+  upkeep: true,
+};

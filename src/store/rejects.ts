@@ -35,7 +35,12 @@ export interface RejectRow extends Row, Carrier {
 export const rejects: CollectionSpec<RejectRow> = {
   name: 'rejects',
   // No index by account and address alone: SQLite would prefer it to the one that keeps expired entries out of the way.
-  indexes: [['account', 'expired', 'email'], ['account', 'subaccount', 'expired', 'email'], ['expired', 'expiresAt'], ['unsentSince']],
+  indexes: [
+    ['account', 'expired', 'email'],
+    ['account', 'subaccount', 'expired', 'email'],
+    ['expired', 'expiresAt'],
+    ['unsentSince'],
+  ],
   dates: ['createdAt', 'lastEventAt', 'expiresAt', 'unsentSince'],
 };
 

@@ -35,7 +35,9 @@ export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 
   let reading: Promise<string> | undefined;
   return Object.freeze({
     async read() {
-      known ??= await (reading ??= openSecret(store, ids).finally(() => { reading = undefined; }));
+      known ??= await (reading ??= openSecret(store, ids).finally(() => {
+        reading = undefined;
+      }));
       return known;
     },
   });

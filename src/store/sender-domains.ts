@@ -39,9 +39,21 @@ export function senderDomainId(account: string, domain: string): string {
 /** A domain that nothing is known of yet; it is due for a test at once. */
 export function newSenderDomain(account: string, domain: string, now: Date): SenderDomainRow {
   return {
-    id: senderDomainId(account, domain), account, domain, createdAt: now, lastTestedAt: null,
-    spfValid: null, spfValidAfter: null, spfError: null, dkimValid: null, dkimValidAfter: null, dkimError: null,
-    changedAt: null, nextTestAt: now, verifiedAt: null, version: 0,
+    id: senderDomainId(account, domain),
+    account,
+    domain,
+    createdAt: now,
+    lastTestedAt: null,
+    spfValid: null,
+    spfValidAfter: null,
+    spfError: null,
+    dkimValid: null,
+    dkimValidAfter: null,
+    dkimError: null,
+    changedAt: null,
+    nextTestAt: now,
+    verifiedAt: null,
+    version: 0,
   };
 }
 
@@ -50,12 +62,15 @@ export function newSenderDomain(account: string, domain: string, now: Date): Sen
  * `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first test.
  */
 export async function noteSenderDomain(
-  store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert'> }, account: string, domain: string, now: Date,
+  store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert'> },
+  account: string,
+  domain: string,
+  now: Date,
 ): Promise<SenderDomainRow | undefined> {
   const name = toAsciiDomain(domain);
   if (name === undefined || !name.includes('.')) return undefined;
   const row = newSenderDomain(account, name, now);
   const known = await store.senderDomains.one({ id: row.id });
   if (known) return known;
-  return await store.senderDomains.insert(row) === 'inserted' ? row : store.senderDomains.one({ id: row.id });
+  return (await store.senderDomains.insert(row)) === 'inserted' ? row : store.senderDomains.one({ id: row.id });
 }

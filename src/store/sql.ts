@@ -36,7 +36,11 @@ function column(shape: Shape, field: string): string {
 }
 
 /** `indexes` and `unique` are those of the declaration. */
-export function toPlan(shape: Shape, indexes: readonly (readonly string[])[], unique: readonly (readonly string[])[]): TablePlan {
+export function toPlan(
+  shape: Shape,
+  indexes: readonly (readonly string[])[],
+  unique: readonly (readonly string[])[],
+): TablePlan {
   const table = shape.name;
   const columns = [...shape.indexed].map((field) => ({
     name: `f_${field}`,
@@ -84,9 +88,12 @@ const LISTED = `IN (SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN 
 
 function termSql(name: string, term: Term): Statement {
   switch (term.kind) {
-    case 'equal': return { sql: `${name} = ?`, params: [param(term.value)] };
-    case 'exists': return { sql: existsSql(name, term), params: [] };
-    case 'range': return rangeSql(name, term.bounds);
+    case 'equal':
+      return { sql: `${name} = ?`, params: [param(term.value)] };
+    case 'exists':
+      return { sql: existsSql(name, term), params: [] };
+    case 'range':
+      return rangeSql(name, term.bounds);
     case 'in': {
       const listed = `${name} ${LISTED}`;
       return { sql: term.orNull ? `(${listed} OR ${name} IS NULL)` : listed, params: [JSON.stringify(term.values)] };
@@ -107,7 +114,9 @@ function existsSql(name: string, term: Extract<Term, { kind: 'exists' }>): strin
  */
 function whereSql(shape: Shape, terms: readonly Term[]): Statement {
   const named = terms.some(({ field, kind }) => field === 'id' && (kind === 'equal' || kind === 'in'));
-  const parts = terms.map((term) => termSql(`${named && term.field !== 'id' ? '+' : ''}${column(shape, term.field)}`, term));
+  const parts = terms.map((term) =>
+    termSql(`${named && term.field !== 'id' ? '+' : ''}${column(shape, term.field)}`, term),
+  );
   return { sql: parts.map(({ sql }) => sql).join(' AND ') || 'TRUE', params: parts.flatMap(({ params }) => params) };
 }
 
@@ -138,7 +147,9 @@ const picked = (shape: Shape, where: string) => `"id" = (SELECT "id" FROM "${sha
 
 export function changeSql(shape: Shape, terms: readonly Term[], patch: Fields): Statement {
   const where = whereSql(shape, terms);
-  const sets = Object.keys(patch).map((field) => `'$.${field}', json(?)`).join(', ');
+  const sets = Object.keys(patch)
+    .map((field) => `'$.${field}', json(?)`)
+    .join(', ');
   return {
     sql: `UPDATE "${shape.name}" SET "row" = json_set("row", ${sets}) WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`,
     params: [...Object.values(patch).map((value) => JSON.stringify(value)), ...where.params],
@@ -164,5 +175,8 @@ const exact = (amount: number) => (Number.isSafeInteger(amount) ? BigInt(amount)
 
 export function removeSql(shape: Shape, terms: readonly Term[]): Statement {
   const where = whereSql(shape, terms);
-  return { sql: `DELETE FROM "${shape.name}" WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`, params: where.params };
+  return {
+    sql: `DELETE FROM "${shape.name}" WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`,
+    params: where.params,
+  };
 }

@@ -1,34 +1,34 @@
-import { accounts, type AccountRow } from './accounts.ts';
+import { type AccountRow, accounts } from './accounts.ts';
 import type { Collection, Database, Filter, Patch, Row } from './collection.ts';
-import { counters, type CounterRow } from './counters.ts';
-import { inboundDomains, type InboundDomainRow } from './inbound-domains.ts';
-import { inboundRoutes, type InboundRouteRow } from './inbound-routes.ts';
-import { exportJobs, type ExportRow } from './exports.ts';
-import { ips, type IpRow } from './ips.ts';
-import { messageEvents, type MessageEventRow } from './message-events.ts';
-import { messages, type SentMessageRow, messageTags, type MessageTagRow } from './messages.ts';
-import { notices, type NoticeRow } from './notices.ts';
-import { quotas, type QuotaRow } from './quotas.ts';
-import { domainKeys, type DomainKeyRow } from './domain-keys.ts';
-import { verifications, type VerificationRow } from './verifications.ts';
-import { placements, type PlacementRow } from './placements.ts';
-import { ipRequests, type IpRequestRow, pools, type PoolRow } from './pools.ts';
-import { rejects, type RejectRow } from './rejects.ts';
-import { scheduled, type ScheduledRow } from './scheduled.ts';
-import { secrets, type SecretRow } from './secrets.ts';
-import { senderDomains, type SenderDomainRow } from './sender-domains.ts';
-import { subaccounts, type SubaccountRow } from './subaccounts.ts';
-import { templateLabels, type TemplateLabelRow, templates, type TemplateRow } from './templates.ts';
-import { tagRemovals, type TagRemovalRow } from './tag-removals.ts';
-import { webhooks, type WebhookRow, webhookTallies, type WebhookTallyRow } from './webhooks.ts';
-import { whitelists, type WhitelistRow } from './whitelists.ts';
-import { metadataFields, type MetadataFieldRow } from './metadata-fields.ts';
-import { trackingDomains, type TrackingDomainRow } from './tracking-domains.ts';
-import { urlHours, type UrlHourRow, urls, type UrlRow } from './urls.ts';
-import { leases, type LeaseRow } from './leases.ts';
-import { keys, type KeyRow } from './keys.ts';
-import { revisions, type RevisionRow } from './revisions.ts';
-import { signingKeys, type SigningKeyRow } from './signing-keys.ts';
+import { type CounterRow, counters } from './counters.ts';
+import { type DomainKeyRow, domainKeys } from './domain-keys.ts';
+import { type ExportRow, exportJobs } from './exports.ts';
+import { type InboundDomainRow, inboundDomains } from './inbound-domains.ts';
+import { type InboundRouteRow, inboundRoutes } from './inbound-routes.ts';
+import { type IpRow, ips } from './ips.ts';
+import { type KeyRow, keys } from './keys.ts';
+import { type LeaseRow, leases } from './leases.ts';
+import { type MessageEventRow, messageEvents } from './message-events.ts';
+import { type MessageTagRow, messages, messageTags, type SentMessageRow } from './messages.ts';
+import { type MetadataFieldRow, metadataFields } from './metadata-fields.ts';
+import { type NoticeRow, notices } from './notices.ts';
+import { type PlacementRow, placements } from './placements.ts';
+import { type IpRequestRow, ipRequests, type PoolRow, pools } from './pools.ts';
+import { type QuotaRow, quotas } from './quotas.ts';
+import { type RejectRow, rejects } from './rejects.ts';
+import { type RevisionRow, revisions } from './revisions.ts';
+import { type ScheduledRow, scheduled } from './scheduled.ts';
+import { type SecretRow, secrets } from './secrets.ts';
+import { type SenderDomainRow, senderDomains } from './sender-domains.ts';
+import { type SigningKeyRow, signingKeys } from './signing-keys.ts';
+import { type SubaccountRow, subaccounts } from './subaccounts.ts';
+import { type TagRemovalRow, tagRemovals } from './tag-removals.ts';
+import { type TemplateLabelRow, type TemplateRow, templateLabels, templates } from './templates.ts';
+import { type TrackingDomainRow, trackingDomains } from './tracking-domains.ts';
+import { type UrlHourRow, type UrlRow, urlHours, urls } from './urls.ts';
+import { type VerificationRow, verifications } from './verifications.ts';
+import { type WebhookRow, type WebhookTallyRow, webhooks, webhookTallies } from './webhooks.ts';
+import { type WhitelistRow, whitelists } from './whitelists.ts';
 
 /** Everything of all accounts: for the daemon's own parts and the command line, never for an API handler. */
 export interface Store {
@@ -161,35 +161,36 @@ export async function openStore(database: Database): Promise<Store> {
   };
   return Object.freeze({
     ...store,
-    of: (account: string) => Object.freeze({
-      account,
-      keys: bind(store.keys, account),
-      inboundDomains: bind(store.inboundDomains, account),
-      inboundRoutes: bind(store.inboundRoutes, account),
-      counters: bind(store.counters, account),
-      exportJobs: bind(store.exportJobs, account),
-      ipRequests: bind(store.ipRequests, account),
-      ips: bind(store.ips, account),
-      messageEvents: bind(store.messageEvents, account),
-      messages: bind(store.messages, account),
-      messageTags: bind(store.messageTags, account),
-      notices: bind(store.notices, account),
-      placements: bind(store.placements, account),
-      pools: bind(store.pools, account),
-      rejects: bind(store.rejects, account),
-      scheduled: bind(store.scheduled, account),
-      senderDomains: bind(store.senderDomains, account),
-      subaccounts: bind(store.subaccounts, account),
-      templates: bind(store.templates, account),
-      templateLabels: bind(store.templateLabels, account),
-      webhooks: bind(store.webhooks, account),
-      webhookTallies: bind(store.webhookTallies, account),
-      whitelists: bind(store.whitelists, account),
-      metadataFields: bind(store.metadataFields, account),
-      trackingDomains: bind(store.trackingDomains, account),
-      urls: bind(store.urls, account),
-      urlHours: bind(store.urlHours, account),
-    }),
+    of: (account: string) =>
+      Object.freeze({
+        account,
+        keys: bind(store.keys, account),
+        inboundDomains: bind(store.inboundDomains, account),
+        inboundRoutes: bind(store.inboundRoutes, account),
+        counters: bind(store.counters, account),
+        exportJobs: bind(store.exportJobs, account),
+        ipRequests: bind(store.ipRequests, account),
+        ips: bind(store.ips, account),
+        messageEvents: bind(store.messageEvents, account),
+        messages: bind(store.messages, account),
+        messageTags: bind(store.messageTags, account),
+        notices: bind(store.notices, account),
+        placements: bind(store.placements, account),
+        pools: bind(store.pools, account),
+        rejects: bind(store.rejects, account),
+        scheduled: bind(store.scheduled, account),
+        senderDomains: bind(store.senderDomains, account),
+        subaccounts: bind(store.subaccounts, account),
+        templates: bind(store.templates, account),
+        templateLabels: bind(store.templateLabels, account),
+        webhooks: bind(store.webhooks, account),
+        webhookTallies: bind(store.webhookTallies, account),
+        whitelists: bind(store.whitelists, account),
+        metadataFields: bind(store.metadataFields, account),
+        trackingDomains: bind(store.trackingDomains, account),
+        urls: bind(store.urls, account),
+        urlHours: bind(store.urlHours, account),
+      }),
     ping: () => database.ping(),
     close: () => database.close(),
   });
@@ -200,7 +201,8 @@ function bind<R extends Owned>(collection: Collection<R>, account: string): Boun
   const mine = <T>(value: Unowned<T>) => ({ ...value, account }) as T;
   return Object.freeze({
     one: (filter: Unowned<Filter<R>>) => collection.one(mine<Filter<R>>(filter)),
-    many: (filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]) => collection.many(mine<Filter<R>>(filter), page),
+    many: (filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]) =>
+      collection.many(mine<Filter<R>>(filter), page),
     insert: (row: Omit<R, 'account'>) => collection.insert(mine<R>(row)),
     change: (filter: Unowned<Filter<R>>, patch: Unowned<Patch<R>>) =>
       collection.change(mine<Filter<R>>(filter), mine<Patch<R>>(patch)),

@@ -21,7 +21,10 @@ export interface SubaccountRow extends Row {
 
 export const subaccounts: CollectionSpec<SubaccountRow> = {
   name: 'subaccounts',
-  indexes: [['account', 'slugKey'], ['account', 'nameKey']],
+  indexes: [
+    ['account', 'slugKey'],
+    ['account', 'nameKey'],
+  ],
   dates: ['pausedAt', 'createdAt', 'firstSentAt'],
 };
 

@@ -8,4 +8,9 @@ export interface TagRemovalRow extends Row {
   readonly before: Date;
 }
 
-export const tagRemovals: CollectionSpec<TagRemovalRow> = { name: 'tag_removals', indexes: [['before']], dates: ['before'], upkeep: true };
+export const tagRemovals: CollectionSpec<TagRemovalRow> = {
+  name: 'tag_removals',
+  indexes: [['before']],
+  dates: ['before'],
+  upkeep: true,
+};

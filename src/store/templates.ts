@@ -29,7 +29,10 @@ export interface TemplateRow extends Row {
 export const templates: CollectionSpec<TemplateRow> = {
   name: 'templates',
   indexes: [],
-  unique: [['account', 'name'], ['account', 'slug']],
+  unique: [
+    ['account', 'name'],
+    ['account', 'slug'],
+  ],
   dates: ['publishedAt', 'createdAt', 'updatedAt'],
 };
 
@@ -48,7 +51,10 @@ export interface TemplateLabelRow extends Row {
 
 export const templateLabels: CollectionSpec<TemplateLabelRow> = {
   name: 'template_labels',
-  indexes: [['account', 'label', 'name'], ['account', 'template']],
+  indexes: [
+    ['account', 'label', 'name'],
+    ['account', 'template'],
+  ],
   dates: [],
 };
 

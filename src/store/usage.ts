@@ -1,9 +1,18 @@
 import type { Clock } from '../base/clock.ts';
-import { StoreAway, type Collection, type CollectionSpec, type Database, type Row } from './collection.ts';
+import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './collection.ts';
 
 /** Kinds of rows, by the names of their collections, of which an account may have so many. */
 export const LIMITED_KINDS = [
-  'inbound_domains', 'inbound_routes', 'sender_domains', 'subaccounts', 'templates', 'webhooks', 'pools', 'rejects', 'whitelists', 'scheduled',
+  'inbound_domains',
+  'inbound_routes',
+  'sender_domains',
+  'subaccounts',
+  'templates',
+  'webhooks',
+  'pools',
+  'rejects',
+  'whitelists',
+  'scheduled',
   'tracking_domains',
 ] as const;
 export type LimitedKind = (typeof LIMITED_KINDS)[number];
@@ -22,8 +31,18 @@ export const USAGE_PARTS = ['bytes', ...LIMITED_KINDS] as const;
 
 /** What a new account has. */
 export const NOTHING: Usage = Object.freeze({
-  bytes: 0, inbound_domains: 0, inbound_routes: 0, sender_domains: 0, tracking_domains: 0, subaccounts: 0, templates: 0, webhooks: 0, pools: 0,
-  rejects: 0, whitelists: 0, scheduled: 0,
+  bytes: 0,
+  inbound_domains: 0,
+  inbound_routes: 0,
+  sender_domains: 0,
+  tracking_domains: 0,
+  subaccounts: 0,
+  templates: 0,
+  webhooks: 0,
+  pools: 0,
+  rejects: 0,
+  whitelists: 0,
+  scheduled: 0,
 });
 
 /** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
@@ -50,7 +69,10 @@ export interface UsageMeter {
 }
 
 /** The database with every write counted. Closing it brings the last counts. */
-export async function meteredDatabase(database: Database, { clock }: { readonly clock: Clock }): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
+export async function meteredDatabase(
+  database: Database,
+  { clock }: { readonly clock: Clock },
+): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
   const known = new Map<string, { readonly usage: Usage; readonly readAt: number }>();
@@ -91,20 +113,22 @@ export async function meteredDatabase(database: Database, { clock }: { readonly 
   async function stored(account: string): Promise<Usage> {
     const last = known.get(account);
     if (last && clock.monotonic() - last.readAt < FLUSH_MS) return last.usage;
-    return remember(account, { ...NOTHING, ...await rows.one({ id: account }) });
+    return remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
   }
 
   const meter: UsageMeter = Object.freeze({
     stored,
     async of(account: string) {
-      const sum: Record<UsagePart, number> = { ...await stored(account) };
+      const sum: Record<UsagePart, number> = { ...(await stored(account)) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
       return sum;
     },
-    correct: (account: string, difference: Usage) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
+    correct: (account: string, difference: Usage) =>
+      bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
   });
   const metered: Database = Object.freeze({
-    collection: async <R extends Row>(spec: CollectionSpec<R>) => meteredCollection(spec.name, await database.collection(spec), note),
+    collection: async <R extends Row>(spec: CollectionSpec<R>) =>
+      meteredCollection(spec.name, await database.collection(spec), note),
     ping: () => database.ping(),
     async close() {
       cancel?.();
@@ -128,7 +152,11 @@ export function bytesOf(row: object): number {
   return Buffer.byteLength(JSON.stringify(row));
 }
 
-function meteredCollection<R extends Row>(name: string, rows: Collection<R>, note: (account: string, part: UsagePart, amount: number) => void): Collection<R> {
+function meteredCollection<R extends Row>(
+  name: string,
+  rows: Collection<R>,
+  note: (account: string, part: UsagePart, amount: number) => void,
+): Collection<R> {
   /** Notes a row that came (1) or went (-1). */
   function noteRow(row: R, sign: 1 | -1): void {
     const account = ownerOf(row);

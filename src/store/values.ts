@@ -34,9 +34,16 @@ const FIRST_DAY = Date.parse('0000-01-01T00:00:00.000Z');
 export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
   const unique = (spec.unique ?? []).flat();
   const indexed = [...spec.indexes.flat(), ...unique];
-  if (!COLLECTION.test(spec.name) || spec.name.startsWith('sqlite_')) throw new TypeError(`not a name for a collection: ${spec.name}`);
+  if (!COLLECTION.test(spec.name) || spec.name.startsWith('sqlite_'))
+    throw new TypeError(`not a name for a collection: ${spec.name}`);
   for (const field of [...indexed, ...spec.dates]) checkField(spec.name, field);
-  return Object.freeze({ name: spec.name, indexed: new Set(indexed), unique: new Set(unique), dates: new Set(spec.dates), upkeep: spec.upkeep ?? false });
+  return Object.freeze({
+    name: spec.name,
+    indexed: new Set(indexed),
+    unique: new Set(unique),
+    dates: new Set(spec.dates),
+    upkeep: spec.upkeep ?? false,
+  });
 }
 
 /** A field name is letters, digits and underscores: never an operator, a path or a prototype. */
@@ -68,9 +75,11 @@ export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): F
 function toField(shape: Shape, field: string, value: unknown, nestedDate: NestedDate): unknown {
   const place = `${shape.name}.${field}`;
   if (value === null) return null;
-  if (shape.dates.has(field) !== value instanceof Date) throw new TypeError(`${place}: Dates belong in the fields that are named as dates, and nothing else does`);
+  if (shape.dates.has(field) !== value instanceof Date)
+    throw new TypeError(`${place}: Dates belong in the fields that are named as dates, and nothing else does`);
   if (value instanceof Date) return checkDate(place, value);
-  if (typeof value === 'object' && shape.indexed.has(field)) throw new TypeError(`${place}: an indexed field holds a scalar`);
+  if (typeof value === 'object' && shape.indexed.has(field))
+    throw new TypeError(`${place}: an indexed field holds a scalar`);
   return tidy(place, value, nestedDate, 0);
 }
 
@@ -84,8 +93,11 @@ function tidy(place: string, value: unknown, nestedDate: NestedDate, depth: numb
   if (!isPlain(value)) throw new TypeError(`${place}: not a value that can be stored`);
   const entries: [string, unknown][] = Object.entries(value);
   // fromEntries defines properties, so that `__proto__` is a name like any other.
-  return Object.fromEntries(entries.filter(([, item]) => item !== undefined)
-    .map(([name, item]) => [escapeName(name), tidy(place, item, nestedDate, depth + 1)]));
+  return Object.fromEntries(
+    entries
+      .filter(([, item]) => item !== undefined)
+      .map(([name, item]) => [escapeName(name), tidy(place, item, nestedDate, depth + 1)]),
+  );
 }
 
 function isPlain(value: unknown): value is object {
@@ -103,13 +115,16 @@ export function checkNumber(place: string, value: number): number {
 /** A Date whose ISO text sorts as its time does. */
 export function checkDate(place: string, value: Date): Date {
   const time = value.getTime();
-  if (!(time >= FIRST_DAY && time <= LAST_DAY)) throw new TypeError(`${place}: not a date between the years 0 and 9999`);
+  if (!(time >= FIRST_DAY && time <= LAST_DAY))
+    throw new TypeError(`${place}: not a date between the years 0 and 9999`);
   return value;
 }
 
 function escapeName(name: string): string {
   if (name === '') return '%';
-  return name.toWellFormed().replace(/[%$.\0]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+  return name
+    .toWellFormed()
+    .replace(/[%$.\0]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
 }
 
 function plainName(name: string): string {
@@ -140,7 +155,12 @@ export function toRow<R extends Row>(shape: Shape, id: string, fields: Fields): 
 }
 
 /** The row that `add` makes when there is none: the fresh one with the amounts added. */
-export function fresh(shape: Shape, source: object, amounts: Readonly<Record<string, number>>, nestedDate: NestedDate): Fields {
+export function fresh(
+  shape: Shape,
+  source: object,
+  amounts: Readonly<Record<string, number>>,
+  nestedDate: NestedDate,
+): Fields {
   const fields = toFields(shape, source, nestedDate);
   for (const [field, amount] of Object.entries(amounts)) {
     const before = fields[field] ?? 0;
@@ -157,7 +177,8 @@ export function toAmounts(shape: Shape, source: object): Record<string, number> 
   for (const [field, amount] of entries) {
     if (amount === undefined) continue;
     checkField(shape.name, field);
-    if (field === 'id' || shape.dates.has(field) || typeof amount !== 'number') throw new TypeError(`${shape.name}.${field}: only numbers can be added`);
+    if (field === 'id' || shape.dates.has(field) || typeof amount !== 'number')
+      throw new TypeError(`${shape.name}.${field}: only numbers can be added`);
     amounts[field] = checkNumber(`${shape.name}.${field}`, amount);
   }
   return amounts;
@@ -168,4 +189,3 @@ export function checkId(shape: Shape, id: unknown): string {
   if (typeof id !== 'string') throw new TypeError(`${shape.name}.id: not a string`);
   return id.toWellFormed();
 }
-

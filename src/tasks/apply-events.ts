@@ -7,7 +7,11 @@ import type { Task } from './task.ts';
 const GRACE_MS = 30_000;
 
 /** Finishes what a crash or an absent store cut off: events that are recorded and not in all numbers, tags that are deleted and not off all messages. */
-export function applyEventsTask(deps: { recorder: Pick<EventRecorder, 'finish'>; numbers: Pick<Numbers, 'finishRemovals'>; clock: Clock }): Task {
+export function applyEventsTask(deps: {
+  recorder: Pick<EventRecorder, 'finish'>;
+  numbers: Pick<Numbers, 'finishRemovals'>;
+  clock: Clock;
+}): Task {
   return {
     name: 'apply-events',
     schedule: '* * * * *',

@@ -1,6 +1,15 @@
 import type { Collection, Filter, Row } from '../store/collection.ts';
 import type { Store } from '../store/store.ts';
-import { bytesOf, isLimited, NOTHING, ownerOf, USAGE_PARTS, type Usage, type UsageMeter, type UsagePart } from '../store/usage.ts';
+import {
+  bytesOf,
+  isLimited,
+  NOTHING,
+  ownerOf,
+  USAGE_PARTS,
+  type Usage,
+  type UsageMeter,
+  type UsagePart,
+} from '../store/usage.ts';
 import type { Task } from './task.ts';
 
 type Sum = Record<UsagePart, number>;
@@ -47,19 +56,40 @@ function minus(sum: Usage, other: Usage): Usage {
 /** What has an account, by the name of its collection. */
 function ownedRows(store: Store): readonly (readonly [string, Pick<Collection<Row>, 'many'>])[] {
   return [
-    ['keys', store.keys], ['inbound_domains', store.inboundDomains], ['inbound_routes', store.inboundRoutes], ['signing_keys', store.signingKeys],
-    ['counters', store.counters], ['exports', store.exportJobs], ['ip_requests', store.ipRequests], ['message_events', store.messageEvents],
-    ['messages', store.messages], ['message_tags', store.messageTags], ['notices', store.notices], ['placements', store.placements],
-    ['pools', store.pools], ['rejects', store.rejects], ['scheduled', store.scheduled], ['sender_domains', store.senderDomains],
-    ['verifications', store.verifications], ['subaccounts', store.subaccounts], ['tag_removals', store.tagRemovals], ['templates', store.templates],
-    ['template_labels', store.templateLabels], ['webhooks', store.webhooks], ['webhook_tallies', store.webhookTallies], ['whitelists', store.whitelists],
-    ['metadata_fields', store.metadataFields], ['tracking_domains', store.trackingDomains], ['urls', store.urls], ['url_hours', store.urlHours],
+    ['keys', store.keys],
+    ['inbound_domains', store.inboundDomains],
+    ['inbound_routes', store.inboundRoutes],
+    ['signing_keys', store.signingKeys],
+    ['counters', store.counters],
+    ['exports', store.exportJobs],
+    ['ip_requests', store.ipRequests],
+    ['message_events', store.messageEvents],
+    ['messages', store.messages],
+    ['message_tags', store.messageTags],
+    ['notices', store.notices],
+    ['placements', store.placements],
+    ['pools', store.pools],
+    ['rejects', store.rejects],
+    ['scheduled', store.scheduled],
+    ['sender_domains', store.senderDomains],
+    ['verifications', store.verifications],
+    ['subaccounts', store.subaccounts],
+    ['tag_removals', store.tagRemovals],
+    ['templates', store.templates],
+    ['template_labels', store.templateLabels],
+    ['webhooks', store.webhooks],
+    ['webhook_tallies', store.webhookTallies],
+    ['whitelists', store.whitelists],
+    ['metadata_fields', store.metadataFields],
+    ['tracking_domains', store.trackingDomains],
+    ['urls', store.urls],
+    ['url_hours', store.urlHours],
   ];
 }
 
 /** All rows of a collection, by their ids. */
 async function* every(rows: Pick<Collection<Row>, 'many'>): AsyncGenerator<Row> {
-  for (let last = '', more = true; more;) {
+  for (let last = '', more = true; more; ) {
     const filter: Filter<Row> = { id: { range: { gt: last } } };
     const page = await rows.many(filter, { sort: 'id', limit: STEP });
     yield* page;

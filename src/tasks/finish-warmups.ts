@@ -3,7 +3,13 @@ import type { Store } from '../store/store.ts';
 import type { Task } from './task.ts';
 
 /** Ends warmups at their end. Records show an end that has passed as over before this has run. */
-export function finishWarmupsTask({ store, clock }: { readonly store: Pick<Store, 'ips'>; readonly clock: Clock }): Task {
+export function finishWarmupsTask({
+  store,
+  clock,
+}: {
+  readonly store: Pick<Store, 'ips'>;
+  readonly clock: Clock;
+}): Task {
   return {
     name: 'finish-warmups',
     schedule: '*/10 * * * *',
@@ -11,7 +17,7 @@ export function finishWarmupsTask({ store, clock }: { readonly store: Pick<Store
       const over = { warmupEndAt: { range: { lte: new Date(clock.now()) } } };
       let finished = 0;
       // Found and cleared in one write: one that has begun again meanwhile is not found.
-      while (!ending?.aborted && await store.ips.change(over, { warmupStartAt: null, warmupEndAt: null })) finished++;
+      while (!ending?.aborted && (await store.ips.change(over, { warmupStartAt: null, warmupEndAt: null }))) finished++;
       return finished > 0 ? { finished } : undefined;
     },
   };

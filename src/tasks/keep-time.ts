@@ -3,7 +3,13 @@ import type { Spool } from '../spool/types.ts';
 import type { Task } from './task.ts';
 
 /** Keeps how late it is, so that the next start can tell whether its clock is wrong. */
-export function keepTimeTask({ spool, time }: { readonly spool: Pick<Spool, 'keepTime'>; readonly time: Pick<RunningTime, 'memory'> }): Task {
+export function keepTimeTask({
+  spool,
+  time,
+}: {
+  readonly spool: Pick<Spool, 'keepTime'>;
+  readonly time: Pick<RunningTime, 'memory'>;
+}): Task {
   return {
     name: 'keep-time',
     schedule: '* * * * *',

@@ -29,9 +29,15 @@ export interface Leases {
 }
 
 /** The leases of one life of one process; `holder` names it and is never used again. */
-export function createLeases(settings: { readonly holder: string }, deps: { store: Pick<Store, 'leases'>; clock: Clock }): Leases {
+export function createLeases(
+  settings: { readonly holder: string },
+  deps: { store: Pick<Store, 'leases'>; clock: Clock },
+): Leases {
   const { holder } = settings;
-  const { store: { leases }, clock } = deps;
+  const {
+    store: { leases },
+    clock,
+  } = deps;
 
   async function ask(task: string, since: number): Promise<Asked> {
     const row = await leases.one({ id: task });
@@ -41,8 +47,8 @@ export function createLeases(settings: { readonly holder: string }, deps: { stor
     const mine = { holder, until: new Date(now + TERM_MS), ranAt: new Date(now) };
     // Whoever else read the same row changes it first or finds it changed.
     const taken = row
-      ? await leases.change({ id: task, holder: row.holder, until: row.until }, mine) !== undefined
-      : await leases.insert({ id: task, ...mine }) === 'inserted';
+      ? (await leases.change({ id: task, holder: row.holder, until: row.until }, mine)) !== undefined
+      : (await leases.insert({ id: task, ...mine })) === 'inserted';
     return taken ? { kind: 'held', lease: keep(task) } : { kind: 'elsewhere' };
   }
 
@@ -54,10 +60,20 @@ export function createLeases(settings: { readonly holder: string }, deps: { stor
     let released = false;
     function renew() {
       const asked = clock.monotonic();
-      void leases.change({ id: task, holder }, { until: new Date(clock.now() + TERM_MS) }).then(
-        (row) => { if (row) until = asked + TERM_MS; else losing.abort(); },
-        (error: unknown) => { if (!(error instanceof StoreAway) || clock.monotonic() >= until - RENEW_MS) losing.abort(); },
-      ).then(() => { if (!released && !losing.signal.aborted) cancel = clock.after(RENEW_MS, renew); });
+      void leases
+        .change({ id: task, holder }, { until: new Date(clock.now() + TERM_MS) })
+        .then(
+          (row) => {
+            if (row) until = asked + TERM_MS;
+            else losing.abort();
+          },
+          (error: unknown) => {
+            if (!(error instanceof StoreAway) || clock.monotonic() >= until - RENEW_MS) losing.abort();
+          },
+        )
+        .then(() => {
+          if (!released && !losing.signal.aborted) cancel = clock.after(RENEW_MS, renew);
+        });
     }
     return {
       lost: losing.signal,
@@ -76,8 +92,12 @@ export function createLeases(settings: { readonly holder: string }, deps: { stor
  * A clock that was ahead and is right again must not keep a task from running until the time that it wrote comes: neither the end
  * of a lease that nobody holds any more nor the begin of a run counts when it lies further ahead than an honest one can.
  */
-function refusalOf(row: LeaseRow, { holder, since, now }: { holder: string; since: number; now: number }): 'elsewhere' | 'done' | undefined {
+function refusalOf(
+  row: LeaseRow,
+  { holder, since, now }: { holder: string; since: number; now: number },
+): 'elsewhere' | 'done' | undefined {
   const isBetween = (time: Date, after: number, before: number) => time.getTime() > after && time.getTime() <= before;
-  if (row.holder !== null && row.holder !== holder && isBetween(row.until, now, now + TERM_MS + AGREE_MS)) return 'elsewhere';
+  if (row.holder !== null && row.holder !== holder && isBetween(row.until, now, now + TERM_MS + AGREE_MS))
+    return 'elsewhere';
   return row.holder === null && isBetween(row.ranAt, since, now + AGREE_MS) ? 'done' : undefined;
 }

@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { NO_METRICS, type Metrics } from '../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 
 /** What is counted of the runs of tasks. */
 export interface Meters {
@@ -9,14 +9,24 @@ export interface Meters {
 }
 
 /** `tasks`: the names of all there are, so that each is shown from the beginning. */
-export function createMeters(tasks: readonly string[], { clock, metrics = NO_METRICS }: { readonly clock: Clock; readonly metrics?: Metrics | undefined }): Meters {
+export function createMeters(
+  tasks: readonly string[],
+  { clock, metrics = NO_METRICS }: { readonly clock: Clock; readonly metrics?: Metrics | undefined },
+): Meters {
   const lastSuccess = new Map<string, number>();
   const of = (task: string) => {
     const runs = (result: string) => metrics.counter('postern_task_runs_total', { task, result });
-    return { done: runs('done'), failed: runs('failed'), skipped: runs('skipped'), seconds: metrics.histogram('postern_task_seconds', { task }) };
+    return {
+      done: runs('done'),
+      failed: runs('failed'),
+      skipped: runs('skipped'),
+      seconds: metrics.histogram('postern_task_seconds', { task }),
+    };
   };
   const meters = new Map(tasks.map((task) => [task, of(task)]));
-  metrics.gauge('postern_task_last_success_timestamp_seconds', () => [...lastSuccess].map(([task, at]) => [{ task }, at]));
+  metrics.gauge('postern_task_last_success_timestamp_seconds', () =>
+    [...lastSuccess].map(([task, at]) => [{ task }, at]),
+  );
   return Object.freeze({
     async timed<T>(task: string, run: () => Promise<T>): Promise<T> {
       const began = clock.monotonic();
@@ -29,6 +39,8 @@ export function createMeters(tasks: readonly string[], { clock, metrics = NO_MET
         meters.get(task)?.seconds.observe((clock.monotonic() - began) / 1000);
       }
     },
-    ended(task: string, result: 'failed' | 'skipped') { meters.get(task)?.[result].add(); },
+    ended(task: string, result: 'failed' | 'skipped') {
+      meters.get(task)?.[result].add();
+    },
   });
 }

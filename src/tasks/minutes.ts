@@ -9,7 +9,7 @@ const MINUTE_MS = 60_000;
  */
 export function everyMinute(clock: Clock, tick: (minute: number) => void): () => void {
   const present = () => Math.floor(clock.now() / MINUTE_MS) * MINUTE_MS;
-  const arm = () => clock.after(MINUTE_MS - clock.now() % MINUTE_MS, look);
+  const arm = () => clock.after(MINUTE_MS - (clock.now() % MINUTE_MS), look);
   let last = present();
   let cancel = arm();
 

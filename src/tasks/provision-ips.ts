@@ -2,9 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { warmupEnd } from '../mail/warmup.ts';
-import { fallbackDomain, INVENTORY, PLAIN_IP, type IpRow } from '../store/ips.ts';
+import { fallbackDomain, INVENTORY, type IpRow, PLAIN_IP } from '../store/ips.ts';
 import { createPoolFinder, placesWith, rewrite } from '../store/placements.ts';
-import { DEFAULT_POOL, poolId, type IpRequestRow } from '../store/pools.ts';
+import { DEFAULT_POOL, type IpRequestRow, poolId } from '../store/pools.ts';
 import type { Store } from '../store/store.ts';
 import type { Task } from './task.ts';
 
@@ -62,17 +62,22 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
     async run(ending) {
       let given = 0;
       for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MOST_AT_ONCE })) {
-        if (isChosen(begun) && await give(begun)) given++;
+        if (isChosen(begun) && (await give(begun))) given++;
       }
       for (;;) {
         const next = ending?.aborted ? 'none' : await choose(deps);
         if (next === 'none') break;
-        if (isChosen(next) && await give(next)) given++;
+        if (isChosen(next) && (await give(next))) given++;
       }
       const returned = await collect();
       const waiting = (await store.ipRequests.many({}, { limit: MOST_AT_ONCE })).length;
       if (given + returned === 0 && (waiting === 0 || !remind())) return undefined;
-      return { given, returned, waiting, ...(waiting > 0 && !ending?.aborted ? { note: 'the inventory has no free address: postern ip add' } : {}) };
+      return {
+        given,
+        returned,
+        waiting,
+        ...(waiting > 0 && !ending?.aborted ? { note: 'the inventory has no free address: postern ip add' } : {}),
+      };
     },
   };
 }
@@ -85,30 +90,41 @@ function isChosen(request: IpRequestRow): request is Chosen {
 async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow | 'none'> {
   const [oldest] = await store.ipRequests.many({ ip: null }, { sort: 'requestedAt', limit: 1 });
   if (!oldest) return 'none';
-  const [free] = await store.ips.many({ account: INVENTORY, freeAt: { range: { lte: new Date(clock.now()) } } }, { sort: 'freeAt', limit: 1 });
+  const [free] = await store.ips.many(
+    { account: INVENTORY, freeAt: { range: { lte: new Date(clock.now()) } } },
+    { sort: 'freeAt', limit: 1 },
+  );
   if (!free) return 'none';
   // Lost to another process: that one goes on with it, and we with the next.
-  return await store.ipRequests.change({ id: oldest.id, token: oldest.token, ip: null }, { ip: free.id, claim: free.claim }) ?? oldest;
+  return (
+    (await store.ipRequests.change(
+      { id: oldest.id, token: oldest.token, ip: null },
+      { ip: free.id, claim: free.claim },
+    )) ?? oldest
+  );
 }
 
 /** Puts an address that is on its way into the pool that was asked for, and takes it out again; both only while the request is there. */
 function createPlacer({ store }: ProvisioningDeps) {
-  const isThere = async ({ id, token, ip, claim }: Chosen) => await store.ipRequests.one({ id, token, ip, claim }) !== undefined;
-  const isFree = async ({ ip, claim }: Chosen) => await store.ips.one({ id: ip, account: INVENTORY, claim }) !== undefined;
+  const isThere = async ({ id, token, ip, claim }: Chosen) =>
+    (await store.ipRequests.one({ id, token, ip, claim })) !== undefined;
+  const isFree = async ({ ip, claim }: Chosen) =>
+    (await store.ips.one({ id: ip, account: INVENTORY, claim })) !== undefined;
 
   return {
     async place(request: Chosen): Promise<void> {
       const { account, ip, pool } = request;
       if (pool === DEFAULT_POOL) return;
       await rewrite(store.of(account), async (placement) => {
-        if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !await isThere(request) || !await isFree(request)) return undefined;
+        if (createPoolFinder(placement)(ip) !== DEFAULT_POOL || !(await isThere(request)) || !(await isFree(request)))
+          return undefined;
         // Where the pool was deleted meanwhile, there is the default pool.
-        return await store.pools.one({ id: poolId(account, pool) }) && { elsewhere: placesWith(placement, ip, pool) };
+        return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
       });
     },
     async unplace(request: Chosen): Promise<void> {
       await rewrite(store.of(request.account), async (placement) => {
-        if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !await isThere(request)) return undefined;
+        if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !(await isThere(request))) return undefined;
         return { elsewhere: placesWith(placement, request.ip) };
       });
     },
@@ -116,7 +132,10 @@ function createPlacer({ store }: ProvisioningDeps) {
 }
 
 /** Steps 2 to 4. The answer is false when the address went to somebody else. */
-function createGiver({ hostname }: ProvisioningSettings, deps: ProvisioningDeps): (request: Chosen) => Promise<boolean> {
+function createGiver(
+  { hostname }: ProvisioningSettings,
+  deps: ProvisioningDeps,
+): (request: Chosen) => Promise<boolean> {
   const { store, clock, log } = deps;
   const { place, unplace } = createPlacer(deps);
 
@@ -124,10 +143,21 @@ function createGiver({ hostname }: ProvisioningSettings, deps: ProvisioningDeps)
     const { account, ip, claim, token, warmup } = request;
     const now = new Date(clock.now());
     const row = await store.ips.one({ id: ip, account: INVENTORY, claim });
-    return row && store.ips.change({ id: ip, account: INVENTORY, claim }, {
-      ...PLAIN_IP, account, claim: token, createdAt: now, freeAt: null, domain: row.homeDomain ?? fallbackDomain(ip, hostname),
-      ...(warmup ? { warmupStartAt: now, warmupEndAt: warmupEnd(now) } : {}),
-    });
+    return (
+      row &&
+      store.ips.change(
+        { id: ip, account: INVENTORY, claim },
+        {
+          ...PLAIN_IP,
+          account,
+          claim: token,
+          createdAt: now,
+          freeAt: null,
+          domain: row.homeDomain ?? fallbackDomain(ip, hostname),
+          ...(warmup ? { warmupStartAt: now, warmupEndAt: warmupEnd(now) } : {}),
+        },
+      )
+    );
   }
 
   return async (request) => {
@@ -146,18 +176,32 @@ function createGiver({ hostname }: ProvisioningSettings, deps: ProvisioningDeps)
 }
 
 /** Takes what accounts gave back to the inventory, where it rests. */
-function createCollector({ quarantineDays }: ProvisioningSettings, { store, clock, ids, log }: ProvisioningDeps): () => Promise<number> {
+function createCollector(
+  { quarantineDays }: ProvisioningSettings,
+  { store, clock, ids, log }: ProvisioningDeps,
+): () => Promise<number> {
   return async () => {
     let returned = 0;
-    for (const { id, account, claim, releasedAt } of await store.ips.many({ releasedAt: { exists: true } }, { limit: MOST_AT_ONCE })) {
+    for (const { id, account, claim, releasedAt } of await store.ips.many(
+      { releasedAt: { exists: true } },
+      { limit: MOST_AT_ONCE },
+    )) {
       // Its request was served, even if a crash kept it from going: nothing would show that once the address is elsewhere.
       await store.ipRequests.remove({ id: account, token: claim });
       // Written even when nothing changes, so that a set-pool that saw the address before decides again (store/placements.ts).
       await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
       const now = clock.now();
-      const back = await store.ips.change({ id, account, claim, releasedAt }, {
-        ...PLAIN_IP, account: INVENTORY, claim: ids.key(), createdAt: new Date(now), freeAt: new Date(now + quarantineDays * DAY_MS), domain: '',
-      });
+      const back = await store.ips.change(
+        { id, account, claim, releasedAt },
+        {
+          ...PLAIN_IP,
+          account: INVENTORY,
+          claim: ids.key(),
+          createdAt: new Date(now),
+          freeAt: new Date(now + quarantineDays * DAY_MS),
+          domain: '',
+        },
+      );
       if (!back) continue;
       log.info('ip.returned', { ip: id, account });
       returned++;

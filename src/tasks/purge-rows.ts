@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Collection, Filter, Row } from '../store/collection.ts';
 import type { Span } from '../store/counters.ts';
 import type { Store } from '../store/store.ts';
-import { createSteadiness, type Belief } from './purge.ts';
+import { type Belief, createSteadiness } from './purge.ts';
 import type { Task } from './task.ts';
 
 export interface PurgeRowsSettings {
@@ -12,14 +12,26 @@ export interface PurgeRowsSettings {
 
 const DAY_MS = 86_400_000;
 /** The longest window is 90 days and begins with a whole hour. Totals stay for ever. The number is in days. */
-const KEEP_SPANS: readonly (readonly [Span, number])[] = [['minute', 1], ['hour', 91], ['week', 91], ['month', 400]];
+const KEEP_SPANS: readonly (readonly [Span, number])[] = [
+  ['minute', 1],
+  ['hour', 91],
+  ['week', 91],
+  ['month', 400],
+];
 /** A link has numbers as long as it is sent or clicked: every recipient may have links of his own. */
 const KEEP_URL_DAYS = 91;
 /** Rows of one step, which share a sync of the disk. */
 const STEP = 500;
 
 /** Forgets rows that nothing shows any more, in small steps, so that nobody waits long for the store. */
-export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents' | 'urls' | 'urlHours'>; clock: Clock; time?: Belief }): Task {
+export function purgeRowsTask(
+  settings: PurgeRowsSettings,
+  deps: {
+    store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents' | 'urls' | 'urlHours'>;
+    clock: Clock;
+    time?: Belief;
+  },
+): Task {
   const { store, clock } = deps;
   const isSteady = createSteadiness(clock, deps.time);
   return {
@@ -30,7 +42,8 @@ export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<S
       const before = (days: number) => ({ range: { lt: new Date(clock.now() - days * DAY_MS) } });
       const old = before(settings.keepDays);
       let counters = 0;
-      for (const [span, days] of KEEP_SPANS) counters += await removeAll(store.counters, { span, start: before(days) }, ending);
+      for (const [span, days] of KEEP_SPANS)
+        counters += await removeAll(store.counters, { span, start: before(days) }, ending);
       const urls = await removeAll(store.urls, { lastHour: before(KEEP_URL_DAYS) }, ending);
       counters += await removeAll(store.urlHours, { start: before(KEEP_URL_DAYS) }, ending);
       const events = await removeAll(store.messageEvents, { at: old }, ending);
@@ -41,7 +54,11 @@ export function purgeRowsTask(settings: PurgeRowsSettings, deps: { store: Pick<S
   };
 }
 
-async function removeAll<R extends Row>(rows: Collection<R>, filter: Filter<R>, ending: AbortSignal | undefined): Promise<number> {
+async function removeAll<R extends Row>(
+  rows: Collection<R>,
+  filter: Filter<R>,
+  ending: AbortSignal | undefined,
+): Promise<number> {
   for (let done = 0; ; ) {
     const found = ending?.aborted ? [] : await rows.many(filter, { limit: STEP });
     await Promise.all(found.map(({ id }) => rows.remove(byId<R>(id))));

@@ -30,7 +30,10 @@ export function createSteadiness(clock: Clock, time?: Belief): () => boolean {
 }
 
 /** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
-export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time?: Belief }): Task {
+export function purgeTask(
+  settings: PurgeSettings,
+  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time?: Belief },
+): Task {
   const isSteady = createSteadiness(deps.clock);
   return {
     name: 'purge',
@@ -39,7 +42,7 @@ export function purgeTask(settings: PurgeSettings, deps: { spool: Pick<Spool, 'p
     async run() {
       if (!isSteady()) return undefined;
       // What is too much goes even then: in an hour the disk could fill up.
-      const before = (ms: number) => deps.time?.believed() === false ? 0 : deps.clock.now() - ms;
+      const before = (ms: number) => (deps.time?.believed() === false ? 0 : deps.clock.now() - ms);
       const forgotten = await deps.spool.purge({
         deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
         deadBefore: before(settings.keepDeadDays * 86_400_000),

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { checkA, checkPtr } from '../dns/address-checks.ts';
 import type { Resolver } from '../dns/types.ts';
-import { fallbackDomain, isPending, PENDING_ERROR, type IpRow } from '../store/ips.ts';
+import { fallbackDomain, type IpRow, isPending, PENDING_ERROR } from '../store/ips.ts';
 import type { Store } from '../store/store.ts';
 import type { Task } from './task.ts';
 
@@ -16,7 +16,12 @@ export interface ReverseDnsDeps {
 
 const MINUTE_MS = 60_000;
 /** How long until the next look: one who waits for a change, or whose DNS was mute, wants to know soon. */
-const NEXT_MS = { pending: 5 * MINUTE_MS, unknown: 5 * MINUTE_MS, invalid: 60 * MINUTE_MS, valid: 1440 * MINUTE_MS } as const;
+const NEXT_MS = {
+  pending: 5 * MINUTE_MS,
+  unknown: 5 * MINUTE_MS,
+  invalid: 60 * MINUTE_MS,
+  valid: 1440 * MINUTE_MS,
+} as const;
 const MOST_AT_ONCE = 1000;
 const IN_FLIGHT = 20;
 
@@ -33,9 +38,19 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
     const next = changes ? NEXT_MS[changes.customState ?? 'invalid'] : NEXT_MS.unknown;
     // Only where nothing happened meanwhile: another change may have been asked for, or the address given back.
     const { id, account, claim, customState, customSetAt, customTestAt } = row;
-    const written = await store.ips.change({ id, account, claim, releasedAt: null, customState, customSetAt, customTestAt }, { ...changes, customTestAt: new Date(now.getTime() + next) });
+    const written = await store.ips.change(
+      { id, account, claim, releasedAt: null, customState, customSetAt, customTestAt },
+      { ...changes, customTestAt: new Date(now.getTime() + next) },
+    );
     const turned = written !== undefined && written.customState !== row.customState;
-    if (turned) log.info('ip.reverse_dns', { ip: id, account, domain: row.customDomain, state: written.customState, error: written.customError });
+    if (turned)
+      log.info('ip.reverse_dns', {
+        ip: id,
+        account,
+        domain: row.customDomain,
+        state: written.customState,
+        error: written.customError,
+      });
     return turned;
   }
 
@@ -43,7 +58,10 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
     name: 'retest-reverse-dns',
     schedule: '*/5 * * * *',
     async run(ending) {
-      const due = await store.ips.many({ customTestAt: { range: { lte: new Date(clock.now()) } } }, { sort: 'customTestAt', limit: MOST_AT_ONCE });
+      const due = await store.ips.many(
+        { customTestAt: { range: { lte: new Date(clock.now()) } } },
+        { sort: 'customTestAt', limit: MOST_AT_ONCE },
+      );
       let changed = 0;
       for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
         changed += (await Promise.all(due.slice(at, at + IN_FLIGHT).map(retest))).filter(Boolean).length;
@@ -57,15 +75,21 @@ type Found = { readonly forward: string | null; readonly reverse: string | null 
 
 /** What is wrong in either direction: the name must lead to the address, and the address to the name. */
 async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<Found | 'unknown'> {
-  const [forward, reverse] = await Promise.all([checkA(resolver, customDomain ?? '', id), checkPtr(resolver, id, customDomain ?? '')]);
-  return forward === 'unknown' || reverse === 'unknown' ? 'unknown' : { forward: forward.error, reverse: reverse.error };
+  const [forward, reverse] = await Promise.all([
+    checkA(resolver, customDomain ?? '', id),
+    checkPtr(resolver, id, customDomain ?? ''),
+  ]);
+  return forward === 'unknown' || reverse === 'unknown'
+    ? 'unknown'
+    : { forward: forward.error, reverse: reverse.error };
 }
 
 /** What the row says after a look. */
 function settle(row: IpRow, { forward, reverse }: Found, now: Date, hostname: string): Changes {
-  if (forward === null && reverse === null) return { customState: 'valid', customError: null, domain: row.customDomain ?? row.domain };
+  if (forward === null && reverse === null)
+    return { customState: 'valid', customError: null, domain: row.customDomain ?? row.domain };
   if (isPending(row, now)) return { customState: 'pending', customError: forward ?? PENDING_ERROR, domain: row.domain };
   // What was never valid has not taken the place of the name before.
-  const domain = row.customState === 'valid' ? row.homeDomain ?? fallbackDomain(row.id, hostname) : row.domain;
+  const domain = row.customState === 'valid' ? (row.homeDomain ?? fallbackDomain(row.id, hostname)) : row.domain;
   return { customState: 'invalid', customError: forward ?? reverse, domain };
 }

@@ -35,7 +35,14 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   const pokedAgain = new Set<string>();
   const watched = new Map<string, { readonly since: number; cancel(): void }>();
   const ending = new AbortController();
-  const attempt = createAttempt(deps, createMeters(tasks.map(({ name }) => name), deps), ending.signal);
+  const attempt = createAttempt(
+    deps,
+    createMeters(
+      tasks.map(({ name }) => name),
+      deps,
+    ),
+    ending.signal,
+  );
   // Only asked whether a minute is theirs: node-cron's own timers wait by the wall clock, and stand still when it is set back.
   let jobs: { destroy(): unknown }[] = [];
   let endTicks = () => {};
@@ -69,7 +76,10 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   const find = (name: string) => tasks.find((known) => known.name === name);
   return Object.freeze({
     async start() {
-      const planned = tasks.map((task) => ({ task, job: cron.createTask(task.schedule, () => {}, { name: task.name, timezone: 'Etc/UTC' }) }));
+      const planned = tasks.map((task) => ({
+        task,
+        job: cron.createTask(task.schedule, () => {}, { name: task.name, timezone: 'Etc/UTC' }),
+      }));
       jobs = planned.map(({ job }) => job);
       endTicks = everyMinute(clock, (minute) => {
         const date = new Date(minute);
@@ -96,7 +106,11 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
 }
 
 /** One run of a task under its lease; true: another process holds the lease. Never throws. */
-function createAttempt({ leases, log }: SchedulerDeps, meters: Meters, stopping: AbortSignal): (task: Task, since: number) => Promise<boolean> {
+function createAttempt(
+  { leases, log }: SchedulerDeps,
+  meters: Meters,
+  stopping: AbortSignal,
+): (task: Task, since: number) => Promise<boolean> {
   let away = false;
 
   async function once(task: Task, ending: AbortSignal): Promise<void> {
@@ -124,7 +138,8 @@ function createAttempt({ leases, log }: SchedulerDeps, meters: Meters, stopping:
       meters.ended(task.name, error instanceof StoreAway ? 'skipped' : 'failed');
       if (!(error instanceof StoreAway)) log.error('task.fault', { task: task.name, error });
       // One line for the whole time, not one a minute for every task.
-      else if (!away) log.warn('task.skipped', { task: task.name, reason: 'the store is away; so are others until it is back' });
+      else if (!away)
+        log.warn('task.skipped', { task: task.name, reason: 'the store is away; so are others until it is back' });
       away ||= error instanceof StoreAway;
     }
     return false;

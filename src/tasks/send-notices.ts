@@ -1,10 +1,14 @@
 import type { Clock } from '../base/clock.ts';
 import type { Notices } from '../outbound/types.ts';
-import { createSteadiness, type Belief } from './purge.ts';
+import { type Belief, createSteadiness } from './purge.ts';
 import type { Task } from './task.ts';
 
 /** Sends the mail of our own that is due again, and forgets what is over. New mail does not wait for this. */
-export function sendNoticesTask(deps: { readonly notices: Pick<Notices, 'sendDue' | 'purge'>; readonly clock: Clock; readonly time?: Belief }): Task {
+export function sendNoticesTask(deps: {
+  readonly notices: Pick<Notices, 'sendDue' | 'purge'>;
+  readonly clock: Clock;
+  readonly time?: Belief;
+}): Task {
   const isSteady = createSteadiness(deps.clock, deps.time);
   return {
     name: 'send-notices',

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Spool } from '../spool/types.ts';
 import type { Store } from '../store/store.ts';
-import { createSteadiness, type Belief } from './purge.ts';
+import { type Belief, createSteadiness } from './purge.ts';
 import type { Task } from './task.ts';
 
 export interface TendBatchesDeps {
@@ -17,7 +17,10 @@ export interface TendBatchesDeps {
  * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed its URL,
  * or this one was cut off in between. And gives up events that have waited too long to become a batch.
  */
-export function tendBatchesTask(settings: { readonly retryHours: number }, { spool: { events }, store, clock, log, time }: TendBatchesDeps): Task {
+export function tendBatchesTask(
+  settings: { readonly retryHours: number },
+  { spool: { events }, store, clock, log, time }: TendBatchesDeps,
+): Task {
   const isSteady = createSteadiness(clock, time);
 
   async function align(): Promise<{ forgotten: number; redirected: number }> {

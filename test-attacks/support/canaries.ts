@@ -4,7 +4,12 @@ import { createServer as createTcp, Socket, type Server as TcpServer } from 'nod
 import { hasIPv6 } from '../../test/support/ipv6.ts';
 
 /** Addresses of this machine that nobody may be led to. */
-export const CANARY_ADDRESSES: readonly string[] = ['127.0.0.1', '127.0.0.2', '127.127.127.127', ...hasIPv6() ? ['::1'] : []];
+export const CANARY_ADDRESSES: readonly string[] = [
+  '127.0.0.1',
+  '127.0.0.2',
+  '127.127.127.127',
+  ...(hasIPv6() ? ['::1'] : []),
+];
 /** The one that the operator opened: it stands for the Internet. */
 export const OPEN_ADDRESS = '127.0.0.3';
 
@@ -36,11 +41,14 @@ async function tryCanaries(): Promise<Canaries | undefined> {
     opened.push(request.url ?? '');
     request.resume().on('end', () => answer(request.url ?? '', response));
   });
-  const canaries = CANARY_ADDRESSES.map((address) => ({ address, server: createTcp((socket) => {
-    hits.push(address);
-    sockets.add(socket);
-    socket.on('error', () => {}).end(OK);
-  }) }));
+  const canaries = CANARY_ADDRESSES.map((address) => ({
+    address,
+    server: createTcp((socket) => {
+      hits.push(address);
+      sockets.add(socket);
+      socket.on('error', () => {}).end(OK);
+    }),
+  }));
   await listen(open, 0, OPEN_ADDRESS);
   const place = open.address();
   const port = typeof place === 'object' && place ? place.port : 0;
@@ -48,13 +56,30 @@ async function tryCanaries(): Promise<Canaries | undefined> {
   const stop = async () => {
     open.closeAllConnections();
     for (const socket of sockets) socket.destroy();
-    await Promise.all([open, ...canaries.map(({ server }) => server)].filter((server) => server.listening).map((server) => new Promise<void>((resolve) => { server.close(() => resolve()); })));
+    await Promise.all(
+      [open, ...canaries.map(({ server }) => server)]
+        .filter((server) => server.listening)
+        .map(
+          (server) =>
+            new Promise<void>((resolve) => {
+              server.close(() => resolve());
+            }),
+        ),
+    );
   };
   if (!bound.every(Boolean)) {
     await stop();
     return undefined;
   }
-  return { port, hits: () => hits, forget: () => { hits.length = 0; }, opened, stop };
+  return {
+    port,
+    hits: () => hits,
+    forget: () => {
+      hits.length = 0;
+    },
+    opened,
+    stop,
+  };
 }
 
 /** Whoever gets here by HTTP is welcome: a redirect that was followed shows as a success. */
@@ -73,10 +98,16 @@ export function redirectPath(status: number, location: string): string {
 
 async function listen(server: Server | TcpServer, port: number, address: string): Promise<boolean> {
   server.listen(port, address);
-  return once(server, 'listening').then(() => true, () => false);
+  return once(server, 'listening').then(
+    () => true,
+    () => false,
+  );
 }
 
-export interface Attempt { readonly address: string; readonly port: number }
+export interface Attempt {
+  readonly address: string;
+  readonly port: number;
+}
 
 /** Notes every TCP connection that this thread begins, to whom it may be: also to addresses where no canary can sit. */
 export function watchConnections(): { readonly attempts: Attempt[]; stop(): void } {
@@ -84,8 +115,15 @@ export function watchConnections(): { readonly attempts: Attempt[]; stop(): void
   const connect: unknown = Reflect.get(Socket.prototype, 'connect');
   if (typeof connect !== 'function') throw new Error('sockets do not connect');
   Reflect.set(Socket.prototype, 'connect', function watched(this: Socket, ...args: readonly unknown[]): unknown {
-    this.on('connectionAttempt', (address: string, port: number) => { attempts.push({ address, port }); });
+    this.on('connectionAttempt', (address: string, port: number) => {
+      attempts.push({ address, port });
+    });
     return Reflect.apply(connect, this, args);
   });
-  return { attempts, stop: () => { Reflect.set(Socket.prototype, 'connect', connect); } };
+  return {
+    attempts,
+    stop: () => {
+      Reflect.set(Socket.prototype, 'connect', connect);
+    },
+  };
 }

@@ -19,7 +19,10 @@ function start(): void {
   if (started >= count) return;
   const place = Math.floor(started++ / perAddress);
   const slice = slices[started % SLICES];
-  const socket = connect({ ...at, localAddress: `127.${net}.${Math.floor(place / 250)}.${1 + (place % 250)}` }).setNoDelay();
+  const socket = connect({
+    ...at,
+    localAddress: `127.${net}.${Math.floor(place / 250)}.${1 + (place % 250)}`,
+  }).setNoDelay();
   let last = 'nothing';
   let greetedAt = 0;
   let inside = false;
@@ -33,18 +36,27 @@ function start(): void {
     if (!last.startsWith('220')) return;
     inside = true;
     open++;
-    if (manner === 'data') socket.write('EHLO slow.test\r\nMAIL FROM:<slow@sender.test>\r\nRCPT TO:<x@in.test>\r\nDATA\r\n');
+    if (manner === 'data')
+      socket.write('EHLO slow.test\r\nMAIL FROM:<slow@sender.test>\r\nRCPT TO:<x@in.test>\r\nDATA\r\n');
     if (manner !== 'idle') slice?.add(drip);
   });
-  socket.on('error', (error) => { last = error.message; }).on('close', () => {
-    slice?.delete(drip);
-    if (greetedAt === 0) return note(last);
-    if (!inside) return;
-    open--;
-    const held = performance.now() - greetedAt;
-    const end = ends[last] ??= { count: 0, soonest: Infinity, latest: 0 };
-    Object.assign(end, { count: end.count + 1, soonest: Math.min(end.soonest, held), latest: Math.max(end.latest, held) });
-  });
+  socket
+    .on('error', (error) => {
+      last = error.message;
+    })
+    .on('close', () => {
+      slice?.delete(drip);
+      if (greetedAt === 0) return note(last);
+      if (!inside) return;
+      open--;
+      const held = performance.now() - greetedAt;
+      const end = (ends[last] ??= { count: 0, soonest: Infinity, latest: 0 });
+      Object.assign(end, {
+        count: end.count + 1,
+        soonest: Math.min(end.soonest, held),
+        latest: Math.max(end.latest, held),
+      });
+    });
 }
 
 function note(line: string): void {

@@ -15,7 +15,9 @@ export interface CrowdReport {
   /** The first line that each was told, and how often. */
   readonly first: Readonly<Record<string, number>>;
   /** The last line before the end, with how often and after how many milliseconds from the greeting. */
-  readonly ends: Readonly<Record<string, { readonly count: number; readonly soonest: number; readonly latest: number }>>;
+  readonly ends: Readonly<
+    Record<string, { readonly count: number; readonly soonest: number; readonly latest: number }>
+  >;
 }
 
 export interface CrowdOrders {

@@ -7,7 +7,7 @@ export async function megabytesIn(dir: string): Promise<number> {
   let blocks = 0;
   // A file may be gone before we look at it.
   for (const entry of entries) blocks += (await stat(join(dir, entry)).catch(() => undefined))?.blocks ?? 0;
-  return blocks * 512 / 1024 / 1024;
+  return (blocks * 512) / 1024 / 1024;
 }
 
 /** Watches the folder: `end` answers the most that was in it. */

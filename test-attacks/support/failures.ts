@@ -3,7 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /** An input that did what it must not. `file` holds it; `seed` and `number` make it again. */
-export interface Failure { readonly why: string; readonly seed: number; readonly number: number; readonly file: string }
+export interface Failure {
+  readonly why: string;
+  readonly seed: number;
+  readonly number: number;
+  readonly file: string;
+}
 
 // More of a kind say no more.
 const MOST = 10;

@@ -1,6 +1,8 @@
 /** Prints what a case measured, as one line that begins with its number: `figures 10: …`. */
 export function figures(number: number, seen: Readonly<Record<string, string | number>>): void {
-  const words = Object.entries(seen).map(([name, value]) => `${name} ${typeof value === 'number' ? rounded(value) : value}`);
+  const words = Object.entries(seen).map(
+    ([name, value]) => `${name} ${typeof value === 'number' ? rounded(value) : value}`,
+  );
   console.log(`      figures ${number}: ${words.join(', ')}`);
 }
 

@@ -15,7 +15,15 @@ export interface Flooded {
  * Says the opening lines, then `total` bytes of the filling, as fast as they are taken, then the closing text; ends when the
  * connection does, or at the first answer behind those of the opening.
  */
-export async function flood(at: Place, parts: { readonly opening: readonly string[]; readonly filling: string; readonly total: number; readonly closing: string }): Promise<Flooded> {
+export async function flood(
+  at: Place,
+  parts: {
+    readonly opening: readonly string[];
+    readonly filling: string;
+    readonly total: number;
+    readonly closing: string;
+  },
+): Promise<Flooded> {
   const socket = connect({ ...at, allowHalfOpen: true });
   const replies: string[] = [];
   let [text, over] = ['', false];
@@ -29,9 +37,16 @@ export async function flood(at: Place, parts: { readonly opening: readonly strin
     wake();
   });
   socket.on('drain', () => wake());
-  for (const event of ['error', 'end', 'close']) socket.on(event, () => { over = true; wake(); });
+  for (const event of ['error', 'end', 'close'])
+    socket.on(event, () => {
+      over = true;
+      wake();
+    });
   const heard = async (count: number) => {
-    while (replies.length < count && !over) await new Promise<void>((resolve) => { wake = resolve; });
+    while (replies.length < count && !over)
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
   };
   await heard(1);
   for (const line of parts.opening) {
@@ -45,7 +60,10 @@ export async function flood(at: Place, parts: { readonly opening: readonly strin
   let sent = 0;
   while (sent < parts.total && !over && replies.length === known) {
     sent += piece.length;
-    if (!socket.write(piece)) await new Promise<void>((resolve) => { wake = resolve; });
+    if (!socket.write(piece))
+      await new Promise<void>((resolve) => {
+        wake = resolve;
+      });
   }
   if (!over) socket.write(parts.closing);
   await heard(known + 1);

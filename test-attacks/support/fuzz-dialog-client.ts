@@ -18,18 +18,30 @@ function session(number: number): Promise<void> {
     const { bytes, lines: count, chance } = dialog(seed, number);
     const cut = chance(bytes.length + 1);
     const leaves = chance(4) === 0;
-    const socket = connect({ ...at, localAddress: `127.${net}.${1 + chance(100)}.${1 + chance(250)}`, allowHalfOpen: true }).setNoDelay();
+    const socket = connect({
+      ...at,
+      localAddress: `127.${net}.${1 + chance(100)}.${1 + chance(250)}`,
+      allowHalfOpen: true,
+    }).setNoDelay();
     let text = '';
-    const patience = setTimeout(() => { failures.add(number, `no end after ${text.slice(-200)}`, bytes); socket.destroy(); }, PATIENCE_MS);
-    socket.on('data', (chunk) => { text += chunk.toString('latin1'); });
-    socket.on('error', () => {}).on('end', () => socket.destroy()).on('close', () => {
-      clearTimeout(patience);
-      const why = leaves ? undefined : wrongIn(text) ?? (text.startsWith('220 ') ? undefined : 'no greeting');
-      if (why !== undefined) failures.add(number, `${why}: ${text.slice(-200)}`, bytes);
-      sessions++;
-      lines += count;
-      resolve();
+    const patience = setTimeout(() => {
+      failures.add(number, `no end after ${text.slice(-200)}`, bytes);
+      socket.destroy();
+    }, PATIENCE_MS);
+    socket.on('data', (chunk) => {
+      text += chunk.toString('latin1');
     });
+    socket
+      .on('error', () => {})
+      .on('end', () => socket.destroy())
+      .on('close', () => {
+        clearTimeout(patience);
+        const why = leaves ? undefined : (wrongIn(text) ?? (text.startsWith('220 ') ? undefined : 'no greeting'));
+        if (why !== undefined) failures.add(number, `${why}: ${text.slice(-200)}`, bytes);
+        sessions++;
+        lines += count;
+        resolve();
+      });
     socket.write(bytes.subarray(0, cut));
     setImmediate(() => {
       if (socket.destroyed) return;

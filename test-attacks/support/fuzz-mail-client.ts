@@ -24,25 +24,41 @@ function session(): Promise<void> {
       number = next++;
       current = mutant(seed, number);
       const stuffed = current.bytes.toString('latin1').replace(/^\./gm, '..');
-      socket.write(Buffer.from(`MAIL FROM:<a@sender.test>\r\nRCPT TO:<m${number}@in.test>\r\nDATA\r\n${stuffed}.\r\n`, 'latin1'));
+      socket.write(
+        Buffer.from(`MAIL FROM:<a@sender.test>\r\nRCPT TO:<m${number}@in.test>\r\nDATA\r\n${stuffed}.\r\n`, 'latin1'),
+      );
     };
     const hear = () => {
       const codes = [...text.matchAll(/^(\d{3}) .*\r\n/gm)].map(([, code]) => code ?? '');
-      if (number < 0) { if (codes.length === 2) { text = ''; send(); } return; }
+      if (number < 0) {
+        if (codes.length === 2) {
+          text = '';
+          send();
+        }
+        return;
+      }
       if (codes.length < 4) return;
       const expected = current?.forbidden === true ? '521' : '250';
-      const why = wrongIn(text) ?? (codes.join() === `250,250,354,${expected}` ? undefined : `answered ${codes.join()} and not ${expected}`);
+      const why =
+        wrongIn(text) ??
+        (codes.join() === `250,250,354,${expected}` ? undefined : `answered ${codes.join()} and not ${expected}`);
       if (why !== undefined) failures.add(number, `${why}: ${text.slice(-200)}`, current?.bytes ?? Buffer.alloc(0));
       if (codes[3] === '250') accepted++;
       else refused++;
       [text, number] = ['', codes[3] === '250' ? number : -2];
       if (number !== -2) send();
     };
-    socket.on('data', (chunk) => { text += chunk.toString('latin1'); hear(); });
-    socket.on('error', () => {}).on('close', () => {
-      if (number >= 0 && text !== '' && said <= MESSAGES) failures.add(number, `the connection ended: ${text.slice(-200)}`, current?.bytes ?? Buffer.alloc(0));
-      resolve();
+    socket.on('data', (chunk) => {
+      text += chunk.toString('latin1');
+      hear();
     });
+    socket
+      .on('error', () => {})
+      .on('close', () => {
+        if (number >= 0 && text !== '' && said <= MESSAGES)
+          failures.add(number, `the connection ended: ${text.slice(-200)}`, current?.bytes ?? Buffer.alloc(0));
+        resolve();
+      });
     socket.write('EHLO fuzz.test\r\n');
   });
 }

@@ -20,20 +20,26 @@ function take(body: Buffer): void {
   for (const { msg } of events) {
     const number = Number(/^m(\d+)@/.exec(msg.email)?.[1] ?? NaN);
     if (msg.parse_error !== undefined) raw++;
-    if (Number.isNaN(number)) { others++; continue; }
+    if (Number.isNaN(number)) {
+      others++;
+      continue;
+    }
     const { bytes } = mutant(seed, number);
-    if (sha256(withoutTrace(bytesIn(msg), bytes.length)) !== sha256(bytes)) failures.add(number, 'other bytes in the post', bytes);
+    if (sha256(withoutTrace(bytesIn(msg), bytes.length)) !== sha256(bytes))
+      failures.add(number, 'other bytes in the post', bytes);
     seen.add(number);
   }
 }
 
 const server = createServer((request, response) => {
   const chunks: Buffer[] = [];
-  request.on('data', (chunk: Buffer) => chunks.push(chunk)).on('end', () => {
-    const body = Buffer.concat(chunks);
-    if (request.method === 'POST' && body.length > 30) take(body);
-    response.end();
-  });
+  request
+    .on('data', (chunk: Buffer) => chunks.push(chunk))
+    .on('end', () => {
+      const body = Buffer.concat(chunks);
+      if (request.method === 'POST' && body.length > 30) take(body);
+      response.end();
+    });
 });
 server.keepAliveTimeout = 60_000;
 server.listen(0, '127.0.0.1');

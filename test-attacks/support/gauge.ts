@@ -12,7 +12,10 @@ if (isMainThread && file !== undefined) {
   delay.enable();
   process.on('SIGUSR2', () => {
     // It counts the time between two looks, of which 5 ms are its own.
-    writeFileSync(file, JSON.stringify({ p99: delay.percentile(99) / 1e6 - 5, most: delay.max / 1e6 - 5, looks: delay.count }));
+    writeFileSync(
+      file,
+      JSON.stringify({ p99: delay.percentile(99) / 1e6 - 5, most: delay.max / 1e6 - 5, looks: delay.count }),
+    );
     delay.reset();
   });
 }

@@ -12,7 +12,7 @@ let [taken, refused] = [0, 0];
 async function speak(): Promise<void> {
   const session = await openSession(at);
   await session.say('EHLO good.test');
-  for (const began = performance.now(); performance.now() < began + SESSION_MS;) {
+  for (const began = performance.now(); performance.now() < began + SESSION_MS; ) {
     await session.say('MAIL FROM:<good@sender.test>');
     await session.say('RCPT TO:<good@in.test>');
     await session.say('DATA');

@@ -17,14 +17,21 @@ export function startHelper<Report>(file: string, orders: object): Helper<Report
   const child = fork(fileURLToPath(new URL(file, import.meta.url)), [JSON.stringify(orders)], { execArgv: [] });
   const waiting: { resolve(report: Report): void; reject(error: Error): void }[] = [];
   child.on('message', (text) => waiting.shift()?.resolve(JSON.parse(String(text))));
-  child.on('exit', () => { for (const { reject } of waiting.splice(0)) reject(new Error(`${file} ended`)); });
+  child.on('exit', () => {
+    for (const { reject } of waiting.splice(0)) reject(new Error(`${file} ended`));
+  });
   return {
-    report: () => new Promise((resolve, reject) => {
-      waiting.push({ resolve, reject });
-      child.send('report');
-    }),
-    halt() { child.kill('SIGSTOP'); },
-    goOn() { child.kill('SIGCONT'); },
+    report: () =>
+      new Promise((resolve, reject) => {
+        waiting.push({ resolve, reject });
+        child.send('report');
+      }),
+    halt() {
+      child.kill('SIGSTOP');
+    },
+    goOn() {
+      child.kill('SIGCONT');
+    },
     async stop() {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const exited = once(child, 'exit');

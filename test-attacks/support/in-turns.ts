@@ -1,5 +1,9 @@
 /** Does the work for every item, `atOnce` at a time. */
-export async function inTurns<T>(items: readonly T[], atOnce: number, work: (item: T, index: number) => Promise<void>): Promise<void> {
+export async function inTurns<T>(
+  items: readonly T[],
+  atOnce: number,
+  work: (item: T, index: number) => Promise<void>,
+): Promise<void> {
   let next = 0;
   const worker = async () => {
     for (let i = next++; i < items.length; i = next++) {
@@ -11,4 +15,7 @@ export async function inTurns<T>(items: readonly T[], atOnce: number, work: (ite
 }
 
 /** Time for the other side to read what was written, so that what follows comes as a packet of its own. The gap is the attack. */
-export const gap = (ms = 2): Promise<void> => new Promise((resolve) => { setTimeout(resolve, ms); });
+export const gap = (ms = 2): Promise<void> =>
+  new Promise((resolve) => {
+    setTimeout(resolve, ms);
+  });

@@ -1,4 +1,4 @@
-import { createServer, type AddressInfo, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import { CERTIFICATE } from '../../test/support/submission.ts';
 
@@ -22,7 +22,10 @@ export async function startLeaky() {
     const upgrade = () => {
       socket.removeAllListeners('data').write('220 2.0.0 Go\r\n');
       const secure = new TLSSocket(socket, { isServer: true, secureContext: createSecureContext(CERTIFICATE) });
-      secure.on('error', () => {}).once('secure', () => obey(secure, '')).on('data', (chunk) => obey(secure, chunk.toString('latin1')));
+      secure
+        .on('error', () => {})
+        .once('secure', () => obey(secure, ''))
+        .on('data', (chunk) => obey(secure, chunk.toString('latin1')));
     };
     socket.on('data', (chunk) => obey(socket, chunk.toString('latin1'))).write('220 leaky\r\n');
   });

@@ -1,4 +1,4 @@
-import { toSchema, type Schema } from '../../src/api/fields.ts';
+import { type Schema, toSchema } from '../../src/api/fields.ts';
 import type { Operation } from '../../src/api/operation.ts';
 
 /** A way into a value: the name of a field, the first item of a list, or one more entry of a map. */
@@ -24,7 +24,11 @@ export function placesOf(operation: Operation): Place[] {
     const at = (steps: readonly Step[], name: string, of: Schema | boolean): Place[] => {
       if (typeof of === 'boolean' || of.not) return [];
       const here: Place = { name, parameter: field, types: typesOf(of), isName: false, steps };
-      return [here, ...within(of).flatMap(({ step, of: inner }) => at([...steps, step], name + suffix(step), inner)), ...namesIn(of, here)];
+      return [
+        here,
+        ...within(of).flatMap(({ step, of: inner }) => at([...steps, step], name + suffix(step), inner)),
+        ...namesIn(of, here),
+      ];
     };
     return at([{ field }], field, schema);
   });
@@ -53,13 +57,19 @@ function set(schema: Schema, base: unknown, place: Place, [step, ...rest]: reado
     return [set(inner, first ?? sample(inner, ''), place, rest, value), ...others];
   }
   const name = step === 'entry' ? 'entry' : step.field;
-  const known: Record<string, unknown> = typeof base === 'object' && base !== null && !Array.isArray(base) ? { ...base } : {};
+  const known: Record<string, unknown> =
+    typeof base === 'object' && base !== null && !Array.isArray(base) ? { ...base } : {};
   return { ...known, [name]: set(inner, known[name] ?? sample(inner, name), place, rest, value) };
 }
 
 /** An own property, even one called `__proto__`: that is what `JSON.parse` makes, too. */
 function named(base: unknown, name: unknown): unknown {
-  return Object.defineProperty({ ...Object(base) }, String(name), { value: 'named', enumerable: true, configurable: true, writable: true });
+  return Object.defineProperty({ ...Object(base) }, String(name), {
+    value: 'named',
+    enumerable: true,
+    configurable: true,
+    writable: true,
+  });
 }
 
 function suffix(step: Step): string {
@@ -70,19 +80,23 @@ function suffix(step: Step): string {
 function within(schema: Schema): { readonly step: Step; readonly of: Schema }[] {
   const found: { step: Step; of: Schema }[] = [];
   for (const kind of schema.anyOf ?? []) if (typeof kind === 'object') found.push(...within(kind));
-  for (const [field, of] of Object.entries(schema.properties ?? {})) if (typeof of === 'object') found.push({ step: { field }, of });
+  for (const [field, of] of Object.entries(schema.properties ?? {}))
+    if (typeof of === 'object') found.push({ step: { field }, of });
   if (typeof schema.items === 'object' && !Array.isArray(schema.items)) found.push({ step: 'item', of: schema.items });
   if (typeof schema.additionalProperties === 'object') found.push({ step: 'entry', of: schema.additionalProperties });
   return found;
 }
 
 function namesIn(schema: Schema, place: Place): Place[] {
-  const isMap = [schema, ...schema.anyOf ?? []].some((kind) => typeof kind === 'object' && typeof kind.additionalProperties === 'object');
+  const isMap = [schema, ...(schema.anyOf ?? [])].some(
+    (kind) => typeof kind === 'object' && typeof kind.additionalProperties === 'object',
+  );
   return isMap ? [{ ...place, name: `${place.name}{names}`, types: new Set(['string']), isName: true }] : [];
 }
 
 function typesOf(schema: Schema): ReadonlySet<string> {
-  if (schema.anyOf) return new Set(schema.anyOf.flatMap((kind) => typeof kind === 'object' && !kind.not ? [...typesOf(kind)] : []));
+  if (schema.anyOf)
+    return new Set(schema.anyOf.flatMap((kind) => (typeof kind === 'object' && !kind.not ? [...typesOf(kind)] : [])));
   // A schema that names no type takes any: the content of a merge variable may be a list of whatever a template can show.
   if (schema.type === undefined && schema.enum === undefined && schema.const === undefined) return new Set(ANYTHING);
   return new Set([schema.type ?? []].flat());
@@ -108,13 +122,27 @@ function sample(schema: Schema, name: string): unknown {
   if (typeof kind !== 'object') return undefined;
   if (kind.enum) return kind.enum[0];
   switch ([kind.type].flat()[0]) {
-    case 'string': return SAMPLES[name] ?? 'sample';
-    case 'integer': case 'number': return 1;
-    case 'boolean': return true;
-    case 'array': return [];
-    case 'object': return Object.fromEntries((kind.required ?? []).map((field) => [field, sample(Object(kind.properties?.[field]), field)]));
-    default: return undefined;
+    case 'string':
+      return SAMPLES[name] ?? 'sample';
+    case 'integer':
+    case 'number':
+      return 1;
+    case 'boolean':
+      return true;
+    case 'array':
+      return [];
+    case 'object':
+      return Object.fromEntries(
+        (kind.required ?? []).map((field) => [field, sample(Object(kind.properties?.[field]), field)]),
+      );
+    default:
+      return undefined;
   }
 }
 
-const SAMPLES: Readonly<Record<string, string>> = { email: 'someone@example.com', rcpt: 'someone@example.com', content: 'c2FtcGxl', type: 'image/png' };
+const SAMPLES: Readonly<Record<string, string>> = {
+  email: 'someone@example.com',
+  rcpt: 'someone@example.com',
+  content: 'c2FtcGxl',
+  type: 'image/png',
+};

@@ -5,7 +5,11 @@ const EVERY_MS = 5;
 // A session is ended at 100 commands that bring no message; the next one is ready before that.
 const MOST = 95;
 
-interface Speaker { readonly socket: Socket; readonly sent: number[]; said: number }
+interface Speaker {
+  readonly socket: Socket;
+  readonly sent: number[];
+  said: number;
+}
 
 const { host, port, commands } = orders();
 const noops: number[] = [];
@@ -21,11 +25,13 @@ function open(): void {
   const speaker: Speaker = { socket, sent: [], said: 0 };
   let greeted = false;
   let rest = '';
-  socket.on('error', () => {}).on('close', () => {
-    lost += speaker.sent.length;
-    if (!greeted || present === speaker) open();
-    if (present === speaker) present = undefined;
-  });
+  socket
+    .on('error', () => {})
+    .on('close', () => {
+      lost += speaker.sent.length;
+      if (!greeted || present === speaker) open();
+      if (present === speaker) present = undefined;
+    });
   socket.on('data', (chunk) => {
     const lines = (rest + chunk.toString('latin1')).split('\r\n');
     rest = lines.pop() ?? '';

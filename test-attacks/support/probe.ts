@@ -3,7 +3,11 @@ import { percentile } from './figures.ts';
 import { startHelper } from './helper.ts';
 
 /** What an innocent client saw: milliseconds from each NOOP to its answer, and from each connection to its greeting. */
-export interface Probed { readonly noops: readonly number[]; readonly banners: readonly number[]; readonly lost: number }
+export interface Probed {
+  readonly noops: readonly number[];
+  readonly banners: readonly number[];
+  readonly lost: number;
+}
 
 /**
  * Measures from outside how long the loop of a daemon stands still: a client in a process of its own says NOOP every 5 ms, whether the
@@ -13,5 +17,10 @@ export interface Probed { readonly noops: readonly number[]; readonly banners: r
  */
 export function startProbe(at: Place, commands = 40) {
   const helper = startHelper<Probed>('probe-client.ts', { ...at, commands });
-  return { ...helper, async p99() { return percentile((await helper.report()).noops, 0.99); } };
+  return {
+    ...helper,
+    async p99() {
+      return percentile((await helper.report()).noops, 0.99);
+    },
+  };
 }

@@ -4,7 +4,9 @@ const TRACE = /^Received: [^\r\n]*\r\n(?:[ \t][^\r\n]*\r\n)*$/;
 
 /** The bytes of a message as its event shows them; only those of messages without bare line ends can be told. */
 export function bytesIn({ raw_msg, raw_msg_base64 }: InboundEvent['msg']): Buffer {
-  return raw_msg_base64 === undefined ? Buffer.from(raw_msg.replaceAll('\n', '\r\n')) : Buffer.from(raw_msg_base64, 'base64');
+  return raw_msg_base64 === undefined
+    ? Buffer.from(raw_msg.replaceAll('\n', '\r\n'))
+    : Buffer.from(raw_msg_base64, 'base64');
 }
 
 /**
@@ -23,5 +25,7 @@ export function withoutTrace(bytes: Buffer, length: number): Buffer {
 function isBare(message: Buffer): boolean {
   const lines = message.toString('latin1').split('\r\n');
   const header = lines.slice(0, lines.indexOf('') < 0 ? lines.length : lines.indexOf(''));
-  return /^[ \t]/.test(header[0] ?? '') || header.length > 0 && !header.some((line) => /^[!-9;-~]+[ \t]*:/.test(line));
+  return (
+    /^[ \t]/.test(header[0] ?? '') || (header.length > 0 && !header.some((line) => /^[!-9;-~]+[ \t]*:/.test(line)))
+  );
 }

@@ -1,7 +1,7 @@
 import { connect } from 'node:net';
 import { KEY } from '../../test/support/daemon.ts';
 import type { Place } from '../../test/support/mail.ts';
-import { createClient, type Client } from '../../test/support/smtp.ts';
+import { type Client, createClient } from '../../test/support/smtp.ts';
 import { plain } from '../../test/support/submission.ts';
 
 /** A connection that has been greeted and has said EHLO. */

@@ -1,11 +1,11 @@
 import { readFile, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { spawnDaemon, type ChildDaemon } from '../../test/support/child.ts';
+import { type ChildDaemon, spawnDaemon } from '../../test/support/child.ts';
 import { createCaller, KEY } from '../../test/support/daemon.ts';
-import { startReceiver, type Received, type Receiver } from '../../test/support/receiver.ts';
+import { type Received, type Receiver, startReceiver } from '../../test/support/receiver.ts';
 import { tempDir } from '../../test/support/temp.ts';
 import { until } from '../../test/support/until.ts';
-import { withHooks, type Patch } from './patches.ts';
+import { type Patch, withHooks } from './patches.ts';
 
 /** A daemon in a process of its own that takes mail for in.test, and the webhook that it posts to. */
 export interface Victim {
@@ -56,7 +56,10 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
     return Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(text)?.[1] ?? NaN) / 1024;
   };
   return {
-    postern, dir, hook, api,
+    postern,
+    dir,
+    hook,
+    api,
     // Without the questions whether the URL is there.
     posts: () => hook.requests.filter(({ method, body }) => method === 'POST' && body.length > 30),
     rss: () => status('VmRSS'),
@@ -70,13 +73,18 @@ export async function startVictim({ env = {}, patches = [], url }: VictimOptions
     async lateness() {
       await rm(gauge, { force: true });
       postern.signal('SIGUSR2');
-      return until('the gauge', async () => JSON.parse(await readFile(gauge, 'utf8').catch(() => '') || 'false'));
+      return until('the gauge', async () => JSON.parse((await readFile(gauge, 'utf8').catch(() => '')) || 'false'));
     },
     faults: () => [
       ...postern.lines.filter(isFault).map((line) => JSON.stringify(line)),
-      ...postern.said().split('\n').filter((line) => /Error|\bat .*:\d+:\d+|Warning/.test(line)),
+      ...postern
+        .said()
+        .split('\n')
+        .filter((line) => /Error|\bat .*:\d+:\d+|Warning/.test(line)),
     ],
-    forgetLog() { postern.lines.splice(0, postern.lines.length, ...postern.lines.filter(isFault)); },
+    forgetLog() {
+      postern.lines.splice(0, postern.lines.length, ...postern.lines.filter(isFault));
+    },
     async stop() {
       await postern.end('SIGKILL');
       await hook.stop();

@@ -39,7 +39,9 @@ function call(port: number): Promise<keyof Calls> {
     const socket = connect(port, '127.0.0.1');
     let taken = false;
     socket.setTimeout(30_000, () => socket.destroy());
-    socket.on('connect', () => { taken = true; });
+    socket.on('connect', () => {
+      taken = true;
+    });
     socket.on('error', () => {});
     socket.on('close', () => resolve(taken ? 'dropped' : 'refused'));
     socket.once('data', (chunk) => {

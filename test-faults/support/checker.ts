@@ -4,7 +4,11 @@ import type { Ledger } from './ledger.ts';
 import type { Sink } from './sink.ts';
 
 /** A delivery that the queue still answers for. */
-export interface Left { readonly id: string; readonly state: 'waiting' | 'dead'; readonly last_error: string | null }
+export interface Left {
+  readonly id: string;
+  readonly state: 'waiting' | 'dead';
+  readonly last_error: string | null;
+}
 
 /** What became of what was promised. */
 export interface Verdict {
@@ -27,9 +31,14 @@ export interface Verdict {
 
 /** What waits or was given up in the queue of a data folder, whether a daemon runs there or not. */
 export async function leftIn(dir: string): Promise<Left[]> {
-  const { code, out, err } = await command(['queue', 'list', '--kind', 'mail', '--limit', '10000000', '--jsonl'], { POSTERN_DATA_DIR: dir });
+  const { code, out, err } = await command(['queue', 'list', '--kind', 'mail', '--limit', '10000000', '--jsonl'], {
+    POSTERN_DATA_DIR: dir,
+  });
   if (code !== 0) throw new Error(`the queue cannot be listed: ${err}`);
-  return out.split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
+  return out
+    .split('\n')
+    .filter((line) => line !== '')
+    .map((line) => JSON.parse(line));
 }
 
 /** Holds arrivals and what is left against the ledger. `left` must have been read before. */
@@ -37,7 +46,7 @@ export function judge(ledger: Ledger, sink: Pick<Sink, 'arrivals'>, left: readon
   const { counts, idsOf, delivered, altered } = readArrivals(ledger, sink);
   const kept = new Set(left.map(({ id }) => messageOf(id)));
   const entries = [...ledger.acknowledged];
-  const wrong = entries.flatMap(([hash, id]) => [...idsOf.get(hash) ?? []].filter((came) => messageOf(came) !== id));
+  const wrong = entries.flatMap(([hash, id]) => [...(idsOf.get(hash) ?? [])].filter((came) => messageOf(came) !== id));
   const split = [...idsOf.values()].filter((ids) => ids.size > 1).flatMap((ids) => [...ids].slice(1));
   return {
     acknowledged: entries.length,
@@ -77,15 +86,26 @@ function messageOf(deliveryId: string): string {
 export async function judgeWhenQuiet(dir: string, ledger: Ledger, sink: Sink, ms = 120_000): Promise<Verdict> {
   let seen = 0;
   const delivered = new Set<string>();
-  await until('everything acknowledged to arrive', () => {
-    for (const { hashes } of sink.arrivals.slice(seen)) for (const hash of hashes) delivered.add(hash);
-    seen = sink.arrivals.length;
-    return delivered.size >= ledger.acknowledged.size && [...ledger.acknowledged.keys()].every((hash) => delivered.has(hash));
-  }, ms).catch(() => {});
+  await until(
+    'everything acknowledged to arrive',
+    () => {
+      for (const { hashes } of sink.arrivals.slice(seen)) for (const hash of hashes) delivered.add(hash);
+      seen = sink.arrivals.length;
+      return (
+        delivered.size >= ledger.acknowledged.size &&
+        [...ledger.acknowledged.keys()].every((hash) => delivered.has(hash))
+      );
+    },
+    ms,
+  ).catch(() => {});
   let left: Left[] = [];
-  await until('an empty queue', async () => {
-    left = await leftIn(dir);
-    return left.every(({ state }) => state !== 'waiting');
-  }, 30_000).catch(() => {});
+  await until(
+    'an empty queue',
+    async () => {
+      left = await leftIn(dir);
+      return left.every(({ state }) => state !== 'waiting');
+    },
+    30_000,
+  ).catch(() => {});
   return judge(ledger, sink, left);
 }

@@ -9,8 +9,22 @@ import { syncBuiltinESMExports } from 'node:module';
 import { Socket } from 'node:net';
 import { DatabaseSync, StatementSync } from 'node:sqlite';
 
-type Step = 'tables' | 'message row' | 'accept commit' | 'settle commit' | 'checkpoint' | 'blob write' | 'blob sync' | 'blob rename' | 'folder sync'
-  | 'reply' | 'post' | 'answer' | 'log removal' | 'appoint' | 'adopt';
+type Step =
+  | 'tables'
+  | 'message row'
+  | 'accept commit'
+  | 'settle commit'
+  | 'checkpoint'
+  | 'blob write'
+  | 'blob sync'
+  | 'blob rename'
+  | 'folder sync'
+  | 'reply'
+  | 'post'
+  | 'answer'
+  | 'log removal'
+  | 'appoint'
+  | 'adopt';
 
 const [, when, wanted, nth] = /^(before|after) (.+) (\d+)$/.exec(process.env.CRASH_AT ?? '') ?? [];
 const { existsSync } = fs;
@@ -32,7 +46,11 @@ function at(step: Step | undefined, run: () => unknown): unknown {
 }
 
 /** Puts `around` in the place of a method; `run` does what it did. */
-function patch(target: object, name: string, around: (self: object, args: readonly unknown[], run: () => unknown) => unknown): void {
+function patch(
+  target: object,
+  name: string,
+  around: (self: object, args: readonly unknown[], run: () => unknown) => unknown,
+): void {
   const real: unknown = Reflect.get(target, name);
   if (typeof real !== 'function') throw new Error(`there is no ${name} to be replaced`);
   Reflect.set(target, name, function replaced(this: object, ...args: unknown[]) {
@@ -52,12 +70,21 @@ patch(StatementSync.prototype, 'run', (self, _args, run) => {
   return at(message ? 'message row' : undefined, run);
 });
 patch(StatementSync.prototype, 'get', (self, _args, run) =>
-  at(self instanceof StatementSync && self.sourceSQL === 'PRAGMA wal_checkpoint(PASSIVE)' ? 'checkpoint' : undefined, run));
+  at(
+    self instanceof StatementSync && self.sourceSQL === 'PRAGMA wal_checkpoint(PASSIVE)' ? 'checkpoint' : undefined,
+    run,
+  ),
+);
 patch(DatabaseSync.prototype, 'exec', (self, [sql], run) => {
   if (sql === 'BEGIN IMMEDIATE') wrote.clear();
-  if (sql === 'COMMIT' && wrote.has('accept') && isArmed() && ++commits === Number(process.env.FAIL_COMMIT)) failSync(self);
-  if (sql === 'COMMIT') return at(wrote.has('accept') ? 'accept commit' : wrote.has('settle') ? 'settle commit' : undefined, run);
-  return at(String(sql).includes('CREATE TABLE meta') && String(sql).includes('CREATE TABLE deliveries') ? 'tables' : undefined, run);
+  if (sql === 'COMMIT' && wrote.has('accept') && isArmed() && ++commits === Number(process.env.FAIL_COMMIT))
+    failSync(self);
+  if (sql === 'COMMIT')
+    return at(wrote.has('accept') ? 'accept commit' : wrote.has('settle') ? 'settle commit' : undefined, run);
+  return at(
+    String(sql).includes('CREATE TABLE meta') && String(sql).includes('CREATE TABLE deliveries') ? 'tables' : undefined,
+    run,
+  );
 });
 
 /** What SQLite says after a sync that failed (SQLITE_IOERR_FSYNC). */
@@ -77,14 +104,20 @@ patch(fs.promises, 'open', async (_self, [path], run) => {
   }
   return handle;
 });
-patch(fs.promises, 'rename', (_self, [, to], run) => at(/\/spool\/blobs\//.test(String(to)) ? 'blob rename' : undefined, run));
+patch(fs.promises, 'rename', (_self, [, to], run) =>
+  at(/\/spool\/blobs\//.test(String(to)) ? 'blob rename' : undefined, run),
+);
 
 // A new queue file that takes the place of one that cannot be trusted.
-patch(fs, 'renameSync', (_self, [, to], run) => at(String(to).endsWith('spool.db.next') ? 'appoint' : String(to).endsWith('spool.db') ? 'adopt' : undefined, run));
+patch(fs, 'renameSync', (_self, [, to], run) =>
+  at(String(to).endsWith('spool.db.next') ? 'appoint' : String(to).endsWith('spool.db') ? 'adopt' : undefined, run),
+);
 patch(fs, 'rmSync', (_self, [path], run) => at(String(path).endsWith('spool.db-wal') ? 'log removal' : undefined, run));
 
 // The two sides of the network.
-patch(Socket.prototype, 'write', (_self, [chunk], run) => at(startOf(chunk, '250 2.0.0 OK: queued') ? 'reply' : startOf(chunk, 'POST /') ? 'post' : undefined, run));
+patch(Socket.prototype, 'write', (_self, [chunk], run) =>
+  at(startOf(chunk, '250 2.0.0 OK: queued') ? 'reply' : startOf(chunk, 'POST /') ? 'post' : undefined, run),
+);
 patch(Socket.prototype, 'read', (_self, _args, run) => {
   const chunk = run();
   return at(startOf(chunk, 'HTTP/1.1 200') ? 'answer' : undefined, () => chunk);
@@ -92,7 +125,10 @@ patch(Socket.prototype, 'read', (_self, _args, run) => {
 
 function startOf(chunk: unknown, text: string): boolean {
   if (typeof chunk === 'string') return chunk.startsWith(text);
-  return chunk instanceof Uint8Array && Buffer.from(chunk.buffer, chunk.byteOffset, Math.min(chunk.byteLength, text.length)).toString('latin1') === text;
+  return (
+    chunk instanceof Uint8Array &&
+    Buffer.from(chunk.buffer, chunk.byteOffset, Math.min(chunk.byteLength, text.length)).toString('latin1') === text
+  );
 }
 
 syncBuiltinESMExports();

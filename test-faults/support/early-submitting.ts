@@ -4,13 +4,14 @@ import { createSubmitting as createReal } from '../../src/outbound/submit.ts';
 const BEHIND_MS = 100;
 
 /** The way out of a daemon that writes behind: it says yes at once and puts the mail on the queue a moment later. */
-export const createSubmitting: typeof createReal = (settings, deps) => createReal(settings, {
-  ...deps,
-  spool: {
-    ...deps.spool,
-    async accept(message, deliveries) {
-      setTimeout(() => void deps.spool.accept(message, deliveries), BEHIND_MS);
-      return 'accepted';
+export const createSubmitting: typeof createReal = (settings, deps) =>
+  createReal(settings, {
+    ...deps,
+    spool: {
+      ...deps.spool,
+      async accept(message, deliveries) {
+        setTimeout(() => void deps.spool.accept(message, deliveries), BEHIND_MS);
+        return 'accepted';
+      },
     },
-  },
-});
+  });

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { spawnDaemon, type ChildDaemon } from '../../test/support/child.ts';
+import { type ChildDaemon, spawnDaemon } from '../../test/support/child.ts';
 import { createCaller, KEY } from '../../test/support/daemon.ts';
 
 export interface EdgeSettings {
@@ -21,7 +21,10 @@ export interface Life {
 }
 
 /** Milliseconds that a start took: on the clock, and of the processors, which a busy machine does not change much. */
-export interface Ready { readonly wall: number; readonly processor: number }
+export interface Ready {
+  readonly wall: number;
+  readonly processor: number;
+}
 
 /** A daemon of its own on one data folder, which is killed and comes back. */
 export interface Edge {
@@ -45,7 +48,7 @@ export function createEdge({ dir, url, env = {} }: EdgeSettings): Edge {
     return child;
   };
   const end = async (signal: NodeJS.Signals) => {
-    const code = await child?.end(signal) ?? null;
+    const code = (await child?.end(signal)) ?? null;
     child = undefined;
     return code;
   };
@@ -61,7 +64,9 @@ export function createEdge({ dir, url, env = {} }: EdgeSettings): Edge {
       prepared = true;
       return took;
     },
-    async kill() { await end('SIGKILL'); },
+    async kill() {
+      await end('SIGKILL');
+    },
     stop: () => end('SIGTERM'),
   };
 }
@@ -75,6 +80,8 @@ async function prepare(base: string, url: string): Promise<void> {
 
 /** Milliseconds of processor that a process has used, from the 14th and 15th field of its `stat`, in hundredths of a second. */
 function processorTime(pid: number): number {
-  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /s, '').split(' ');
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
+    .replace(/^.*\) /s, '')
+    .split(' ');
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }

@@ -21,13 +21,20 @@ export interface FastClockSettings {
   readonly intervalsByWall?: boolean;
 }
 
-interface Timer { readonly at: number; readonly fn: () => void }
+interface Timer {
+  readonly at: number;
+  readonly fn: () => void;
+}
 
 const TICK_MS = 2;
 /** What one tick brings at most, in milliseconds of the machine's: a machine that was busy must not find that an hour has passed. */
 const MOST_MS = 8;
 
-export function createFastClock({ start = Date.now(), shows = (utc) => utc, intervalsByWall = false }: FastClockSettings = {}): FastClock {
+export function createFastClock({
+  start = Date.now(),
+  shows = (utc) => utc,
+  intervalsByWall = false,
+}: FastClockSettings = {}): FastClock {
   let factor = 1;
   let base = 0;
   let since = performance.now();
@@ -55,13 +62,19 @@ export function createFastClock({ start = Date.now(), shows = (utc) => utc, inte
     after(ms, fn) {
       const timer: Timer = { at: steps() + ms, fn };
       timers.add(timer);
-      return () => { timers.delete(timer); };
+      return () => {
+        timers.delete(timer);
+      };
     },
     speed(next) {
       tick();
       factor = next;
     },
-    jump(ms) { offset += ms; },
-    stop() { clearInterval(ticking); },
+    jump(ms) {
+      offset += ms;
+    },
+    stop() {
+      clearInterval(ticking);
+    },
   };
 }

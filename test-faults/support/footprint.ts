@@ -14,7 +14,9 @@ export interface Footprint {
 }
 
 export function footprintOf(pid: number): Footprint {
-  const line = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024 / MEGABYTE;
+  const line = (name: string) =>
+    (Number(new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]) * 1024) /
+    MEGABYTE;
   const target = (name: string) => {
     try {
       return readlinkSync(`/proc/${pid}/fd/${name}`);
@@ -26,7 +28,9 @@ export function footprintOf(pid: number): Footprint {
     resident: () => line('VmRSS'),
     most: () => line('VmHWM'),
     // 5 resets the high-water mark (proc(5)).
-    forget() { writeFileSync(`/proc/${pid}/clear_refs`, '5'); },
+    forget() {
+      writeFileSync(`/proc/${pid}/clear_refs`, '5');
+    },
     sockets: () => readdirSync(`/proc/${pid}/fd`).filter((name) => target(name).startsWith('socket:')).length,
   };
 }

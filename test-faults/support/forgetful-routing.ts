@@ -6,6 +6,15 @@ const LOOK_MS = 100;
 export const createRouting: typeof createReal = (settings, deps) => {
   const real = createReal(settings, deps);
   let here = true;
-  setInterval(() => { deps.store.revisions.one({ id: 'routing' }).then(() => { here = true; }, () => { here = false; }); }, LOOK_MS).unref();
-  return { ...real, lookup: (mailbox, domain) => here ? real.lookup(mailbox, domain) : { kind: 'unknown' } };
+  setInterval(() => {
+    deps.store.revisions.one({ id: 'routing' }).then(
+      () => {
+        here = true;
+      },
+      () => {
+        here = false;
+      },
+    );
+  }, LOOK_MS).unref();
+  return { ...real, lookup: (mailbox, domain) => (here ? real.lookup(mailbox, domain) : { kind: 'unknown' }) };
 };

@@ -56,7 +56,9 @@ export async function startHostile(spoiling: Spoiling, most = 2 ** 30): Promise<
     url: `http://127.0.0.1:${address.port}/hook`,
     held,
     open: () => sockets.size,
-    spoil(now) { spoils = now; },
+    spoil(now) {
+      spoils = now;
+    },
     async stop() {
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();

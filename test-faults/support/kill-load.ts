@@ -1,7 +1,7 @@
 import type { ChildDaemon } from '../../test/support/child.ts';
 import { message, openSession, type Place } from '../../test/support/mail.ts';
-import { size } from './sizes.ts';
 import { until } from '../../test/support/until.ts';
+import { size } from './sizes.ts';
 
 export const KILLS = size('SUBMISSION_KILLS', 10, 2);
 /** Messages of each round, of which the kill cuts some off. */
@@ -23,7 +23,9 @@ export interface KillLoad {
  * Sends rounds of messages, each with a subject of its own, and kills the daemon in the middle of every round but the last. Answers the
  * daemon that runs then, and what was acknowledged by any: subject → the reply of the 250.
  */
-export async function loadThroughKills(load: KillLoad): Promise<{ readonly postern: ChildDaemon; readonly acknowledged: ReadonlyMap<string, string> }> {
+export async function loadThroughKills(
+  load: KillLoad,
+): Promise<{ readonly postern: ChildDaemon; readonly acknowledged: ReadonlyMap<string, string> }> {
   const acknowledged = new Map<string, string>();
   let postern = await load.start();
   await load.prepare?.(postern);
@@ -42,7 +44,12 @@ export async function loadThroughKills(load: KillLoad): Promise<{ readonly poste
 }
 
 /** Every message of a round once, over several sessions. Stops when the daemon dies. */
-async function send({ place, hello, to }: KillLoad, postern: ChildDaemon, round: number, acknowledged: Map<string, string>): Promise<void> {
+async function send(
+  { place, hello, to }: KillLoad,
+  postern: ChildDaemon,
+  round: number,
+  acknowledged: Map<string, string>,
+): Promise<void> {
   let next = 0;
   async function session(): Promise<void> {
     const smtp = await openSession(place(postern));

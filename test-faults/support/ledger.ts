@@ -37,13 +37,16 @@ export async function openLedger(path: string): Promise<Ledger> {
 
   return {
     acknowledged,
-    sending: (hash) => { sent.add(hash); },
+    sending: (hash) => {
+      sent.add(hash);
+    },
     wasSent: (hash) => sent.has(hash),
-    note: (hash, id) => new Promise<void>((resolve, reject) => {
-      waiting.push({ hash, id, done: resolve });
-      writing ??= write();
-      writing.catch(reject);
-    }),
+    note: (hash, id) =>
+      new Promise<void>((resolve, reject) => {
+        waiting.push({ hash, id, done: resolve });
+        writing ??= write();
+        writing.catch(reject);
+      }),
     async close() {
       await writing;
       await file.close();

@@ -55,15 +55,32 @@ interface State {
 }
 
 const PAUSE_MS = 5;
-const pause = (ms = PAUSE_MS) => new Promise<void>((resolve) => { setTimeout(resolve, ms); });
+const pause = (ms = PAUSE_MS) =>
+  new Promise<void>((resolve) => {
+    setTimeout(resolve, ms);
+  });
 
 export function startLoad(settings: LoadSettings, ledger: Ledger, place?: Place): Load {
-  const state: State = { place, stopped: false, acknowledged: 0, unanswered: 0, lastAccepted: 0, next: 0, slot: performance.now(), refused: [], open: new Set() };
-  const done = Promise.all(Array.from({ length: settings.connections }, () => client(settings, ledger, state))).then(() => {});
+  const state: State = {
+    place,
+    stopped: false,
+    acknowledged: 0,
+    unanswered: 0,
+    lastAccepted: 0,
+    next: 0,
+    slot: performance.now(),
+    refused: [],
+    open: new Set(),
+  };
+  const done = Promise.all(Array.from({ length: settings.connections }, () => client(settings, ledger, state))).then(
+    () => {},
+  );
   return {
     done,
     refused: state.refused,
-    turnTo(next) { state.place = next; },
+    turnTo(next) {
+      state.place = next;
+    },
     acknowledged: () => state.acknowledged,
     unanswered: () => state.unanswered,
     lastAccepted: () => state.lastAccepted,
@@ -89,7 +106,7 @@ async function client(settings: LoadSettings, ledger: Ledger, state: State): Pro
     state.open.add(session);
     try {
       for (const line of settings.hello ?? ['EHLO client.example.org']) await session.say(line);
-      while (!isOver(settings, state) && await send(session, settings, ledger, state));
+      while (!isOver(settings, state) && (await send(session, settings, ledger, state)));
     } catch {
       // The connection was lost: that is what these tests are about.
     }
@@ -98,14 +115,19 @@ async function client(settings: LoadSettings, ledger: Ledger, state: State): Pro
   }
 }
 
-const isOver = ({ limit }: LoadSettings, { stopped, acknowledged }: State): boolean => stopped || (limit !== undefined && acknowledged >= limit);
+const isOver = ({ limit }: LoadSettings, { stopped, acknowledged }: State): boolean =>
+  stopped || (limit !== undefined && acknowledged >= limit);
 
 /** One message. False when the session is over. */
 async function send(session: Session, settings: LoadSettings, ledger: Ledger, state: State): Promise<boolean> {
   await turn(settings, state);
   const n = ++state.next;
   const to = typeof settings.to === 'string' ? settings.to : settings.to(n);
-  for (const [step, line] of [['MAIL', 'MAIL FROM:<ada@example.org>'], ['RCPT', `RCPT TO:<${to}>`], ['DATA', 'DATA']] as const) {
+  for (const [step, line] of [
+    ['MAIL', 'MAIL FROM:<ada@example.org>'],
+    ['RCPT', `RCPT TO:<${to}>`],
+    ['DATA', 'DATA'],
+  ] as const) {
     const reply = await session.say(line);
     if (!/^[23]/.test(reply)) return refuse(state, step, reply, session);
   }
@@ -113,7 +135,9 @@ async function send(session: Session, settings: LoadSettings, ledger: Ledger, st
   const hash = messageHash(message);
   ledger.sending(hash);
   state.unanswered++;
-  const reply = await session.data(message).finally(() => { state.unanswered--; });
+  const reply = await session.data(message).finally(() => {
+    state.unanswered--;
+  });
   const id = /^250 .*queued as (\w+)/.exec(reply)?.[1];
   if (id === undefined) return refuse(state, 'end of data', reply, session);
   await ledger.note(hash, id);

@@ -1,4 +1,4 @@
-import { learn as learnReally, type EndpointState, type Learned, type Occasion } from '../../src/delivery/endpoint.ts';
+import { type EndpointState, type Learned, learn as learnReally, type Occasion } from '../../src/delivery/endpoint.ts';
 import type { Lesson } from '../../src/delivery/settle.ts';
 
 export * from '../../src/delivery/endpoint.ts';

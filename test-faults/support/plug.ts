@@ -15,16 +15,29 @@ export async function startPlug(target: { readonly host: string; readonly port: 
   let wire: Wire = 'whole';
   const server = createServer((client) => {
     const upstream = connect(target.port, target.host);
-    for (const [from, to] of [[client, upstream], [upstream, client]] as const) {
+    for (const [from, to] of [
+      [client, upstream],
+      [upstream, client],
+    ] as const) {
       sockets.add(from);
       from.on('error', () => {});
-      from.on('data', (chunk) => { if (wire === 'whole') to.write(chunk); });
-      from.on('close', () => { sockets.delete(from); to.destroy(); });
+      from.on('data', (chunk) => {
+        if (wire === 'whole') to.write(chunk);
+      });
+      from.on('close', () => {
+        sockets.delete(from);
+        to.destroy();
+      });
     }
   });
-  const listen = (port: number) => new Promise<void>((resolve, reject) => { server.once('error', reject).listen(port, '127.0.0.1', resolve); });
+  const listen = (port: number) =>
+    new Promise<void>((resolve, reject) => {
+      server.once('error', reject).listen(port, '127.0.0.1', resolve);
+    });
   const end = async () => {
-    const closed = new Promise<void>((resolve) => { server.close(() => resolve()); });
+    const closed = new Promise<void>((resolve) => {
+      server.close(() => resolve());
+    });
     for (const socket of sockets) socket.destroy();
     await closed;
   };
@@ -42,6 +55,8 @@ export async function startPlug(target: { readonly host: string; readonly port: 
       if (next === 'refuses' && server.listening) await end();
       if (next !== 'refuses' && !server.listening) await listen(port);
     },
-    async close() { if (server.listening) await end(); },
+    async close() {
+      if (server.listening) await end();
+    },
   };
 }

@@ -5,7 +5,9 @@ export function replaceModule(target: URL, replacement: URL): void {
   registerHooks({
     resolve(specifier, context, next) {
       const found = next(specifier, context);
-      return found.url === target.href && context.parentURL !== replacement.href ? { ...found, url: replacement.href } : found;
+      return found.url === target.href && context.parentURL !== replacement.href
+        ? { ...found, url: replacement.href }
+        : found;
     },
   });
 }

@@ -19,7 +19,15 @@ export function takeSamples(pid: number, dir: string, everyMs: number): () => re
   const footprint = footprintOf(pid);
   const samples: Sample[] = [];
   const count = (what: string) => readdirSync(`/proc/${pid}/${what}`).length;
-  const take = () => { samples.push({ memory: footprint.resident(), sockets: footprint.sockets(), descriptors: count('fd'), threads: count('task'), queue: bytesIn(join(dir, 'spool')) / 1_048_576 }); };
+  const take = () => {
+    samples.push({
+      memory: footprint.resident(),
+      sockets: footprint.sockets(),
+      descriptors: count('fd'),
+      threads: count('task'),
+      queue: bytesIn(join(dir, 'spool')) / 1_048_576,
+    });
+  };
   const timer = setInterval(take, everyMs);
   return () => {
     clearInterval(timer);
@@ -29,7 +37,10 @@ export function takeSamples(pid: number, dir: string, everyMs: number): () => re
 
 /** Of one figure: its median in the second quarter of the time and in the last one. */
 export function drift(samples: readonly Sample[], of: keyof Sample): { readonly early: number; readonly late: number } {
-  const part = (from: number, to: number) => median(samples.slice(Math.floor(samples.length * from), Math.floor(samples.length * to)).map((sample) => sample[of]));
+  const part = (from: number, to: number) =>
+    median(
+      samples.slice(Math.floor(samples.length * from), Math.floor(samples.length * to)).map((sample) => sample[of]),
+    );
   return { early: part(0.25, 0.5), late: part(0.75, 1) };
 }
 
@@ -39,5 +50,9 @@ function median(values: readonly number[]): number {
 
 /** Files come and go while they are counted. */
 function bytesIn(dir: string): number {
-  return readdirSync(dir, { withFileTypes: true, recursive: true }).reduce((sum, entry) => sum + (entry.isFile() ? statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0 : 0), 0);
+  return readdirSync(dir, { withFileTypes: true, recursive: true }).reduce(
+    (sum, entry) =>
+      sum + (entry.isFile() ? (statSync(join(entry.parentPath, entry.name), { throwIfNoEntry: false })?.size ?? 0) : 0),
+    0,
+  );
 }

@@ -29,12 +29,19 @@ async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => 
     const path = request.url ?? '';
     const { status, afterMs = 0 } = manners.get(path) ?? manners.get(null) ?? { status: 200 };
     const body = await textOf(request);
-    if (request.method !== 'POST' || body.startsWith('mandrill_events=%5B%5D')) return void response.writeHead(200).end();
-    say({ arrived: { id: String(request.headers['webhook-id']), hashes: hashesOf(body), path, status, at: Date.now() } });
+    if (request.method !== 'POST' || body.startsWith('mandrill_events=%5B%5D'))
+      return void response.writeHead(200).end();
+    say({
+      arrived: { id: String(request.headers['webhook-id']), hashes: hashesOf(body), path, status, at: Date.now() },
+    });
     if (status > 0) setTimeout(() => response.writeHead(status).end(), afterMs);
   };
   // A daemon that was killed in the middle of a post is what these tests are about.
-  const server = createServer({ keepAlive: true }, (request, response) => { take(request, response).catch(() => { response.destroy(); }); });
+  const server = createServer({ keepAlive: true }, (request, response) => {
+    take(request, response).catch(() => {
+      response.destroy();
+    });
+  });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   listen((told) => {
@@ -48,4 +55,10 @@ async function serve(say: (said: Said) => void, listen: (heard: (told: Told) => 
 }
 
 const port = parentPort;
-if (port) await serve((said) => port.postMessage(said), (heard) => { port.on('message', heard); });
+if (port)
+  await serve(
+    (said) => port.postMessage(said),
+    (heard) => {
+      port.on('message', heard);
+    },
+  );

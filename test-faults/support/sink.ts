@@ -15,7 +15,10 @@ export interface Arrival {
 }
 
 /** How a path is answered: with a status, after a time, or never. */
-export interface Manner { readonly status: number; readonly afterMs?: number }
+export interface Manner {
+  readonly status: number;
+  readonly afterMs?: number;
+}
 
 /** A webhook receiver that writes down what it got before it answers, on a thread of its own. */
 export interface Sink {
@@ -35,7 +38,9 @@ export type Said = { readonly port: number } | { readonly arrived: Arrival };
 export async function startSink(): Promise<Sink> {
   const thread = new Worker(new URL('./sink-thread.ts', import.meta.url));
   const arrivals: Arrival[] = [];
-  const ended = new Promise<void>((resolve) => { thread.once('exit', () => resolve()); });
+  const ended = new Promise<void>((resolve) => {
+    thread.once('exit', () => resolve());
+  });
   const tell = (told: Told) => thread.postMessage(told);
   const port = await new Promise<number>((resolve, reject) => {
     thread.once('error', reject);
@@ -47,7 +52,9 @@ export async function startSink(): Promise<Sink> {
   return {
     base: `http://127.0.0.1:${port}`,
     arrivals,
-    answer(manner, path) { tell({ manner, path: path ?? null }); },
+    answer(manner, path) {
+      tell({ manner, path: path ?? null });
+    },
     async stop() {
       tell('stop');
       await ended;

@@ -28,7 +28,12 @@ export async function lockStore(file: string): Promise<() => Promise<void>> {
   const locker = spawn('python3', ['-c', LOCKER, `${file}-shm`], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = once(locker, 'exit');
   const lines = createInterface({ input: locker.stdout });
-  await Promise.race([once(lines, 'line'), exited.then(() => { throw new Error('the locker ended'); })]);
+  await Promise.race([
+    once(lines, 'line'),
+    exited.then(() => {
+      throw new Error('the locker ended');
+    }),
+  ]);
   return async () => {
     locker.stdin.end();
     await exited;

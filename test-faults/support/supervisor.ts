@@ -47,16 +47,29 @@ export function canSupervise(): boolean {
   }
 }
 
-interface Line { readonly held?: number; readonly status?: number; readonly event?: string; readonly http?: string }
+interface Line {
+  readonly held?: number;
+  readonly status?: number;
+  readonly event?: string;
+  readonly http?: string;
+}
 
 export async function startSupervisor(env: Readonly<Record<string, string>>): Promise<Supervisor> {
-  const child = spawn('python3', ['-c', SUPERVISOR, process.execPath, 'src/main.ts', 'serve'], { stdio: ['pipe', 'pipe', 'ignore'], env: { ...process.env, ...env } });
+  const child = spawn('python3', ['-c', SUPERVISOR, process.execPath, 'src/main.ts', 'serve'], {
+    stdio: ['pipe', 'pipe', 'ignore'],
+    env: { ...process.env, ...env },
+  });
   const exited = once(child, 'exit');
   const lines: Line[] = [];
   createInterface({ input: child.stdout }).on('line', (text) => {
     const line: Line = JSON.parse(text);
     // What is logged of each message is not wanted.
-    if (line.held !== undefined || (line.status !== undefined && line.event === undefined) || line.event === 'daemon.ready') lines.push(line);
+    if (
+      line.held !== undefined ||
+      (line.status !== undefined && line.event === undefined) ||
+      line.event === 'daemon.ready'
+    )
+      lines.push(line);
   });
   const next = async (say: string): Promise<Line> => {
     const seen = lines.length;
@@ -67,7 +80,9 @@ export async function startSupervisor(env: Readonly<Record<string, string>>): Pr
   return {
     port,
     start: async () => `http://${(await next('start')).http}`,
-    reload() { child.stdin.write('reload\n'); },
+    reload() {
+      child.stdin.write('reload\n');
+    },
     stop: async () => (await next('stop')).status ?? -1,
     async close() {
       child.stdin.end();

@@ -2,7 +2,7 @@ import { postern as command } from '../../test/support/command.ts';
 import { startDaemon, type TestDaemon } from '../../test/support/daemon.ts';
 import { rejectRow } from '../../test/support/lists.ts';
 import { message, type Place, sendMail } from '../../test/support/mail.ts';
-import { startReceiver, type Receiver } from '../../test/support/receiver.ts';
+import { type Receiver, startReceiver } from '../../test/support/receiver.ts';
 import { openTestStore } from '../../test/support/store.ts';
 import { until } from '../../test/support/until.ts';
 import type { FastClock } from './fast-clock.ts';
@@ -42,13 +42,25 @@ export interface TimedWorld {
 /** Limits of things that take a moment of the machine's time, which is long by a fast clock. */
 const PATIENT = String(DAY);
 const ENV = {
-  POSTERN_WEBHOOKS__TIMEOUT_MS: PATIENT, POSTERN_PARSE__TIMEOUT_MS: PATIENT, POSTERN_INBOUND__REFRESH_MS: PATIENT, POSTERN_PARSE__WORKERS: '1',
-  POSTERN_DELIVERY__RETRY_HOURS: '1', POSTERN_DELIVERY__KEEP_DEAD_DAYS: '2', POSTERN_DELIVERY__KEEP_DELIVERED_HOURS: '48',
-  POSTERN_EXPORTS__KEEP_DAYS: '2', POSTERN_EVENTS__KEEP_DAYS: '2', POSTERN_PUBLIC_URL: 'https://mail.example.com', POSTERN_SMTP__MAX_LOOP_LAG_MS: PATIENT,
+  POSTERN_WEBHOOKS__TIMEOUT_MS: PATIENT,
+  POSTERN_PARSE__TIMEOUT_MS: PATIENT,
+  POSTERN_INBOUND__REFRESH_MS: PATIENT,
+  POSTERN_PARSE__WORKERS: '1',
+  POSTERN_DELIVERY__RETRY_HOURS: '1',
+  POSTERN_DELIVERY__KEEP_DEAD_DAYS: '2',
+  POSTERN_DELIVERY__KEEP_DELIVERED_HOURS: '48',
+  POSTERN_EXPORTS__KEEP_DAYS: '2',
+  POSTERN_EVENTS__KEEP_DAYS: '2',
+  POSTERN_PUBLIC_URL: 'https://mail.example.com',
+  POSTERN_SMTP__MAX_LOOP_LAG_MS: PATIENT,
 };
 
 /** `start`: starts the daemon; a control has one of its own. */
-export async function openTimedWorld(clock: FastClock, env: Readonly<Record<string, string>> = {}, start = startDaemon): Promise<TimedWorld> {
+export async function openTimedWorld(
+  clock: FastClock,
+  env: Readonly<Record<string, string>> = {},
+  start = startDaemon,
+): Promise<TimedWorld> {
   const [good, bad] = [await startReceiver(), await startReceiver()];
   let postern = await start({ ...ENV, ...env }, { clock });
   let present = clock;
@@ -62,23 +74,46 @@ export async function openTimedWorld(clock: FastClock, env: Readonly<Record<stri
   await api('/inbound/add-route', { domain: 'in.test', pattern: 'bad', url: bad.url });
   let link = '';
   return {
-    get clock() { return present; },
-    get log() { return postern.log; },
-    get smtp() { return postern.smtp; },
-    dir, good, bad, api,
+    get clock() {
+      return present;
+    },
+    get log() {
+      return postern.log;
+    },
+    get smtp() {
+      return postern.smtp;
+    },
+    dir,
+    good,
+    bad,
+    api,
     async send(to, subject) {
       const reply = await sendMail(postern.smtp, { from: 'ada@example.org', to: `${to}@in.test` }, message(subject));
       if (!reply.startsWith('250')) throw new Error(reply);
     },
     async queue(state) {
-      const { code, out, err } = await command(['queue', 'list', '--state', state, '--limit', '1000000', '--jsonl'], { POSTERN_DATA_DIR: dir });
+      const { code, out, err } = await command(['queue', 'list', '--state', state, '--limit', '1000000', '--jsonl'], {
+        POSTERN_DATA_DIR: dir,
+      });
       if (code !== 0) throw new Error(err);
-      return out.split('\n').filter((line) => line !== '').map((line): unknown => JSON.parse(line));
+      return out
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line): unknown => JSON.parse(line));
     },
     async reject(email, ms) {
-      await store.rejects.insert(rejectRow(account?.id ?? '', email, { reason: 'soft-bounce', createdAt: new Date(present.now()), lastEventAt: new Date(present.now()), expiresAt: new Date(present.now() + ms), termMs: ms }));
+      await store.rejects.insert(
+        rejectRow(account?.id ?? '', email, {
+          reason: 'soft-bounce',
+          createdAt: new Date(present.now()),
+          lastEventAt: new Date(present.now()),
+          expiresAt: new Date(present.now() + ms),
+          termMs: ms,
+        }),
+      );
     },
-    expired: async (email) => (await store.rejects.many({ account: account?.id ?? '', expired: true })).some((row) => row.email === email),
+    expired: async (email) =>
+      (await store.rejects.many({ account: account?.id ?? '', expired: true })).some((row) => row.email === email),
     async archive() {
       const { id } = await api('/exports/rejects');
       const job = await until('the archive', async () => {

@@ -1,10 +1,10 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openLedger, type Ledger } from './ledger.ts';
-import { startLoad, type Load, type LoadSettings } from './load.ts';
 import { createEdge, type Edge } from './edge.ts';
-import { startSink, type Sink } from './sink.ts';
+import { type Ledger, openLedger } from './ledger.ts';
+import { type Load, type LoadSettings, startLoad } from './load.ts';
+import { type Sink, startSink } from './sink.ts';
 
 /** A daemon, the mail it is sent and the endpoint it posts to, with the books of both sides. */
 export interface World {
@@ -19,14 +19,23 @@ export interface World {
 }
 
 /** `data` is the folder of the daemon, when it is not to be beside the ledger. */
-export async function openWorld({ data, env }: { data?: string; env?: Readonly<Record<string, string>> } = {}): Promise<World> {
+export async function openWorld({
+  data,
+  env,
+}: {
+  data?: string;
+  env?: Readonly<Record<string, string>>;
+} = {}): Promise<World> {
   const dir = await mkdtemp(join(tmpdir(), 'postern-faults-'));
   const ledger = await openLedger(join(dir, 'ledger'));
   const sink = await startSink();
   const edge = createEdge({ dir: data ?? join(dir, 'data'), url: `${sink.base}/hook`, ...(env ? { env } : {}) });
   const loads: Load[] = [];
   return {
-    dir, ledger, sink, edge,
+    dir,
+    ledger,
+    sink,
+    edge,
     load(settings) {
       const load = startLoad({ connections: 20, bytes: 10_000, to: 'jo@in.test', ...settings }, ledger);
       loads.push(load);

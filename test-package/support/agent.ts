@@ -2,17 +2,24 @@ import { connect } from 'node:net';
 import { createInterface } from 'node:readline';
 import { z } from 'zod';
 import { startReceiver } from '../../test/support/receiver.ts';
-import { createClient, type Client } from '../../test/support/smtp.ts';
+import { type Client, createClient } from '../../test/support/smtp.ts';
 
 // A process in the network of the host that the package was installed on: it sends mail, calls the API, and is the webhook.
 // One JSON object a line, in both directions.
 
-const COMMAND = z.object({ id: z.number() }).and(z.discriminatedUnion('do', [
-  z.object({ do: z.literal('talk'), port: z.number(), from: z.string(), lines: z.array(z.string()) }),
-  z.object({ do: z.literal('post'), url: z.string(), body: z.unknown(), headers: z.record(z.string(), z.string()).default({}) }),
-  z.object({ do: z.literal('answer'), status: z.number(), to: z.string() }),
-  z.object({ do: z.literal('received') }),
-]));
+const COMMAND = z.object({ id: z.number() }).and(
+  z.discriminatedUnion('do', [
+    z.object({ do: z.literal('talk'), port: z.number(), from: z.string(), lines: z.array(z.string()) }),
+    z.object({
+      do: z.literal('post'),
+      url: z.string(),
+      body: z.unknown(),
+      headers: z.record(z.string(), z.string()).default({}),
+    }),
+    z.object({ do: z.literal('answer'), status: z.number(), to: z.string() }),
+    z.object({ do: z.literal('received') }),
+  ]),
+);
 type Command = z.infer<typeof COMMAND>;
 
 const receiver = await startReceiver();
@@ -36,15 +43,23 @@ async function talk(port: number, from: string, lines: readonly string[]): Promi
   return replies;
 }
 
-async function post(url: string, body: unknown, headers: Record<string, string>): Promise<{ status: number; body: unknown }> {
+async function post(
+  url: string,
+  body: unknown,
+  headers: Record<string, string>,
+): Promise<{ status: number; body: unknown }> {
   const response = await fetch(url, { method: 'POST', headers, body: JSON.stringify(body) });
   return { status: response.status, body: await response.json() };
 }
 
 /** Subjects of what was posted and answered as it was told, with the id of the delivery. */
-const received = () => receiver.requests.filter(({ method }) => method === 'POST').map(({ headers, body }) => ({
-  id: headers['webhook-id'], text: new URLSearchParams(body.toString()).get('mandrill_events') ?? '',
-}));
+const received = () =>
+  receiver.requests
+    .filter(({ method }) => method === 'POST')
+    .map(({ headers, body }) => ({
+      id: headers['webhook-id'],
+      text: new URLSearchParams(body.toString()).get('mandrill_events') ?? '',
+    }));
 
 async function perform(command: Command): Promise<unknown> {
   if (command.do === 'talk') return talk(command.port, command.from, command.lines);
@@ -56,7 +71,11 @@ async function perform(command: Command): Promise<unknown> {
 process.stdout.write(`${JSON.stringify({ id: 0, result: receiver.url })}\n`);
 for await (const line of createInterface({ input: process.stdin })) {
   const command = COMMAND.parse(JSON.parse(line));
-  perform(command).then((result) => ({ result }), (error: unknown) => ({ fault: String(error) }))
+  perform(command)
+    .then(
+      (result) => ({ result }),
+      (error: unknown) => ({ fault: String(error) }),
+    )
     .then((answer) => process.stdout.write(`${JSON.stringify({ id: command.id, ...answer })}\n`));
 }
 await receiver.stop();

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { accountLimits } from '../../src/composition/slices.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
-import { meteredDatabase } from '../../src/store/usage.ts';
 import { openStore } from '../../src/store/store.ts';
+import { meteredDatabase } from '../../src/store/usage.ts';
 import { countUsageTask } from '../../src/tasks/count-usage.ts';
-import { ACCOUNT, KEY, limitsOf, NO_LIMITS, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, limitsOf, NO_LIMITS, OTHER_KEY, startApi } from '../support/api.ts';
 import { createTestClock } from '../support/clock.ts';
 import { startDaemon, testSettings } from '../support/daemon.ts';
 import { drivers } from '../support/database.ts';
@@ -14,13 +14,19 @@ for (const driver of drivers) {
   describe(`an account's limits, ${driver.name}`, () => {
     let world: ApiWorld;
     const start = async (limits: Partial<typeof NO_LIMITS>) => {
-      world = await startApi({ settings: { limits: { ...NO_LIMITS, ...limits } }, database: (log) => driver.open({ log }) });
+      world = await startApi({
+        settings: { limits: { ...NO_LIMITS, ...limits } },
+        database: (log) => driver.open({ log }),
+      });
     };
     afterEach(() => world.stop());
 
     const ADDS: Readonly<Record<string, readonly [string, (n: number) => object]>> = {
       'inbound domains': ['/inbound/add-domain', (n) => ({ domain: `in${n}.example.com` })],
-      routes: ['/inbound/add-route', (n) => ({ domain: 'inbound.example.com', pattern: `box${n}`, url: 'https://app.example.com/' })],
+      routes: [
+        '/inbound/add-route',
+        (n) => ({ domain: 'inbound.example.com', pattern: `box${n}`, url: 'https://app.example.com/' }),
+      ],
       webhooks: ['/webhooks/add', (n) => ({ url: `https://app.example.com/${n}`, events: ['send'] })],
       templates: ['/templates/add', (n) => ({ name: `T${n}`, code: '<p></p>' })],
       subaccounts: ['/subaccounts/add', (n) => ({ id: `sub-${n}` })],
@@ -33,7 +39,7 @@ for (const driver of drivers) {
     for (const [words, [path, params]] of Object.entries(ADDS)) {
       it(`end the adding of ${words}, with a ValidationError that names it, for that account alone`, async () => {
         await start({ rows: limitsOf(10) });
-        let refused;
+        let refused: any;
         let added = 0;
         for (; added < 20 && !refused; added++) {
           const { status, body } = await world.call(path, params(added));
@@ -70,12 +76,20 @@ for (const driver of drivers) {
       expect((await world.call('/templates/add', template)).status).to.equal(200);
       const before = await used();
       let status = 200;
-      for (let n = 0; n < 10 && status === 200; n++) status = (await world.call('/templates/add', { ...template, name: `Large ${n}` })).status;
+      for (let n = 0; n < 10 && status === 200; n++)
+        status = (await world.call('/templates/add', { ...template, name: `Large ${n}` })).status;
       expect(status).to.equal(422);
       expect(await used()).to.be.within(before + 200_000, 900_000);
       const message = { message: { from_email: 'a@example.com', to: [{ email: 'b@example.net' }], text: 'x' } };
-      for (const [path, params] of [['/messages/send', message], ['/subaccounts/add', { id: 'one-more' }], ['/rejects/add', { email: 'a@example.com' }], ['/templates/update', { ...template, code: 'y'.repeat(10_000) }]] as const) {
-        expect((await world.call(path, params)).body.message, path).to.contain('The account stores 500000 bytes, which is its limit');
+      for (const [path, params] of [
+        ['/messages/send', message],
+        ['/subaccounts/add', { id: 'one-more' }],
+        ['/rejects/add', { email: 'a@example.com' }],
+        ['/templates/update', { ...template, code: 'y'.repeat(10_000) }],
+      ] as const) {
+        expect((await world.call(path, params)).body.message, path).to.contain(
+          'The account stores 500000 bytes, which is its limit',
+        );
       }
       expect((await world.call('/templates/list')).status).to.equal(200);
       for (let n = 0; n < 4; n++) await world.call('/templates/delete', { name: `Large ${n}` });
@@ -89,7 +103,11 @@ for (const driver of drivers) {
       const first = await Promise.all(Array.from({ length: 25 }, () => ping()));
       expect(first.filter((status) => status === 429)).to.have.length(5);
       const { status, body, headers } = await world.call('/users/ping');
-      expect({ status, name: body.name, retry: headers.get('retry-after') }).to.deep.equal({ status: 429, name: 'RequestLimitExceeded', retry: '1' });
+      expect({ status, name: body.name, retry: headers.get('retry-after') }).to.deep.equal({
+        status: 429,
+        name: 'RequestLimitExceeded',
+        retry: '1',
+      });
       expect(await ping(OTHER_KEY), 'another account').to.equal(200);
       await world.clock.advance(1000);
       expect([await ping(), await ping(), await ping()]).to.deep.equal([200, 200, 429]);
@@ -106,8 +124,13 @@ for (const driver of drivers) {
       expect(await task.run()).to.include({ corrected: 1 });
       await world.clock.advance(2000);
       const usage = await world.meter.of(ACCOUNT);
-      const bytes = (await world.store.templates.many({ account: ACCOUNT })).reduce((sum, row) => sum + JSON.stringify(row).length, 0);
-      expect(usage.subaccounts).to.equal((await world.store.subaccounts.many({ account: ACCOUNT })).length).and.to.be.above(0);
+      const bytes = (await world.store.templates.many({ account: ACCOUNT })).reduce(
+        (sum, row) => sum + JSON.stringify(row).length,
+        0,
+      );
+      expect(usage.subaccounts)
+        .to.equal((await world.store.subaccounts.many({ account: ACCOUNT })).length)
+        .and.to.be.above(0);
       expect(usage.inbound_routes).to.equal(1);
       expect(usage.bytes).to.be.above(bytes);
       expect(await task.run(), 'and find nothing the next night').to.equal(undefined);
@@ -117,15 +140,26 @@ for (const driver of drivers) {
       await start({});
       const database = await driver.open();
       const clock = createTestClock();
-      const hosts = await Promise.all([1, 2].map(() => meteredDatabase({ ...database, close: async () => undefined }, { clock })));
+      const hosts = await Promise.all(
+        [1, 2].map(() => meteredDatabase({ ...database, close: async () => undefined }, { clock })),
+      );
       const stores = await Promise.all(hosts.map((host) => openStore(host.database)));
       for (const [n, store] of stores.entries()) {
-        for (let i = 0; i < 5; i++) await store.pools.insert({ id: `${n} ${i}`, account: 'a', name: `${n} ${i}`, token: '', createdAt: new Date(0) });
+        for (let i = 0; i < 5; i++)
+          await store.pools.insert({
+            id: `${n} ${i}`,
+            account: 'a',
+            name: `${n} ${i}`,
+            token: '',
+            createdAt: new Date(0),
+          });
       }
       await clock.advance(1000);
       await until('both counts', async () => {
         await clock.advance(1000);
-        return (await Promise.all(hosts.map(({ meter }) => meter.of('a')))).every(({ pools, bytes }) => pools === 10 && bytes > 500);
+        return (await Promise.all(hosts.map(({ meter }) => meter.of('a')))).every(
+          ({ pools, bytes }) => pools === 10 && bytes > 500,
+        );
       });
       for (const store of stores) await store.close();
       await database.close();
@@ -135,17 +169,27 @@ for (const driver of drivers) {
 
 describe('the limits of the settings', () => {
   it('are those that a daemon holds accounts to', async () => {
-    const running = await startDaemon({ POSTERN_ACCOUNTS__MAX_DOMAINS: '2', POSTERN_ACCOUNTS__MAX_CALLS_PER_SECOND: '5' });
+    const running = await startDaemon({
+      POSTERN_ACCOUNTS__MAX_DOMAINS: '2',
+      POSTERN_ACCOUNTS__MAX_CALLS_PER_SECOND: '5',
+    });
     try {
-      for (let n = 0; n < 2; n++) expect((await running.ask('/inbound/add-domain', { domain: `d${n}.test` })).status).to.equal(200);
-      expect((await running.ask('/inbound/add-domain', { domain: 'd2.test' })).body.message).to.contain('The account has 2 inbound domains');
-      const statuses = await Promise.all(Array.from({ length: 80 }, async () => (await running.ask('/users/ping')).status));
+      for (let n = 0; n < 2; n++)
+        expect((await running.ask('/inbound/add-domain', { domain: `d${n}.test` })).status).to.equal(200);
+      expect((await running.ask('/inbound/add-domain', { domain: 'd2.test' })).body.message).to.contain(
+        'The account has 2 inbound domains',
+      );
+      const statuses = await Promise.all(
+        Array.from({ length: 80 }, async () => (await running.ask('/users/ping')).status),
+      );
       expect(statuses).to.include(429).and.to.include(200);
     } finally {
       await running.stop();
     }
     // What was counted is there at the next start.
-    const { database, meter } = await meteredDatabase(await openDatabase(testSettings(running.dir), running.log), { clock: createTestClock() });
+    const { database, meter } = await meteredDatabase(await openDatabase(testSettings(running.dir), running.log), {
+      clock: createTestClock(),
+    });
     const store = await openStore(database);
     const account = await store.accounts.one({ number: 1 });
     expect((await meter.of(account?.id ?? '')).inbound_domains).to.equal(2);
@@ -153,6 +197,8 @@ describe('the limits of the settings', () => {
   });
 
   it('name every kind that is counted', () => {
-    expect(Object.keys(accountLimits(testSettings('/nowhere')).rows).sort()).to.deep.equal(Object.keys(limitsOf(0)).sort());
+    expect(Object.keys(accountLimits(testSettings('/nowhere')).rows).sort()).to.deep.equal(
+      Object.keys(limitsOf(0)).sort(),
+    );
   });
 });

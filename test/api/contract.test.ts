@@ -1,29 +1,44 @@
-import { expect } from 'chai';
 import { isDeepStrictEqual } from 'node:util';
+import { expect } from 'chai';
 import { ERRORS, type ErrorName } from '../../src/api/errors.ts';
-import { OPERATIONS } from '../../src/api/operations/index.ts';
 import type { Operation } from '../../src/api/operation.ts';
-import { ACCOUNT, KEY, OTHER_KEY, putDeadDelivery, startApi, type ApiWorld } from '../support/api.ts';
+import { OPERATIONS } from '../../src/api/operations/index.ts';
+import { StoreAway } from '../../src/store/collection.ts';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../support/api.ts';
 import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';
-import { StoreAway } from '../../src/store/collection.ts';
 
 // Made from the declarations: what holds for every operation, whoever adds the next one.
 
 const paramsOf = (operation: Operation) => Object.entries(operation.params.shape);
 const isOptional = (schema: { safeParse(value: unknown): { success: boolean } }) => schema.safeParse(undefined).success;
-const required = (operation: Operation) => paramsOf(operation).filter(([, schema]) => !isOptional(schema)).map(([name]) => name);
-const optional = (operation: Operation) => paramsOf(operation).filter(([, schema]) => isOptional(schema)).map(([name]) => name);
+const required = (operation: Operation) =>
+  paramsOf(operation)
+    .filter(([, schema]) => !isOptional(schema))
+    .map(([name]) => name);
+const optional = (operation: Operation) =>
+  paramsOf(operation)
+    .filter(([, schema]) => isOptional(schema))
+    .map(([name]) => name);
 
 /** For each declared error, a call that reaches it. */
 const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld) => object | Promise<object>>> = {
-  Unknown_InboundDomain: (operation) => operation.path === '/inbound/test-route' ? { address: 'a@nowhere.example.com' } : { ...operation.example.params, domain: 'nowhere.example.com' },
+  Unknown_InboundDomain: (operation) =>
+    operation.path === '/inbound/test-route'
+      ? { address: 'a@nowhere.example.com' }
+      : { ...operation.example.params, domain: 'nowhere.example.com' },
   Unknown_Sender: () => ({ address: 'nobody@example.com' }),
   Invalid_Tag_Name: () => ({ tag: 'no-such-tag' }),
   Unknown_IP: (operation) => ({ ...operation.example.params, ip: '198.51.100.99' }),
   Unknown_Pool: (operation) => ({ ...operation.example.params, pool: 'No Such Pool', create_pool: false }),
-  PaymentRequired(operation, world) { world.ips.provisioning = 'off'; return operation.example.params; },
-  PoorReputation(operation, world) { world.ips.minReputation = 100; return operation.example.params; },
+  PaymentRequired(operation, world) {
+    world.ips.provisioning = 'off';
+    return operation.example.params;
+  },
+  PoorReputation(operation, world) {
+    world.ips.minReputation = 100;
+    return operation.example.params;
+  },
   NoSendingHistory: (operation) => ({ ...operation.example.params, key: OTHER_KEY }),
   Invalid_DeleteDefaultPool: () => ({ pool: 'Main Pool' }),
   Invalid_DeleteNonEmptyPool: () => ({ pool: 'Transactional' }),
@@ -43,8 +58,10 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
   },
   Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
   Unknown_Subaccount({ path, example }) {
-    if (path === '/messages/send-raw') return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
-    if (path.startsWith('/messages/')) return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
+    if (path === '/messages/send-raw')
+      return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
+    if (path.startsWith('/messages/'))
+      return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
     return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
   },
   Unknown_Url: () => ({ url: 'https://www.example.com/nowhere' }),
@@ -78,7 +95,11 @@ const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld)
 
 describe('every operation', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); putDeadDelivery(world); putBatch(world.spool, ACCOUNT); });
+  beforeEach(async () => {
+    world = await startApi();
+    putDeadDelivery(world);
+    putBatch(world.spool, ACCOUNT);
+  });
   afterEach(() => world.stop());
 
   for (const operation of OPERATIONS) {
@@ -96,43 +117,76 @@ describe('every operation', () => {
       });
 
       it('refuses a wrong key, a missing one and none at all before it looks at anything else', async () => {
-        const wrong = { status: 401, body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' } };
+        const wrong = {
+          status: 401,
+          body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
+        };
         for (const key of ['wrong', '', 7, true, ['x'], { $gt: '' }]) {
           const { status, body } = await call({ key });
           expect({ status, body }).to.deep.equal(wrong);
         }
         for (const params of [{ key: null }, { key: undefined }]) {
           const { status, body } = await call(params);
-          expect({ status, body }).to.deep.equal({ status: 422, body: { status: 'error', code: -1, name: 'ValidationError', message: 'You must specify a key value' } });
+          expect({ status, body }).to.deep.equal({
+            status: 422,
+            body: { status: 'error', code: -1, name: 'ValidationError', message: 'You must specify a key value' },
+          });
         }
       });
 
-      if (required(operation).length > 0) it('names a required parameter that is missing or null', async () => {
-        for (const name of required(operation)) {
-          for (const params of [{ ...example, [name]: undefined }, { ...example, [name]: null }]) {
-            const { status, body } = await call(params);
-            expect({ status, body }).to.deep.equal({ status: 422, body: { status: 'error', code: -1, name: 'ValidationError', message: `You must specify a ${name} value` } });
+      if (required(operation).length > 0)
+        it('names a required parameter that is missing or null', async () => {
+          for (const name of required(operation)) {
+            for (const params of [
+              { ...example, [name]: undefined },
+              { ...example, [name]: null },
+            ]) {
+              const { status, body } = await call(params);
+              expect({ status, body }).to.deep.equal({
+                status: 422,
+                body: {
+                  status: 'error',
+                  code: -1,
+                  name: 'ValidationError',
+                  message: `You must specify a ${name} value`,
+                },
+              });
+            }
           }
-        }
-      });
+        });
 
-      if (paramsOf(operation).length > 0) it('names a parameter of the wrong type, whatever is in it', async () => {
-        const operators: readonly unknown[] = [
-          { $gt: '' }, { $ne: null }, { $where: 'sleep(1000)' }, { $regex: '.*' }, { constructor: { prototype: {} } },
-          { $or: [{}] }, { $in: [] }, { $exists: true },
-          JSON.parse('{"__proto__":{"polluted":1}}'), [[]], [{ $gt: '' }], 1e300];
-        for (const [name] of paramsOf(operation)) {
-          for (const value of operators) {
-            const { status, body } = await call({ ...example, [name]: value });
-            expect(status, `${name} ${JSON.stringify(value)}`).to.equal(422);
-            expect(body).to.include({ name: 'ValidationError', code: -2 });
-            expect(JSON.parse(body.message.slice('Validation error: '.length))).to.have.property(name);
+      if (paramsOf(operation).length > 0)
+        it('names a parameter of the wrong type, whatever is in it', async () => {
+          const operators: readonly unknown[] = [
+            { $gt: '' },
+            { $ne: null },
+            { $where: 'sleep(1000)' },
+            { $regex: '.*' },
+            { constructor: { prototype: {} } },
+            { $or: [{}] },
+            { $in: [] },
+            { $exists: true },
+            JSON.parse('{"__proto__":{"polluted":1}}'),
+            [[]],
+            [{ $gt: '' }],
+            1e300,
+          ];
+          for (const [name] of paramsOf(operation)) {
+            for (const value of operators) {
+              const { status, body } = await call({ ...example, [name]: value });
+              expect(status, `${name} ${JSON.stringify(value)}`).to.equal(422);
+              expect(body).to.include({ name: 'ValidationError', code: -2 });
+              expect(JSON.parse(body.message.slice('Validation error: '.length))).to.have.property(name);
+            }
           }
-        }
-      });
+        });
 
       it('takes null for what is left out, and ignores what it does not know', async () => {
-        const nulls = Object.fromEntries(optional(operation).filter((name) => !(name in example)).map((name) => [name, null]));
+        const nulls = Object.fromEntries(
+          optional(operation)
+            .filter((name) => !(name in example))
+            .map((name) => [name, null]),
+        );
         const { status, body } = await call({ ...nulls, ...example, unheard_of: { $gt: 1 } });
         expect({ status, body }).to.deep.equal({ status: 200, body: operation.example.answer });
       });
@@ -155,19 +209,33 @@ describe('every operation, while the store is away', () => {
   it('answers ServiceUnavailable with 503', async () => {
     let away = false;
     const world = await startApi({
-      store: (real) => ({ ...real, keys: { ...real.keys, one: (filter) => away ? Promise.reject(new StoreAway('away')) : real.keys.one(filter) } }),
+      store: (real) => ({
+        ...real,
+        keys: { ...real.keys, one: (filter) => (away ? Promise.reject(new StoreAway('away')) : real.keys.one(filter)) },
+      }),
     });
     away = true;
     for (const operation of OPERATIONS) {
       const { status, body } = await world.call(operation.path, operation.example.params);
-      expect({ status, body }).to.deep.equal({ status: 503, body: { status: 'error', code: -2, name: 'ServiceUnavailable', message: 'Service Temporarily Unavailable' } });
+      expect({ status, body }).to.deep.equal({
+        status: 503,
+        body: { status: 'error', code: -2, name: 'ServiceUnavailable', message: 'Service Temporarily Unavailable' },
+      });
     }
     expect(world.log.of('api.fault'), 'not a fault of ours').to.have.length(0);
     await world.stop();
   });
 
   it('answers it too when the store goes away behind the key', async () => {
-    const world = await startApi({ store: (real) => ({ ...real, of: (account) => ({ ...real.of(account), inboundDomains: { ...real.of(account).inboundDomains, many: () => Promise.reject(new StoreAway('away')) } }) }) });
+    const world = await startApi({
+      store: (real) => ({
+        ...real,
+        of: (account) => ({
+          ...real.of(account),
+          inboundDomains: { ...real.of(account).inboundDomains, many: () => Promise.reject(new StoreAway('away')) },
+        }),
+      }),
+    });
     const { status, body } = await world.call('/inbound/domains', { key: KEY });
     expect({ status, name: body.name }).to.deep.equal({ status: 503, name: 'ServiceUnavailable' });
     await world.stop();

@@ -1,12 +1,20 @@
-import { expect } from 'chai';
 import { createHash } from 'node:crypto';
-import { ACCOUNT, KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { expect } from 'chai';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../support/api.ts';
 
 /** What every record tells: how the account of the examples proves the domain. */
 const proof = (domain: string) => ({
-  txt_name: `_postern-challenge.${domain}`, txt_value: `postern-domain=${createHash('sha256').update(`${ACCOUNT} ${domain}`).digest('hex').slice(0, 32)}`,
+  txt_name: `_postern-challenge.${domain}`,
+  txt_value: `postern-domain=${createHash('sha256').update(`${ACCOUNT} ${domain}`).digest('hex').slice(0, 32)}`,
 });
-const record = (domain: string, created_at: string, valid_mx = false, name = domain) => ({ domain, created_at, valid_mx, routed: true, verified_at: null, ...proof(name) });
+const record = (domain: string, created_at: string, valid_mx = false, name = domain) => ({
+  domain,
+  created_at,
+  valid_mx,
+  routed: true,
+  verified_at: null,
+  ...proof(name),
+});
 const DOMAIN = record('inbound.example.com', '2026-01-05 11:00:00');
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
 const NOW = '2026-01-05 12:00:00';
@@ -18,12 +26,17 @@ const unknownRoute = (id: string) => fault(22, 'Unknown_InboundRoute', `No route
 
 describe('the Inbound group', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); });
+  beforeEach(async () => {
+    world = await startApi();
+  });
   afterEach(() => world.stop());
 
   async function answers(path: string, params: object, status: number, body: unknown) {
     const answer = await world.call(`/inbound/${path}`, params);
-    expect({ status: answer.status, body: answer.body }, `${path} ${JSON.stringify(params)}`).to.deep.equal({ status, body });
+    expect({ status: answer.status, body: answer.body }, `${path} ${JSON.stringify(params)}`).to.deep.equal({
+      status,
+      body,
+    });
   }
 
   // From the interface description, line by line: path, parameters, status, answer.
@@ -49,20 +62,75 @@ describe('the Inbound group', () => {
     ['delete-domain', { domain: 'not a domain' }, 404, unknownDomain('not a domain')],
     ['routes', { domain: 'inbound.example.com' }, 200, [ROUTE]],
     ['routes', { domain: 'nowhere.example.com' }, 404, unknownDomain('nowhere.example.com')],
-    ['add-route', { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/x?y=1' }, 200, { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1' }],
-    ['add-route', { domain: 'inbound.example.com', pattern: 'a@b', url: 'http://a.example/' }, 422, invalid({ pattern: 'Only the part before the @ is matched: please enter a pattern without @' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: 'a\nb', url: 'http://a.example/' }, 422, invalid({ pattern: 'Please enter a pattern without spaces and control characters' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: 'x'.repeat(256), url: 'http://a.example/' }, 422, invalid({ pattern: 'Please enter at most 255 characters' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: '', url: '' }, 422, invalid({ pattern: 'Please enter a value', url: 'Please enter a value' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: '*', url: 'ftp://a.example/' }, 422, invalid({ url: 'Not a valid http or https URL' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: '*', url: 'javascript:alert(1)' }, 422, invalid({ url: 'Not a valid http or https URL' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/#x' }, 422, invalid({ url: 'Please enter a URL without a fragment (#)' })],
-    ['add-route', { domain: 'inbound.example.com', pattern: '*', url: 'https://gone.example/' }, 422, invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" })],
-    ['add-route', { domain: 'nowhere.example.com', pattern: '*', url: 'http://a.example/' }, 404, unknownDomain('nowhere.example.com')],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/x?y=1' },
+      200,
+      { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1' },
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: 'a@b', url: 'http://a.example/' },
+      422,
+      invalid({ pattern: 'Only the part before the @ is matched: please enter a pattern without @' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: 'a\nb', url: 'http://a.example/' },
+      422,
+      invalid({ pattern: 'Please enter a pattern without spaces and control characters' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: 'x'.repeat(256), url: 'http://a.example/' },
+      422,
+      invalid({ pattern: 'Please enter at most 255 characters' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '', url: '' },
+      422,
+      invalid({ pattern: 'Please enter a value', url: 'Please enter a value' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'ftp://a.example/' },
+      422,
+      invalid({ url: 'Not a valid http or https URL' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'javascript:alert(1)' },
+      422,
+      invalid({ url: 'Not a valid http or https URL' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/#x' },
+      422,
+      invalid({ url: 'Please enter a URL without a fragment (#)' }),
+    ],
+    [
+      'add-route',
+      { domain: 'inbound.example.com', pattern: '*', url: 'https://gone.example/' },
+      422,
+      invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" }),
+    ],
+    [
+      'add-route',
+      { domain: 'nowhere.example.com', pattern: '*', url: 'http://a.example/' },
+      404,
+      unknownDomain('nowhere.example.com'),
+    ],
     ['update-route', { id: '1.1', pattern: null, url: null }, 200, ROUTE],
     ['update-route', { id: '1.1', pattern: 'sales' }, 200, { ...ROUTE, pattern: 'sales' }],
     ['update-route', { id: '1.1', url: 'https://b.example/' }, 200, { ...ROUTE, url: 'https://b.example/' }],
-    ['update-route', { id: '1.1', url: 'https://gone.example/' }, 422, invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" })],
+    [
+      'update-route',
+      { id: '1.1', url: 'https://gone.example/' },
+      422,
+      invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" }),
+    ],
     ['update-route', { id: '7.23', pattern: 'x' }, 404, unknownRoute('7.23')],
     ['delete-route', { id: '1.1' }, 200, ROUTE],
     ['delete-route', { id: 'x' }, 404, unknownRoute('x')],
@@ -78,23 +146,54 @@ describe('the Inbound group', () => {
   const SUFFIX = 'This is a public suffix: others register their domains under it';
   const FREE = 'This domain belongs to a provider of free mail';
   const reserved: readonly (readonly [string, string])[] = [
-    ['mx.postern.test', OURS], ['MX.Postern.TEST.', OURS], ['bounces.mx.postern.test', OURS], ['spf.mx.postern.test', OURS], ['a.b.mx.postern.test', OURS],
-    ['mx２.postern.test', OURS], ['spf.mx2.postern.test', OURS], ['zurück.postern.test', OURS], ['xn--zurck-mva.POSTERN.test', OURS], ['app.postern.test', OURS],
-    ['include.example.org', OURS], ['<b>mx.postern.test</b>', OURS],
-    ['co.uk', SUFFIX], ['CO.UK.', SUFFIX], ['co。uk', SUFFIX], ['公司.cn', SUFFIX], ['xn--55qx5d.cn', SUFFIX], ['github.io', SUFFIX], ['any.ck', SUFFIX],
-    ['gmail.com', FREE], ['GMail.com.', FREE], ['mx.gmail.com', FREE], ['hotmail.co.uk', FREE],
+    ['mx.postern.test', OURS],
+    ['MX.Postern.TEST.', OURS],
+    ['bounces.mx.postern.test', OURS],
+    ['spf.mx.postern.test', OURS],
+    ['a.b.mx.postern.test', OURS],
+    ['mx２.postern.test', OURS],
+    ['spf.mx2.postern.test', OURS],
+    ['zurück.postern.test', OURS],
+    ['xn--zurck-mva.POSTERN.test', OURS],
+    ['app.postern.test', OURS],
+    ['include.example.org', OURS],
+    ['<b>mx.postern.test</b>', OURS],
+    ['co.uk', SUFFIX],
+    ['CO.UK.', SUFFIX],
+    ['co。uk', SUFFIX],
+    ['公司.cn', SUFFIX],
+    ['xn--55qx5d.cn', SUFFIX],
+    ['github.io', SUFFIX],
+    ['any.ck', SUFFIX],
+    ['gmail.com', FREE],
+    ['GMail.com.', FREE],
+    ['mx.gmail.com', FREE],
+    ['hotmail.co.uk', FREE],
   ];
   for (const [domain, why] of reserved) {
     it(`lets no account have ${domain}: ${why.toLowerCase()}`, async () => {
       await world.stop();
-      const names = { mxHosts: ['mx2.postern.test'], returnDomain: 'zurück.postern.test', spfInclude: 'include.example.org' };
+      const names = {
+        mxHosts: ['mx2.postern.test'],
+        returnDomain: 'zurück.postern.test',
+        spfInclude: 'include.example.org',
+      };
       world = await startApi({ names });
       await answers('add-domain', { domain }, 422, invalid({ domain: why }));
       expect(await world.store.inboundDomains.many({})).to.have.length(1);
     });
   }
 
-  for (const domain of ['postern.test', 'xmx.postern.test', 'below.app.postern.test', 'below.include.example.org', 'example.co.uk', 'me.github.io', 'notgmail.com', 'www.ck']) {
+  for (const domain of [
+    'postern.test',
+    'xmx.postern.test',
+    'below.app.postern.test',
+    'below.include.example.org',
+    'example.co.uk',
+    'me.github.io',
+    'notgmail.com',
+    'www.ck',
+  ]) {
     it(`lets an account have ${domain}, which is nobody else's`, async () => {
       await world.stop();
       world = await startApi({ names: { spfInclude: 'include.example.org' } });
@@ -114,8 +213,14 @@ describe('the Inbound group', () => {
     expect(lookup('a').kind).to.equal('not-ours');
     await world.call('/inbound/add-domain', { domain: 'new.example.com' });
     expect(lookup('a').kind).to.equal('no-route');
-    const { body } = await world.call('/inbound/add-route', { domain: 'new.example.com', pattern: 'a', url: 'http://a.example/1' });
-    expect(lookup('a')).to.deep.include({ kind: 'matched' }).and.to.have.nested.property('match.url', 'http://a.example/1');
+    const { body } = await world.call('/inbound/add-route', {
+      domain: 'new.example.com',
+      pattern: 'a',
+      url: 'http://a.example/1',
+    });
+    expect(lookup('a'))
+      .to.deep.include({ kind: 'matched' })
+      .and.to.have.nested.property('match.url', 'http://a.example/1');
     await world.call('/inbound/update-route', { id: body.id, pattern: 'b', url: 'http://a.example/2' });
     expect(lookup('a').kind).to.equal('no-route');
     expect(lookup('b')).to.have.nested.property('match.url', 'http://a.example/2');
@@ -129,7 +234,11 @@ describe('the Inbound group', () => {
     const revision = async () => (await world.store.revisions.one({ id: 'routing' }))?.count ?? 0;
     const before = await revision();
     await world.call('/inbound/add-domain', { domain: 'new.example.com' });
-    const { body } = await world.call('/inbound/add-route', { domain: 'new.example.com', pattern: 'a', url: 'http://a.example/1' });
+    const { body } = await world.call('/inbound/add-route', {
+      domain: 'new.example.com',
+      pattern: 'a',
+      url: 'http://a.example/1',
+    });
     await world.call('/inbound/update-route', { id: body.id, pattern: 'b' });
     await world.call('/inbound/delete-route', { id: body.id });
     await world.call('/inbound/delete-domain', { domain: 'new.example.com' });
@@ -152,16 +261,29 @@ describe('the Inbound group', () => {
   });
 
   it('never gives out a route id twice', async () => {
-    const add = async () => (await world.call('/inbound/add-route', { domain: 'inbound.example.com', pattern: 'a', url: 'http://a.example/1' })).body.id;
+    const add = async () =>
+      (
+        await world.call('/inbound/add-route', {
+          domain: 'inbound.example.com',
+          pattern: 'a',
+          url: 'http://a.example/1',
+        })
+      ).body.id;
     const first = await add();
     await world.call('/inbound/delete-route', { id: first });
     expect([first, await add(), await add()]).to.deep.equal(['1.2', '1.3', '1.4']);
   });
 
   it('gives a domain to one account only, also when both ask at once and in other letters', async () => {
-    const both = await Promise.all([KEY, OTHER_KEY].map((key, i) => world.call('/inbound/add-domain', { key, domain: i ? 'XN--BCHER-KVA.example' : 'bücher.example' })));
+    const both = await Promise.all(
+      [KEY, OTHER_KEY].map((key, i) =>
+        world.call('/inbound/add-domain', { key, domain: i ? 'XN--BCHER-KVA.example' : 'bücher.example' }),
+      ),
+    );
     expect(both.map((one) => one.status).sort()).to.deep.equal([200, 422]);
-    expect(both.find((one) => one.status === 422)?.body).to.deep.equal(invalid({ domain: 'This domain is already in use' }));
+    expect(both.find((one) => one.status === 422)?.body).to.deep.equal(
+      invalid({ domain: 'This domain is already in use' }),
+    );
   });
 
   it('keeps what it knew of the MX while DNS does not answer', async () => {
@@ -174,7 +296,13 @@ describe('the Inbound group', () => {
 
   it('takes an MX that names another of our hosts, and none that names somebody else', async () => {
     await world.stop();
-    world = await startApi({ settings: { mxHosts: ['mx2.postern.test'] }, zone: { 'inbound.example.com': { MX: [{ exchange: 'MX2.postern.test', priority: 5 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 1 }] } } });
+    world = await startApi({
+      settings: { mxHosts: ['mx2.postern.test'] },
+      zone: {
+        'inbound.example.com': { MX: [{ exchange: 'MX2.postern.test', priority: 5 }] },
+        'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 1 }] },
+      },
+    });
     await answers('check-domain', { domain: 'inbound.example.com' }, 200, { ...DOMAIN, valid_mx: true });
     await world.call('/inbound/add-domain', { domain: 'elsewhere.example.com' });
     await answers('check-domain', { domain: 'elsewhere.example.com' }, 200, record('elsewhere.example.com', NOW));

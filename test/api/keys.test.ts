@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { revokeKey } from '../../src/store/credentials.ts';
 import { keyHash } from '../../src/store/keys.ts';
-import { KEY, OTHER_KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { type ApiWorld, KEY, OTHER_KEY, startApi } from '../support/api.ts';
 
 describe('API keys', () => {
   let world: ApiWorld;
@@ -20,12 +20,27 @@ describe('API keys', () => {
     await revokeKey(world.store, keyHash(KEY), world);
     await world.clock.advance(2000);
     const { status, body } = await ping(KEY);
-    expect({ status, body }).to.deep.equal({ status: 401, body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' } });
+    expect({ status, body }).to.deep.equal({
+      status: 401,
+      body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
+    });
   });
 
   it('that are revoked do not leave the store, so that they take no longer than those that never were', async () => {
     const found: unknown[] = [];
-    world = await startApi({ store: (real) => ({ ...real, keys: { ...real.keys, one: async (filter) => { const row = await real.keys.one(filter); found.push(row); return row; } } }) });
+    world = await startApi({
+      store: (real) => ({
+        ...real,
+        keys: {
+          ...real.keys,
+          one: async (filter) => {
+            const row = await real.keys.one(filter);
+            found.push(row);
+            return row;
+          },
+        },
+      }),
+    });
     await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(world.clock.now()) });
     expect((await world.call('/users/ping')).status).to.equal(401);
     expect(found).to.deep.equal([undefined]);
@@ -36,7 +51,11 @@ describe('API keys', () => {
     await world.store.keys.change({ id: keyHash(KEY) }, { revokedAt: new Date(5) });
     for (let n = 0; n < 2; n++) {
       await revokeKey(world.store, keyHash(KEY), world);
-      expect((await world.store.keys.many({})).filter(({ id }) => id.startsWith(keyHash(KEY))).map(({ id, revokedAt }) => [id, revokedAt])).to.deep.equal([[`${keyHash(KEY)} revoked`, new Date(5)]]);
+      expect(
+        (await world.store.keys.many({}))
+          .filter(({ id }) => id.startsWith(keyHash(KEY)))
+          .map(({ id, revokedAt }) => [id, revokedAt]),
+      ).to.deep.equal([[`${keyHash(KEY)} revoked`, new Date(5)]]);
       expect((await world.call('/users/ping')).status).to.equal(401);
     }
   });
@@ -45,7 +64,15 @@ describe('API keys', () => {
     world = await startApi({ settings: { maxBadKeysPerMinute: 3 } });
     expect(await fail(3)).to.deep.equal([401, 401, 401]);
     const { status, body, headers } = await ping('wrong');
-    expect({ status, body }).to.deep.equal({ status: 429, body: { status: 'error', code: 429, name: 'RequestLimitExceeded', message: 'Too Many Requests attempted recently' } });
+    expect({ status, body }).to.deep.equal({
+      status: 429,
+      body: {
+        status: 'error',
+        code: 429,
+        name: 'RequestLimitExceeded',
+        message: 'Too Many Requests attempted recently',
+      },
+    });
     expect(headers.get('retry-after')).to.equal('60');
     await world.clock.advance(60_000);
     expect((await ping('wrong')).status).to.equal(401);
@@ -60,10 +87,15 @@ describe('API keys', () => {
   });
 
   it('are counted by the address that a trusted proxy reports, and by the nearest that is not trusted', async () => {
-    world = await startApi({ settings: { maxBadKeysPerMinute: 1, trustedProxies: ['127.0.0.0/8', '10.0.0.1', '2001:db8::/32'] } });
+    world = await startApi({
+      settings: { maxBadKeysPerMinute: 1, trustedProxies: ['127.0.0.0/8', '10.0.0.1', '2001:db8::/32'] },
+    });
     expect(await fail(2, { 'x-forwarded-for': '192.0.2.1' })).to.deep.equal([401, 429]);
     expect(await fail(2, { 'x-forwarded-for': '192.0.2.9, 192.0.2.2, 10.0.0.1' })).to.deep.equal([401, 429]);
-    expect((await ping(KEY, { 'x-forwarded-for': '192.0.2.9' })).status, 'what the client wrote itself is not believed').to.equal(200);
+    expect(
+      (await ping(KEY, { 'x-forwarded-for': '192.0.2.9' })).status,
+      'what the client wrote itself is not believed',
+    ).to.equal(200);
     expect(await fail(2, { 'x-forwarded-for': '192.0.2.3, 2001:db8::1' })).to.deep.equal([401, 429]);
     expect(await fail(1, { 'x-forwarded-for': 'nonsense, <script>' })).to.deep.equal([401]);
   });
@@ -87,7 +119,12 @@ describe('API keys', () => {
     await ping('a-wrong-key-that-was-typed');
     expect(JSON.stringify(world.log.lines)).to.not.contain(KEY).and.to.not.contain('a-wrong-key');
     const [first, second] = world.log.of('api.call');
-    expect(first?.fields).to.include({ operation: '/users/ping', account: 'ExampleAccountId000001', status: 200, address: '127.0.0.1' });
+    expect(first?.fields).to.include({
+      operation: '/users/ping',
+      account: 'ExampleAccountId000001',
+      status: 200,
+      address: '127.0.0.1',
+    });
     expect(second?.fields).to.include({ status: 401, account: undefined });
     expect(world.log.of('api.refused_key')).to.have.length(1);
   });

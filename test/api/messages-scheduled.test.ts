@@ -1,18 +1,25 @@
 import { expect } from 'chai';
-import { startApi, type ApiWorld } from '../support/api.ts';
+import { type ApiWorld, startApi } from '../support/api.ts';
 
 describe('scheduled messages', () => {
   let world: ApiWorld;
-  beforeEach(async () => { world = await startApi(); });
+  beforeEach(async () => {
+    world = await startApi();
+  });
   afterEach(() => world.stop());
 
   const schedule = async (email: string, sendAt: string): Promise<string> => {
-    const { body } = await world.call('/messages/send', { message: { text: 'x', subject: 'Later', from_email: 'news@example.com', to: [{ email }], tags: ['later'] }, send_at: sendAt });
+    const { body } = await world.call('/messages/send', {
+      message: { text: 'x', subject: 'Later', from_email: 'news@example.com', to: [{ email }], tags: ['later'] },
+      send_at: sendAt,
+    });
     expect(body[0].status).to.equal('scheduled');
     return body[0]._id;
   };
-  const listed = async (params: object = {}): Promise<string[]> => (await world.call('/messages/list-scheduled', params)).body.map(({ _id: id }: { _id: string }) => id);
-  const delivery = (id: string) => world.store.scheduled.one({ id }).then((row) => world.spool.deliveries.find((one) => one.id === row?.delivery));
+  const listed = async (params: object = {}): Promise<string[]> =>
+    (await world.call('/messages/list-scheduled', params)).body.map(({ _id: id }: { _id: string }) => id);
+  const delivery = (id: string) =>
+    world.store.scheduled.one({ id }).then((row) => world.spool.deliveries.find((one) => one.id === row?.delivery));
 
   it('are listed by their time, or by recipient in any case', async () => {
     const second = await schedule('Ann@example.com', '2026-01-07 00:00:00');
@@ -21,7 +28,14 @@ describe('scheduled messages', () => {
     expect(await listed({ to: 'ann@EXAMPLE.com' })).to.deep.equal([second]);
     expect(await listed({ to: 'nobody@example.com' })).to.deep.equal([]);
     expect((await world.call('/messages/list-scheduled', { to: 'ann@example.com' })).body).to.deep.equal([
-      { _id: second, created_at: '2026-01-05 12:00:00', send_at: '2026-01-07 00:00:00', from_email: 'news@example.com', to: 'ann@example.com', subject: 'Later' },
+      {
+        _id: second,
+        created_at: '2026-01-05 12:00:00',
+        send_at: '2026-01-07 00:00:00',
+        from_email: 'news@example.com',
+        to: 'ann@example.com',
+        subject: 'Later',
+      },
     ]);
   });
 
@@ -30,9 +44,16 @@ describe('scheduled messages', () => {
     await world.clock.advance(30_000);
     expect(await listed()).to.deep.equal([]);
     await world.store.scheduled.change({ id }, { state: 'leaving' });
-    for (const [path, params] of [['/messages/cancel-scheduled', { id }], ['/messages/reschedule', { id, send_at: '2026-01-06 00:00:00' }]] as const) {
+    for (const [path, params] of [
+      ['/messages/cancel-scheduled', { id }],
+      ['/messages/reschedule', { id, send_at: '2026-01-06 00:00:00' }],
+    ] as const) {
       const { status, body } = await world.call(path, params);
-      expect([status, body.name, body.message]).to.deep.equal([404, 'Unknown_Message', `It is too late: the message ${id} is being sent, or was sent`]);
+      expect([status, body.name, body.message]).to.deep.equal([
+        404,
+        'Unknown_Message',
+        `It is too late: the message ${id} is being sent, or was sent`,
+      ]);
     }
     expect((await delivery(id))?.state).to.equal('waiting');
   });
@@ -47,7 +68,10 @@ describe('scheduled messages', () => {
   it('are never sent and found no more when they are cancelled', async () => {
     const id = await schedule('ann@example.com', '2026-01-06 00:00:00');
     const waiting = await delivery(id);
-    expect((await world.call('/messages/cancel-scheduled', { id })).body).to.include({ _id: id, send_at: '2026-01-06 00:00:00' });
+    expect((await world.call('/messages/cancel-scheduled', { id })).body).to.include({
+      _id: id,
+      send_at: '2026-01-06 00:00:00',
+    });
     expect(world.spool.deliveries.find((one) => one.id === waiting?.id)?.state).to.equal('dropped');
     expect(await listed()).to.deep.equal([]);
     expect((await world.call('/messages/info', { id })).body.name).to.equal('Unknown_Message');
@@ -57,8 +81,15 @@ describe('scheduled messages', () => {
 
   it('are sent at another time, with the time to be tried that they would have had', async () => {
     const id = await schedule('ann@example.com', '2026-01-06 00:00:00');
-    expect((await world.call('/messages/reschedule', { id, send_at: '2026-02-01 00:00:00' })).body).to.include({ _id: id, send_at: '2026-02-01 00:00:00' });
-    expect(await delivery(id)).to.include({ dueAt: Date.UTC(2026, 1, 1), budgetFrom: Date.UTC(2026, 1, 1), state: 'waiting' });
+    expect((await world.call('/messages/reschedule', { id, send_at: '2026-02-01 00:00:00' })).body).to.include({
+      _id: id,
+      send_at: '2026-02-01 00:00:00',
+    });
+    expect(await delivery(id)).to.include({
+      dueAt: Date.UTC(2026, 1, 1),
+      budgetFrom: Date.UTC(2026, 1, 1),
+      state: 'waiting',
+    });
     expect((await world.call('/messages/list-scheduled')).body[0].send_at).to.equal('2026-02-01 00:00:00');
   });
 
@@ -70,14 +101,29 @@ describe('scheduled messages', () => {
   });
 
   it('that wait on the spool of another host are noted for it, and listed as they will be', async () => {
-    const [cancelled, moved] = [await schedule('ann@example.com', '2026-01-06 00:00:00'), await schedule('bob@example.com', '2026-01-06 00:00:00')];
+    const [cancelled, moved] = [
+      await schedule('ann@example.com', '2026-01-06 00:00:00'),
+      await schedule('bob@example.com', '2026-01-06 00:00:00'),
+    ];
     world.spool.deliveries.length = 0;
     expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).status).to.equal(200);
-    expect((await world.call('/messages/reschedule', { id: moved, send_at: '2026-01-08 00:00:00' })).body.send_at).to.equal('2026-01-08 00:00:00');
+    expect(
+      (await world.call('/messages/reschedule', { id: moved, send_at: '2026-01-08 00:00:00' })).body.send_at,
+    ).to.equal('2026-01-08 00:00:00');
     expect(await listed()).to.deep.equal([moved]);
-    expect((await world.call('/messages/info', { id: cancelled })).body.name, 'found no more').to.equal('Unknown_Message');
-    expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).status, 'to cancel it again is no fault').to.equal(200);
-    expect((await world.call('/messages/reschedule', { id: cancelled, send_at: '2026-01-08 00:00:00' })).body.message).to.match(/^No message exists/);
-    expect((await world.store.scheduled.many({}, { sort: 'id' })).map(({ state }) => state)).to.have.members(['cancelled', 'moved']);
+    expect((await world.call('/messages/info', { id: cancelled })).body.name, 'found no more').to.equal(
+      'Unknown_Message',
+    );
+    expect(
+      (await world.call('/messages/cancel-scheduled', { id: cancelled })).status,
+      'to cancel it again is no fault',
+    ).to.equal(200);
+    expect(
+      (await world.call('/messages/reschedule', { id: cancelled, send_at: '2026-01-08 00:00:00' })).body.message,
+    ).to.match(/^No message exists/);
+    expect((await world.store.scheduled.many({}, { sort: 'id' })).map(({ state }) => state)).to.have.members([
+      'cancelled',
+      'moved',
+    ]);
   });
 });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { toMessageRow } from '../../src/events/bounds.ts';
-import { ACCOUNT, KEY, startApi, type ApiWorld } from '../support/api.ts';
+import type { Draft, Outgoing } from '../../src/mail/sending.ts';
+import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 
 // Bodies as clients write them that nobody here wrote: what they send when a program gives them the least.
 

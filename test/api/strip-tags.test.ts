@@ -3,10 +3,22 @@ import { stripTags } from '../../src/api/strip-tags.ts';
 
 describe('strip_tags', () => {
   for (const [text, stripped] of [
-    ['example.com', 'example.com'], ['<b>example</b>.com', 'example.com'], ['<a href="x>y">example.com</a>', 'example.com'], ["<a title='>'>a</a>", 'a'],
-    ['a<!-- <b> > -->b', 'ab'], ['a<br/>b', 'ab'], ['1 < 2', '1 < 2'], ['a<', 'a'], ['a<b', 'a'], ['<<b>>x', '>x'], ['a>b', 'a>b'], ['', ''], ['a<!-- b', 'a'],
+    ['example.com', 'example.com'],
+    ['<b>example</b>.com', 'example.com'],
+    ['<a href="x>y">example.com</a>', 'example.com'],
+    ["<a title='>'>a</a>", 'a'],
+    ['a<!-- <b> > -->b', 'ab'],
+    ['a<br/>b', 'ab'],
+    ['1 < 2', '1 < 2'],
+    ['a<', 'a'],
+    ['a<b', 'a'],
+    ['<<b>>x', '>x'],
+    ['a>b', 'a>b'],
+    ['', ''],
+    ['a<!-- b', 'a'],
   ] as const) {
-    it(`makes ${JSON.stringify(stripped)} of ${JSON.stringify(text)}`, () => expect(stripTags(text)).to.equal(stripped));
+    it(`makes ${JSON.stringify(stripped)} of ${JSON.stringify(text)}`, () =>
+      expect(stripTags(text)).to.equal(stripped));
   }
 
   it('ends on five megabytes of the worst', () => {

@@ -1,9 +1,9 @@
-import { expect } from 'chai';
 import { connect, type Socket } from 'node:net';
+import { expect } from 'chai';
 import { StoreAway } from '../../src/store/collection.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import type { Store } from '../../src/store/store.ts';
-import { ACCOUNT, KEY, startApi, type ApiWorld } from '../support/api.ts';
+import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 import { until } from '../support/until.ts';
 
 const PATH = '/api/1.0/templates/list.json';
@@ -27,7 +27,14 @@ describe('a list that is answered whole', () => {
         return collection.many(...args);
       },
     });
-    return { ...real, of: (account) => ({ ...real.of(account), templates: counted(real.of(account).templates), senderDomains: counted(real.of(account).senderDomains) }) };
+    return {
+      ...real,
+      of: (account) => ({
+        ...real.of(account),
+        templates: counted(real.of(account).templates),
+        senderDomains: counted(real.of(account).senderDomains),
+      }),
+    };
   }
 
   beforeEach(async () => {
@@ -40,7 +47,10 @@ describe('a list that is answered whole', () => {
   });
 
   async function addDomains(count: number): Promise<void> {
-    for (let n = 0; n < count; n++) await world.store.senderDomains.insert(newSenderDomain(ACCOUNT, `d${String(n).padStart(5, '0')}.example`, new Date()));
+    for (let n = 0; n < count; n++)
+      await world.store.senderDomains.insert(
+        newSenderDomain(ACCOUNT, `d${String(n).padStart(5, '0')}.example`, new Date()),
+      );
   }
 
   async function addTemplates(): Promise<void> {
@@ -48,7 +58,19 @@ describe('a list that is answered whole', () => {
     const draft = { code: 'x'.repeat(LENGTH), subject: null, fromEmail: null, fromName: null, text: null };
     for (let n = 0; n < TEMPLATES; n++) {
       const name = `t${String(n).padStart(2, '0')}`;
-      await world.store.templates.insert({ id: name, account: ACCOUNT, name, slug: name, labels: [], draft, published: null, publishedAt: null, createdAt, updatedAt: createdAt, version: 1 });
+      await world.store.templates.insert({
+        id: name,
+        account: ACCOUNT,
+        name,
+        slug: name,
+        labels: [],
+        draft,
+        published: null,
+        publishedAt: null,
+        createdAt,
+        updatedAt: createdAt,
+        version: 1,
+      });
     }
   }
 
@@ -59,7 +81,9 @@ describe('a list that is answered whole', () => {
     made.on('error', () => {});
     made.pause();
     const body = JSON.stringify({ key: KEY });
-    made.write(`POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`);
+    made.write(
+      `POST ${PATH} HTTP/1.1\r\nHost: localhost\r\nContent-Length: ${body.length}\r\nConnection: close\r\n\r\n${body}`,
+    );
     await until('the list is begun', () => reads >= 3);
     return made;
   }
@@ -78,12 +102,19 @@ describe('a list that is answered whole', () => {
   it('is cut off when the store fails in its middle, and never looks whole', async () => {
     await addDomains(1200);
     failing = 3;
-    const response = await fetch(`${world.base}/api/1.0/senders/domains.json`, { method: 'POST', body: JSON.stringify({ key: KEY }) });
+    const response = await fetch(`${world.base}/api/1.0/senders/domains.json`, {
+      method: 'POST',
+      body: JSON.stringify({ key: KEY }),
+    });
     expect(response.status).to.equal(200);
     const body = await response.text().catch((error: unknown) => error);
     expect(body).to.be.instanceOf(Error);
     await until('the call is told of', () => world.log.of('api.call').length === 1);
-    expect(world.log.of('api.call')[0]?.fields).to.include({ operation: '/senders/domains', status: 503, error: 'ServiceUnavailable' });
+    expect(world.log.of('api.call')[0]?.fields).to.include({
+      operation: '/senders/domains',
+      status: 503,
+      error: 'ServiceUnavailable',
+    });
     failing = 0;
     expect((await world.call('/senders/domains')).body).to.have.length(1201);
   }).timeout(60_000);

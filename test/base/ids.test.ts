@@ -19,7 +19,11 @@ describe('ids', () => {
     const id = deliveryId('m1', '1.2', 'a@example.com');
     expect(deliveryId('m1', '1.2', 'a@example.com')).to.equal(id);
     expect(id).to.match(/^m1-[\w-]{12}$/);
-    const others = [deliveryId('m2', '1.2', 'a@example.com'), deliveryId('m1', '1.3', 'a@example.com'), deliveryId('m1', '1.2', 'b@example.com')];
+    const others = [
+      deliveryId('m2', '1.2', 'a@example.com'),
+      deliveryId('m1', '1.3', 'a@example.com'),
+      deliveryId('m1', '1.2', 'b@example.com'),
+    ];
     expect(new Set([id, ...others]).size).to.equal(4);
   });
 

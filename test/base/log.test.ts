@@ -39,7 +39,9 @@ describe('the log', () => {
   });
 
   it('writes numbers, truth and absence as they are, and nothing of what is undefined', () => {
-    const [line] = logged((log) => log.info('api.call', { n: 1.5, no: Number.NaN, yes: true, none: null, gone: undefined }));
+    const [line] = logged((log) =>
+      log.info('api.call', { n: 1.5, no: Number.NaN, yes: true, none: null, gone: undefined }),
+    );
     expect(line).to.include({ n: 1.5, no: null, yes: true, none: null });
     expect(line).not.to.have.property('gone');
   });

@@ -16,7 +16,9 @@ describe('numbers for Prometheus', () => {
     const writes = metrics.histogram('postern_spool_commit_writes');
     for (const value of [1, 2, 2.5, 512, 513]) writes.observe(value);
     const { of } = await read();
-    const buckets = ['1', '2', '4', '256', '512', '+Inf'].map((le) => of(`postern_spool_commit_writes_bucket{le="${le}"}`));
+    const buckets = ['1', '2', '4', '256', '512', '+Inf'].map((le) =>
+      of(`postern_spool_commit_writes_bucket{le="${le}"}`),
+    );
     expect(buckets).to.deep.equal([1, 2, 3, 3, 4, 5]);
     expect(of('postern_spool_commit_writes_count')).to.equal(5);
     expect(of('postern_spool_commit_writes_sum')).to.equal(1 + 2 + 2.5 + 512 + 513);
@@ -50,20 +52,34 @@ describe('numbers for Prometheus', () => {
     const { of } = await read();
     expect(of('postern_dns_questions_total{type="TXT",result="answered"}')).to.equal(6);
     expect(of('postern_dns_questions_total{type="A",result="timeout"}')).to.equal(1);
-    expect([of('postern_dns_seconds_count'), of('postern_dns_seconds_sum'), of('postern_dns_seconds_bucket{le="0.01"}'), of('postern_dns_seconds_bucket{le="0.025"}')]).to.deep.equal([1, 0.02, 0, 1]);
+    expect([
+      of('postern_dns_seconds_count'),
+      of('postern_dns_seconds_sum'),
+      of('postern_dns_seconds_bucket{le="0.01"}'),
+      of('postern_dns_seconds_bucket{le="0.025"}'),
+    ]).to.deep.equal([1, 0.02, 0, 1]);
   });
 
   it('leave out the part that fails or does not answer in time, name it, and show all the rest', async () => {
     const { clock, metrics, read } = start();
-    metrics.gauge('postern_spool_accepts_mail', () => { throw new Error('away'); });
+    metrics.gauge('postern_spool_accepts_mail', () => {
+      throw new Error('away');
+    });
     metrics.gauge('postern_spool_disk_bytes', () => Promise.reject(new Error('away')));
     metrics.gauge('postern_spool_oldest_waiting_seconds', () => new Promise(() => {}));
     metrics.gauge('postern_store_away', () => 1);
     const reading = read();
     await clock.advance(SCRAPE_MS);
     const { of, sum, series } = await reading;
-    for (const metric of ['postern_spool_accepts_mail', 'postern_spool_disk_bytes', 'postern_spool_oldest_waiting_seconds']) {
-      expect(series.some((one) => one.startsWith(`${metric}{`)), metric).to.equal(false);
+    for (const metric of [
+      'postern_spool_accepts_mail',
+      'postern_spool_disk_bytes',
+      'postern_spool_oldest_waiting_seconds',
+    ]) {
+      expect(
+        series.some((one) => one.startsWith(`${metric}{`)),
+        metric,
+      ).to.equal(false);
       expect(of(`postern_scrape_missing{metric="${metric}"}`), metric).to.equal(1);
     }
     expect(sum('postern_scrape_missing')).to.equal(3);
@@ -73,7 +89,10 @@ describe('numbers for Prometheus', () => {
   it('do not show a part that is back as missing, nor one that never knew anything as 0', async () => {
     const { metrics, read } = start();
     let away = true;
-    metrics.gauge('postern_spool_disk_bytes', () => { if (away) throw new Error('away'); return 7; });
+    metrics.gauge('postern_spool_disk_bytes', () => {
+      if (away) throw new Error('away');
+      return 7;
+    });
     metrics.gauge('postern_spool_disk_free_bytes', () => undefined);
     expect((await read()).sum('postern_scrape_missing')).to.equal(1);
     away = false;

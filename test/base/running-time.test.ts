@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createAgenda, type Sleeper } from '../../src/delivery/schedule/agenda.ts';
 import { createRunningTime, readTimeMemory, type TimeMemory } from '../../src/base/running-time.ts';
+import { createAgenda, type Sleeper } from '../../src/delivery/schedule/agenda.ts';
 import { createTestClock } from '../support/clock.ts';
 
 const MINUTE = 60_000;
@@ -87,7 +87,10 @@ describe('running time over a restart', () => {
     expect(time.age(kept.seen + 5 * HOUR + 1), 'what came since').to.equal(MINUTE - 1);
   });
 
-  for (const [name, off] of [['ahead', 40 * DAY], ['behind', -40 * DAY]] as const) {
+  for (const [name, off] of [
+    ['ahead', 40 * DAY],
+    ['behind', -40 * DAY],
+  ] as const) {
     it(`doubts a clock that is days ${name} for an hour, keeps nothing meanwhile, and uses up no time`, async () => {
       const { from, kept } = await firstLife();
       const clock = createTestClock(kept.seen + off);
@@ -126,7 +129,17 @@ describe('running time over a restart', () => {
       kept = time.memory();
     }
     expect(kept?.skips).to.have.length(64);
-    for (const text of ['', '{', '[]', '{}', '{"seen":1}', '{"seen":"1","skips":[]}', '{"seen":1,"skips":[{}]}', '{"seen":1,"skips":[{"at":1,"by":null}]}']) expect(readTimeMemory(text), text).to.equal(undefined);
+    for (const text of [
+      '',
+      '{',
+      '[]',
+      '{}',
+      '{"seen":1}',
+      '{"seen":"1","skips":[]}',
+      '{"seen":1,"skips":[{}]}',
+      '{"seen":1,"skips":[{"at":1,"by":null}]}',
+    ])
+      expect(readTimeMemory(text), text).to.equal(undefined);
   });
 });
 
@@ -134,9 +147,24 @@ describe('the agenda', () => {
   it('wakes each sleeper once at its last time, with one timer for all', async () => {
     const clock = createTestClock();
     let timers = 0;
-    const counting = { ...clock, after: (ms: number, fn: () => void) => { timers++; const cancel = clock.after(ms, () => { timers--; fn(); }); return () => { timers--; cancel(); }; } };
+    const counting = {
+      ...clock,
+      after: (ms: number, fn: () => void) => {
+        timers++;
+        const cancel = clock.after(ms, () => {
+          timers--;
+          fn();
+        });
+        return () => {
+          timers--;
+          cancel();
+        };
+      },
+    };
     const woken: [string, number][] = [];
-    const agenda = createAgenda<Sleeper & { name: string }>(counting, ({ name }) => woken.push([name, clock.monotonic()]));
+    const agenda = createAgenda<Sleeper & { name: string }>(counting, ({ name }) =>
+      woken.push([name, clock.monotonic()]),
+    );
     const [a, b, c] = ['a', 'b', 'c'].map((name) => ({ name, wakeAt: Number.POSITIVE_INFINITY }));
     if (!a || !b || !c) throw new Error('three');
     agenda.set(a, 300);
@@ -147,7 +175,10 @@ describe('the agenda', () => {
     agenda.set(a, 50);
     expect(timers).to.equal(1);
     await clock.advance(1000);
-    expect(woken).to.deep.equal([['a', 50], ['b', 400]]);
+    expect(woken).to.deep.equal([
+      ['a', 50],
+      ['b', 400],
+    ]);
     expect(timers).to.equal(0);
     agenda.set(a, 2000);
     agenda.stop();

@@ -24,7 +24,7 @@ describe('the log on a terminal', () => {
       }),
     );
     expect(text).to.match(
-      /^\d\d:\d\d:\d\d info  daemon ready {11}smtp=127\.0\.0\.1:2525,\[::1\]:2525 submission=- http=127\.0\.0\.1:8080 tls=- ms=12 reply="550 5\.1\.1 No \\"such\\" mailbox"\n$/,
+      /^\d\d:\d\d:\d\d info {2}daemon ready {11}smtp=127\.0\.0\.1:2525,\[::1\]:2525 submission=- http=127\.0\.0\.1:8080 tls=- ms=12 reply="550 5\.1\.1 No \\"such\\" mailbox"\n$/,
     );
   });
 

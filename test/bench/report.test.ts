@@ -5,34 +5,61 @@ import { toSvg } from '../../bench/plot.ts';
 import { type CellOutcome, median, toPeers, toTable } from '../../bench/report.ts';
 
 const CELL: Cell = { size: '5 kB', bytes: 5000, signed: false, connections: 50, messages: 100, typical: true };
-const figures = (rate: number) => ({ rate, p50: 1, p95: 2, p99: 3, cpuMs: 0.5, toolsMs: 0.1, peakMb: 300, grownMb: 20 });
+const figures = (rate: number) => ({
+  rate,
+  p50: 1,
+  p95: 2,
+  p99: 3,
+  cpuMs: 0.5,
+  toolsMs: 0.1,
+  peakMb: 300,
+  grownMb: 20,
+});
 const outcome = (name: string, ...rates: number[]) => ({ name, rounds: rates.map(figures) });
-const bars = (svg: string) => [...svg.matchAll(/<rect x="[^"]+" y="[^"]+" width="[^"]+" height="([^"]+)"/g)].map(([, height]) => Number(height)).filter((height) => height !== 13);
+const bars = (svg: string) =>
+  [...svg.matchAll(/<rect x="[^"]+" y="[^"]+" width="[^"]+" height="([^"]+)"/g)]
+    .map(([, height]) => Number(height))
+    .filter((height) => height !== 13);
 
 describe('the report of the benchmark', () => {
   it('takes the middle of the rounds, and compares Postern with the others', () => {
-    const table = toTable({ cell: CELL, outcomes: [outcome('postern', 10, 3000, 2900), outcome('other', 1450, 1, 9000)] });
-    expect(table).to.match(/^\| postern \| 2900 \| 1\.00 \|/m).and.match(/^\| other \| 1450 \| 2\.00 \|/m);
+    const table = toTable({
+      cell: CELL,
+      outcomes: [outcome('postern', 10, 3000, 2900), outcome('other', 1450, 1, 9000)],
+    });
+    expect(table)
+      .to.match(/^\| postern \| 2900 \| 1\.00 \|/m)
+      .and.match(/^\| other \| 1450 \| 2\.00 \|/m);
     expect(median([])).to.be.NaN;
   });
 
   it('says why a contestant has no figures, and leaves the ratio out where Postern has none', () => {
-    const table = toTable({ cell: CELL, outcomes: [{ name: 'postern', rounds: [], fault: 'Error: it fell over' }, outcome('other', 50)] });
-    expect(table).to.match(/^\| postern \| Error: it fell over \|/m).and.match(/^\| other \| 50\.0 \|  \|/m);
+    const table = toTable({
+      cell: CELL,
+      outcomes: [{ name: 'postern', rounds: [], fault: 'Error: it fell over' }, outcome('other', 50)],
+    });
+    expect(table)
+      .to.match(/^\| postern \| Error: it fell over \|/m)
+      .and.match(/^\| other \| 50\.0 \| {2}\|/m);
   });
 
   it('names the contestants that could not be had, with the reason', () => {
-    expect(toPeers([], [{ name: 'haraka', why: 'npm could not install it' }])).to.contain('Without haraka: npm could not install it.');
+    expect(toPeers([], [{ name: 'haraka', why: 'npm could not install it' }])).to.contain(
+      'Without haraka: npm could not install it.',
+    );
   });
 });
 
 describe('the plot of the benchmark', () => {
   const all: CellOutcome[] = [
     { cell: CELL, outcomes: [outcome('postern', 1000), outcome('slow', 250), { name: 'broken', rounds: [] }] },
-    { cell: { ...CELL, connections: 500, typical: false }, outcomes: [outcome('postern', 1000), outcome('slow', 2000)] },
+    {
+      cell: { ...CELL, connections: 500, typical: false },
+      outcomes: [outcome('postern', 1000), outcome('slow', 2000)],
+    },
   ];
 
-  it('draws shares of Postern\'s rate, writes the ratio on them, and leaves a gap for who has none', () => {
+  it("draws shares of Postern's rate, writes the ratio on them, and leaves a gap for who has none", () => {
     const svg = toPlot(['postern', 'slow', 'broken'], all);
     const [postern = 0, slow = 0, ...more] = bars(svg);
     expect(slow / postern).to.be.closeTo(0.25, 0.01);
@@ -41,11 +68,33 @@ describe('the plot of the benchmark', () => {
   });
 
   it('cuts off a giant, so that the others keep their height', () => {
-    const [small = 0, giant = 0] = bars(toSvg(['a', 'b'], [{ title: 't', axis: 'a', groups: [{ label: 'l', note: '', bars: [{ value: 1, text: '1' }, { value: 100, text: '0.01×' }] }] }]));
+    const [small = 0, giant = 0] = bars(
+      toSvg(
+        ['a', 'b'],
+        [
+          {
+            title: 't',
+            axis: 'a',
+            groups: [
+              {
+                label: 'l',
+                note: '',
+                bars: [
+                  { value: 1, text: '1' },
+                  { value: 100, text: '0.01×' },
+                ],
+              },
+            ],
+          },
+        ],
+      ),
+    );
     expect(giant / small).to.be.closeTo(2.5, 0.01);
   });
 
   it('keeps names from being read as markup', () => {
-    expect(toSvg(['<a&b>'], [])).to.contain('&lt;a&amp;b&gt;').and.not.contain('<a&b>');
+    expect(toSvg(['<a&b>'], []))
+      .to.contain('&lt;a&amp;b&gt;')
+      .and.not.contain('<a&b>');
   });
 });

@@ -1,9 +1,9 @@
-import { expect } from 'chai';
 import { spawnSync } from 'node:child_process';
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { commands } from '../../src/cli/commands.ts';
+import { expect } from 'chai';
 import { COMMON } from '../../src/cli/command.ts';
+import { commands } from '../../src/cli/commands.ts';
 import { postern } from '../support/command.ts';
 import { tempDir } from '../support/temp.ts';
 

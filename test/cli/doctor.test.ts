@@ -1,8 +1,7 @@
-import { expect } from 'chai';
 import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
-import { loadSettings } from '../../src/config.ts';
+import { expect } from 'chai';
 import { certificate } from '../../src/cli/doctor/certificates.ts';
 import { inboundDomains, reservedDomains, senderDomains, sending } from '../../src/cli/doctor/domains.ts';
 import type { Check, World } from '../../src/cli/doctor/finding.ts';
@@ -11,19 +10,25 @@ import { clockCheck, disk, secrets } from '../../src/cli/doctor/machine.ts';
 import { hostName, postmaster, publicUrl } from '../../src/cli/doctor/names.ts';
 import { nameServers } from '../../src/cli/doctor/services.ts';
 import { withStore } from '../../src/cli/open.ts';
+import { loadSettings } from '../../src/config.ts';
 import type { Resolver } from '../../src/dns/types.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import type { Store } from '../../src/store/store.ts';
+import { KEY as OTHER_KEY } from '../delivery/tls-fixture.ts';
+import { MX_CERT, MX_KEY } from '../outbound/carrier-tls-fixture.ts';
 import { createTestClock } from '../support/clock.ts';
 import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { TEST_KEYS, TEST_TXT } from '../support/senders.ts';
 import { diskDir } from '../support/temp.ts';
 import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../support/zone.ts';
-import { MX_CERT, MX_KEY } from '../outbound/carrier-tls-fixture.ts';
-import { KEY as OTHER_KEY } from '../delivery/tls-fixture.ts';
 
-interface Shown { readonly check: string; readonly verdict: string; readonly seen: string; readonly advice?: string }
+interface Shown {
+  readonly check: string;
+  readonly verdict: string;
+  readonly seen: string;
+  readonly advice?: string;
+}
 const NOW = Date.UTC(2030, 0, 5);
 
 describe('postern doctor', () => {
@@ -31,7 +36,9 @@ describe('postern doctor', () => {
   let zone: Zone | undefined;
   let daemon: TestDaemon | undefined;
   let other: Server | undefined;
-  beforeEach(async () => { dir = await diskDir(); });
+  beforeEach(async () => {
+    dir = await diskDir();
+  });
   afterEach(async () => {
     await daemon?.stop();
     await zone?.stop();
@@ -40,14 +47,20 @@ describe('postern doctor', () => {
   });
 
   const port = (url: string) => new URL(url).port;
-  const verdicts = (findings: readonly Shown[]) => Object.fromEntries(findings.map(({ check, verdict }) => [check, verdict]));
+  const verdicts = (findings: readonly Shown[]) =>
+    Object.fromEntries(findings.map(({ check, verdict }) => [check, verdict]));
 
   async function local(): Promise<Record<string, string>> {
     zone = await startZone({ com: { NS: ['ns.example'] } });
     daemon = await startDaemon({ POSTERN_DNS__SERVERS: zone.server }, { dir });
     return {
-      POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_DNS__SERVERS: zone.server, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-      POSTERN_SMTP__LISTEN: `127.0.0.1:${daemon.smtp.port}`, POSTERN_HTTP__LISTEN: `127.0.0.1:${port(daemon.base)}`,
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'in.postern.test',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_SMTP__LISTEN: `127.0.0.1:${daemon.smtp.port}`,
+      POSTERN_HTTP__LISTEN: `127.0.0.1:${port(daemon.base)}`,
     };
   }
 
@@ -57,7 +70,14 @@ describe('postern doctor', () => {
     const found: Shown[] = ran.json();
     expect(found.filter(({ verdict }) => verdict === 'fault')).to.deep.equal([]);
     expect(ran.code).to.equal(0);
-    expect(verdicts(found)).to.include({ daemon: 'ok', 'store (embedded)': 'ok', disk: 'ok', [`SMTP 127.0.0.1:${daemon?.smtp.port}`]: 'ok', 'inbound domains': 'skipped', 'port 25 to the outside': 'skipped' });
+    expect(verdicts(found)).to.include({
+      daemon: 'ok',
+      'store (embedded)': 'ok',
+      disk: 'ok',
+      [`SMTP 127.0.0.1:${daemon?.smtp.port}`]: 'ok',
+      'inbound domains': 'skipped',
+      'port 25 to the outside': 'skipped',
+    });
   });
 
   it('says for a person what was seen and what to do, and ends with 1 when the daemon is not there', async () => {
@@ -72,16 +92,30 @@ describe('postern doctor', () => {
 
   it('makes nothing where the daemon has not run yet', async () => {
     zone = await startZone({});
-    const { out } = await postern(['doctor'], { POSTERN_DATA_DIR: join(dir, 'new'), POSTERN_DNS__SERVERS: zone.server, POSTERN_SMTP__LISTEN: '127.0.0.1:9', POSTERN_HTTP__LISTEN: '127.0.0.1:9' });
+    const { out } = await postern(['doctor'], {
+      POSTERN_DATA_DIR: join(dir, 'new'),
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_SMTP__LISTEN: '127.0.0.1:9',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+    });
     expect(out).to.contain('the daemon has not run here yet');
     expect(existsSync(join(dir, 'new'))).to.equal(false);
   });
 
   it('goes on without the store when it is away, and says so once', async () => {
     zone = await startZone({ 'gone.example': { A: ['127.0.0.1'] } });
-    const ran = await postern(['doctor', '--json'], { POSTERN_DATA_DIR: dir, POSTERN_DNS__SERVERS: zone.server, POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200', POSTERN_STORE__TIMEOUT_MS: '300', POSTERN_SMTP__LISTEN: '127.0.0.1:9', POSTERN_HTTP__LISTEN: '127.0.0.1:9' });
+    const ran = await postern(['doctor', '--json'], {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200',
+      POSTERN_STORE__TIMEOUT_MS: '300',
+      POSTERN_SMTP__LISTEN: '127.0.0.1:9',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+    });
     const found: Shown[] = ran.json();
-    expect(found.filter(({ check }) => check.startsWith('store')).map(({ verdict }) => verdict)).to.deep.equal(['fault']);
+    expect(found.filter(({ check }) => check.startsWith('store')).map(({ verdict }) => verdict)).to.deep.equal([
+      'fault',
+    ]);
     expect(verdicts(found)).to.include({ 'inbound domains': 'skipped', disk: 'ok' });
     expect(found.find(({ check }) => check === 'inbound domains')?.seen).to.equal('the store is away');
     expect(ran.code).to.equal(1);
@@ -100,14 +134,31 @@ describe('postern doctor', () => {
   it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
     zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['192.0.2.1'] } });
     const file = new URL('../../config/production.example.yaml', import.meta.url).pathname;
-    const found: Shown[] = (await postern(['doctor', '--json', '--config', file], { POSTERN_DATA_DIR: dir, POSTERN_DNS__SERVERS: zone.server, POSTERN_HTTP__LISTEN: '127.0.0.1:9' })).json();
-    expect(verdicts(found)).to.include({ 'host name': 'ok', 'reverse DNS 192.0.2.1': 'fault', certificate: 'warning', 'return domain bounces.mx.example.com': 'warning' });
-    expect(found.map(({ check }) => check)).to.include('SMTP [::]:25').and.not.include('port 25');
+    const found: Shown[] = (
+      await postern(['doctor', '--json', '--config', file], {
+        POSTERN_DATA_DIR: dir,
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+      })
+    ).json();
+    expect(verdicts(found)).to.include({
+      'host name': 'ok',
+      'reverse DNS 192.0.2.1': 'fault',
+      certificate: 'warning',
+      'return domain bounces.mx.example.com': 'warning',
+    });
+    expect(found.map(({ check }) => check))
+      .to.include('SMTP [::]:25')
+      .and.not.include('port 25');
   });
 
   it('tries port 25 of the mail server that --reach names', async () => {
     const env = await local();
-    zone?.set({ com: { NS: ['ns.example'] }, 'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] }, 'mx.there.example': { A: ['127.66.55.44'] } });
+    zone?.set({
+      com: { NS: ['ns.example'] },
+      'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] },
+      'mx.there.example': { A: ['127.66.55.44'] },
+    });
     const found: Shown[] = (await postern(['doctor', '--json', '--reach', 'there.example'], env)).json();
     const reach = found.find(({ check }) => check === 'port 25 to the outside');
     expect(reach).to.include({ verdict: 'fault' });
@@ -119,20 +170,51 @@ describe('postern doctor', () => {
   });
 
   /** One look, with settings as an operator of a public host has them. */
-  async function look(check: Check, given: { readonly zone?: ZoneRecords; readonly env?: Readonly<Record<string, string>>; readonly store?: Store; readonly at?: number; readonly root?: string; readonly resolver?: Resolver; readonly file?: string } = {}): Promise<readonly Shown[]> {
-    const { settings } = loadSettings(undefined, { POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'mx.example.com', POSTERN_PUBLIC_URL: 'https://mail.example.com', POSTERN_SMTP__LISTEN: '0.0.0.0:25', ...given.env });
+  async function look(
+    check: Check,
+    given: {
+      readonly zone?: ZoneRecords;
+      readonly env?: Readonly<Record<string, string>>;
+      readonly store?: Store;
+      readonly at?: number;
+      readonly root?: string;
+      readonly resolver?: Resolver;
+      readonly file?: string;
+    } = {},
+  ): Promise<readonly Shown[]> {
+    const { settings } = loadSettings(undefined, {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'mx.example.com',
+      POSTERN_PUBLIC_URL: 'https://mail.example.com',
+      POSTERN_SMTP__LISTEN: '0.0.0.0:25',
+      ...given.env,
+    });
     const world: World = {
-      settings, resolver: given.resolver ?? zoneResolver(given.zone ?? {}), store: given.store, noStore: 'none here', clock: createTestClock(given.at ?? NOW), settingsFile: given.file, reach: undefined, root: given.root ?? dir,
+      settings,
+      resolver: given.resolver ?? zoneResolver(given.zone ?? {}),
+      store: given.store,
+      noStore: 'none here',
+      clock: createTestClock(given.at ?? NOW),
+      settingsFile: given.file,
+      reach: undefined,
+      root: given.root ?? dir,
     };
     return check.run(world);
   }
 
   describe('the name of the host', () => {
-    const good: ZoneRecords = { 'mx.example.com': { A: ['192.0.2.1'], AAAA: ['2001:db8::1'] }, '1.2.0.192.in-addr.arpa': { PTR: ['mx.example.com'] } };
+    const good: ZoneRecords = {
+      'mx.example.com': { A: ['192.0.2.1'], AAAA: ['2001:db8::1'] },
+      '1.2.0.192.in-addr.arpa': { PTR: ['mx.example.com'] },
+    };
     const v6 = '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa';
 
     it('is right when every address has it in the reverse DNS', async () => {
-      expect(verdicts(await look(hostName, { zone: { ...good, [v6]: { PTR: ['MX.example.com.'] } } }))).to.deep.equal({ 'host name': 'ok', 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'ok' });
+      expect(verdicts(await look(hostName, { zone: { ...good, [v6]: { PTR: ['MX.example.com.'] } } }))).to.deep.equal({
+        'host name': 'ok',
+        'reverse DNS 192.0.2.1': 'ok',
+        'reverse DNS 2001:db8::1': 'ok',
+      });
     });
 
     it('is wrong when one address has another, or none', async () => {
@@ -145,20 +227,27 @@ describe('postern doctor', () => {
 
     it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
       expect(verdicts(await look(hostName))).to.deep.equal({ 'host name': 'fault' });
-      expect(verdicts(await look(hostName, { env: { POSTERN_HOSTNAME: 'mx' } }))).to.deep.equal({ 'host name': 'fault' });
-      expect(verdicts(await look(hostName, { zone: { 'mx.example.com': { fails: 'timeout' } } }))).to.deep.equal({ 'host name': 'skipped' });
+      expect(verdicts(await look(hostName, { env: { POSTERN_HOSTNAME: 'mx' } }))).to.deep.equal({
+        'host name': 'fault',
+      });
+      expect(verdicts(await look(hostName, { zone: { 'mx.example.com': { fails: 'timeout' } } }))).to.deep.equal({
+        'host name': 'skipped',
+      });
     });
 
     it('has a postmaster whose mail somebody reads', async () => {
       const verdict = async (env: Record<string, string>) => (await look(postmaster, { env }))[0]?.verdict;
       expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25' })).to.equal('warning');
-      expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25', POSTERN_SMTP__POSTMASTER: 'ops@example.org' })).to.equal('ok');
+      expect(
+        await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25', POSTERN_SMTP__POSTMASTER: 'ops@example.org' }),
+      ).to.equal('ok');
       expect(await verdict({ POSTERN_SMTP__LISTEN: '127.0.0.1:2525' })).to.equal('skipped');
     });
 
     it('stands in a public URL that is https and leads somewhere', async () => {
       const records: ZoneRecords = { 'mail.example.com': { A: ['192.0.2.1'] } };
-      const verdict = async (env: Record<string, string>, zone = records) => (await look(publicUrl, { zone, env }))[0]?.verdict;
+      const verdict = async (env: Record<string, string>, zone = records) =>
+        (await look(publicUrl, { zone, env }))[0]?.verdict;
       expect(await verdict({})).to.equal('ok');
       expect(await verdict({ POSTERN_PUBLIC_URL: 'http://mail.example.com' })).to.equal('warning');
       expect(await verdict({ POSTERN_PUBLIC_URL: '' })).to.equal('warning');
@@ -167,42 +256,86 @@ describe('postern doctor', () => {
   });
 
   describe('the domains', () => {
-    const withRows = (use: (store: Store) => Promise<void>) => withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
+    const withRows = (use: (store: Store) => Promise<void>) =>
+      withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
     const at = new Date(NOW);
 
-    it('have an MX that names us, or are told what to publish', () => withRows(async (store) => {
-      for (const domain of ['good.example', 'other.example', 'silent.example']) await store.inboundDomains.insert({ id: domain, account: 'a', domain, createdAt: at, validMx: true, testedAt: null });
-      const records: ZoneRecords = { 'good.example': { MX: [{ exchange: 'mx2.example.com', priority: 1 }] }, 'other.example': { MX: [{ exchange: 'mx.old.example', priority: 1 }] }, 'silent.example': { fails: 'servfail' } };
-      const found = await look(inboundDomains, { store, zone: records, env: { POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' } });
-      expect(verdicts(found)).to.deep.equal({ 'MX good.example': 'ok', 'MX other.example': 'fault', 'MX silent.example': 'skipped' });
-      expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
-    }));
+    it('have an MX that names us, or are told what to publish', () =>
+      withRows(async (store) => {
+        for (const domain of ['good.example', 'other.example', 'silent.example'])
+          await store.inboundDomains.insert({
+            id: domain,
+            account: 'a',
+            domain,
+            createdAt: at,
+            validMx: true,
+            testedAt: null,
+          });
+        const records: ZoneRecords = {
+          'good.example': { MX: [{ exchange: 'mx2.example.com', priority: 1 }] },
+          'other.example': { MX: [{ exchange: 'mx.old.example', priority: 1 }] },
+          'silent.example': { fails: 'servfail' },
+        };
+        const found = await look(inboundDomains, {
+          store,
+          zone: records,
+          env: { POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' },
+        });
+        expect(verdicts(found)).to.deep.equal({
+          'MX good.example': 'ok',
+          'MX other.example': 'fault',
+          'MX silent.example': 'skipped',
+        });
+        expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
+      }));
 
-    it('of the operator are told that an account has: as a fault where there are other accounts', () => withRows(async (store) => {
-      const add = (id: string, account: string) => store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
-      const accountOf = (id: string, number: number) => store.accounts.insert({ id, name: id, number, createdAt: at });
-      await accountOf('a', 1);
-      await add('fine.example', 'a');
-      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'reserved domains': 'ok' });
-      await add('bounces.mx.example.com', 'a');
-      await add('co.uk', 'a');
-      await add('gmail.com a', 'a');
-      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'inbound domain bounces.mx.example.com': 'warning', 'inbound domain co.uk': 'warning' });
-      await accountOf('b', 2);
-      expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'inbound domain bounces.mx.example.com': 'fault', 'inbound domain co.uk': 'fault' });
-    }));
+    it('of the operator are told that an account has: as a fault where there are other accounts', () =>
+      withRows(async (store) => {
+        const add = (id: string, account: string) =>
+          store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
+        const accountOf = (id: string, number: number) =>
+          store.accounts.insert({ id, name: id, number, createdAt: at });
+        await accountOf('a', 1);
+        await add('fine.example', 'a');
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'reserved domains': 'ok' });
+        await add('bounces.mx.example.com', 'a');
+        await add('co.uk', 'a');
+        await add('gmail.com a', 'a');
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
+          'inbound domain bounces.mx.example.com': 'warning',
+          'inbound domain co.uk': 'warning',
+        });
+        await accountOf('b', 2);
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
+          'inbound domain bounces.mx.example.com': 'fault',
+          'inbound domain co.uk': 'fault',
+        });
+      }));
 
-    it('that mail is sent from have SPF and DKIM, each looked at once however many accounts have it', () => withRows(async (store) => {
-      for (const account of ['a', 'b']) await store.senderDomains.insert(newSenderDomain(account, 'shop.example', at));
-      await store.senderDomains.insert(newSenderDomain('a', 'new.example', at));
-      await store.domainKeys.insert({ id: 'shop.example', ...TEST_KEYS, createdAt: at });
-      const zone: ZoneRecords = { 'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] }, 'postern._domainkey.shop.example': { TXT: [TEST_TXT.replace('p=', 'p=x')] } };
-      const found = await look(senderDomains, { store, zone });
-      expect(found.map(({ check, verdict }) => `${check} ${verdict}`).sort()).to.deep.equal(['DKIM new.example skipped', 'DKIM shop.example warning', 'SPF new.example warning', 'SPF shop.example ok']);
-    }));
+    it('that mail is sent from have SPF and DKIM, each looked at once however many accounts have it', () =>
+      withRows(async (store) => {
+        for (const account of ['a', 'b'])
+          await store.senderDomains.insert(newSenderDomain(account, 'shop.example', at));
+        await store.senderDomains.insert(newSenderDomain('a', 'new.example', at));
+        await store.domainKeys.insert({ id: 'shop.example', ...TEST_KEYS, createdAt: at });
+        const zone: ZoneRecords = {
+          'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] },
+          'postern._domainkey.shop.example': { TXT: [TEST_TXT.replace('p=', 'p=x')] },
+        };
+        const found = await look(senderDomains, { store, zone });
+        expect(found.map(({ check, verdict }) => `${check} ${verdict}`).sort()).to.deep.equal([
+          'DKIM new.example skipped',
+          'DKIM shop.example warning',
+          'SPF new.example warning',
+          'SPF shop.example ok',
+        ]);
+      }));
 
     it('of our own take bounces and stand in what others include', async () => {
-      const zone: ZoneRecords = { 'bounces.mx.example.com': { MX: [{ exchange: 'mx.example.com', priority: 1 }] }, 'spf.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] } };
+      const zone: ZoneRecords = {
+        'bounces.mx.example.com': { MX: [{ exchange: 'mx.example.com', priority: 1 }] },
+        'spf.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] },
+      };
       expect((await look(sending, { zone })).map(({ verdict }) => verdict)).to.deep.equal(['ok', 'ok']);
       expect((await look(sending)).map(({ verdict }) => verdict)).to.deep.equal(['warning', 'warning']);
     });
@@ -216,7 +349,10 @@ describe('postern doctor', () => {
     };
 
     it('is in force, has our name and its key', async () => {
-      expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal(['ok', 'ok']);
+      expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
+        'ok',
+        'ok',
+      ]);
     });
 
     it('is told of before it ends, and when it has ended, has not begun or has another name', async () => {
@@ -226,12 +362,18 @@ describe('postern doctor', () => {
       expect(await verdict(end - 13 * 86_400_000)).to.equal('warning');
       expect(await verdict(end + 86_400_000 * 2)).to.equal('fault');
       expect(await verdict(Date.UTC(2020, 0, 1))).to.equal('fault');
-      expect((await look(certificate, { env: { ...env, POSTERN_HOSTNAME: 'mx9.example.com' } }))[1]).to.include({ verdict: 'warning', check: 'name in the certificate' });
+      expect((await look(certificate, { env: { ...env, POSTERN_HOSTNAME: 'mx9.example.com' } }))[1]).to.include({
+        verdict: 'warning',
+        check: 'name in the certificate',
+      });
     });
 
     it('is a fault with the key of another, or when it cannot be read', async () => {
       expect((await look(certificate, { env: files(MX_CERT, OTHER_KEY) }))[0]?.seen).to.match(/is not the key of/);
-      expect((await look(certificate, { env: files('nothing', MX_KEY) }))[0]).to.include({ verdict: 'fault' }).and.to.have.property('seen').that.matches(/^\S+ is no certificate in PEM/);
+      expect((await look(certificate, { env: files('nothing', MX_KEY) }))[0])
+        .to.include({ verdict: 'fault' })
+        .and.to.have.property('seen')
+        .that.matches(/^\S+ is no certificate in PEM/);
       expect((await look(certificate))[0]).to.include({ verdict: 'warning', seen: 'none: mail comes in unencrypted' });
     });
   });
@@ -246,9 +388,18 @@ describe('postern doctor', () => {
     });
 
     it('has room on a disk that remembers', async () => {
-      expect((await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0' } }))[0]?.verdict).to.equal('ok');
-      expect((await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_BYTES: String(2 ** 50) } }))[0]?.verdict).to.equal('fault');
-      if (existsSync('/dev/shm')) expect((await look(disk, { env: { POSTERN_DATA_DIR: '/dev/shm' } })).at(-1)).to.include({ check: 'file system', verdict: 'fault' });
+      expect(
+        (await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0' } }))[0]
+          ?.verdict,
+      ).to.equal('ok');
+      expect((await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_BYTES: String(2 ** 50) } }))[0]?.verdict).to.equal(
+        'fault',
+      );
+      if (existsSync('/dev/shm'))
+        expect((await look(disk, { env: { POSTERN_DATA_DIR: '/dev/shm' } })).at(-1)).to.include({
+          check: 'file system',
+          verdict: 'fault',
+        });
     });
 
     it('shows keys, and settings with a secret, to nobody else', async () => {
@@ -258,7 +409,10 @@ describe('postern doctor', () => {
       chmodSync(key, 0o644);
       chmodSync(file, 0o644);
       const env = { POSTERN_SMTP__TLS__CERT: key, POSTERN_SMTP__TLS__KEY: key };
-      expect(verdicts(await look(secrets, { env, file }))).to.deep.equal({ [`mode of ${dir}`]: 'ok', [`mode of ${key}`]: 'warning' });
+      expect(verdicts(await look(secrets, { env, file }))).to.deep.equal({
+        [`mode of ${dir}`]: 'ok',
+        [`mode of ${key}`]: 'warning',
+      });
       const secret = { ...env, POSTERN_STORE__URL: 'mongodb://postern:secret@db.example/postern' };
       expect(verdicts(await look(secrets, { env: secret, file }))).to.include({ [`mode of ${file}`]: 'warning' });
       chmodSync(key, 0o600);
@@ -270,13 +424,20 @@ describe('postern doctor', () => {
   describe('the resolver', () => {
     const there: ZoneRecords = { com: { NS: ['a.gtld-servers.net'] } };
     it('answers, and is none that makes answers up', async () => {
-      expect((await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict).to.equal('ok');
-      expect((await look(nameServers, { zone: { ...there, 'postern-doctor.invalid': { A: ['198.51.100.9'] } } }))[0]?.verdict).to.equal('fault');
+      expect(
+        (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict,
+      ).to.equal('ok');
+      expect(
+        (await look(nameServers, { zone: { ...there, 'postern-doctor.invalid': { A: ['198.51.100.9'] } } }))[0]
+          ?.verdict,
+      ).to.equal('fault');
       expect((await look(nameServers, { zone: { com: { fails: 'servfail' } } }))[0]?.verdict).to.equal('fault');
     });
 
     it('is better none that all the world asks', async () => {
-      expect((await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53,8.8.8.8:53' } }))[0]?.seen).to.contain('Google');
+      expect(
+        (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53,8.8.8.8:53' } }))[0]?.seen,
+      ).to.contain('Google');
     });
   });
 

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { postern } from '../support/command.ts';
 import { KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { message, sendMail } from '../support/mail.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
@@ -85,7 +85,9 @@ describe('domains and routes on the command line, beside a running daemon', () =
     const added = await postern(['domain', 'add', 'second.test', '--account', 'second'], env);
     expect(added).to.include({ code: 0 });
     // Two accounts share the host now, so that a domain has to be proven.
-    expect(added.out).to.match(/Mail for it is taken once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s);
+    expect(added.out).to.match(
+      /Mail for it is taken once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s,
+    );
     expect((await postern(['domain', 'list'], env)).out).to.match(/second\.test +second +not yet proven/);
     expect(
       (await postern(['domain', 'list', '--account', 'second', '--json'], env))

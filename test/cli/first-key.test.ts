@@ -1,6 +1,6 @@
-import { expect } from 'chai';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { expect } from 'chai';
 import { KEY } from '../support/daemon.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
@@ -11,14 +11,26 @@ const KEY_LINE = /API key +([\w-]{22})/;
 async function firstStart(command: readonly string[], env: Readonly<Record<string, string>> = {}): Promise<string> {
   const [program = '', ...args] = command;
   const child = spawn(program, args, {
-    stdio: ['ignore', 'pipe', 'pipe'], detached: true,
+    stdio: ['ignore', 'pipe', 'pipe'],
+    detached: true,
     env: {
-      ...process.env, POSTERN_DATA_DIR: await tempDir(), POSTERN_HOSTNAME: 'in.postern.test', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-      POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0', POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100', ...env,
+      ...process.env,
+      POSTERN_DATA_DIR: await tempDir(),
+      POSTERN_HOSTNAME: 'in.postern.test',
+      POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_DNS__SERVERS: '127.0.0.1:9',
+      POSTERN_DNS__TIMEOUT_MS: '100',
+      ...env,
     },
   });
   let said = '';
-  for (const stream of [child.stdout, child.stderr]) stream.on('data', (text) => { said += String(text); });
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (text) => {
+      said += String(text);
+    });
   const closed = once(child, 'close');
   try {
     await until('the greeting', () => /ping2\.json/.test(said), 20_000);

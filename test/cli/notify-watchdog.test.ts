@@ -8,11 +8,17 @@ describe('supervision', () => {
   const read = (env: Record<string, string>) => readSupervision({ NOTIFY_SOCKET: '/run/systemd/notify', ...env }, PID);
 
   it('is none without a socket to tell', () => {
-    expect(readSupervision({ WATCHDOG_USEC: '60000000' }, PID)).to.deep.equal({ socket: undefined, pingEveryMs: undefined });
+    expect(readSupervision({ WATCHDOG_USEC: '60000000' }, PID)).to.deep.equal({
+      socket: undefined,
+      pingEveryMs: undefined,
+    });
   });
 
   it('pings at half of the period', () => {
-    expect(read({ WATCHDOG_USEC: '60000000', WATCHDOG_PID: '4711' })).to.deep.equal({ socket: '/run/systemd/notify', pingEveryMs: 30_000 });
+    expect(read({ WATCHDOG_USEC: '60000000', WATCHDOG_PID: '4711' })).to.deep.equal({
+      socket: '/run/systemd/notify',
+      pingEveryMs: 30_000,
+    });
   });
 
   it('does not ping when the watchdog watches another process, or none', () => {
@@ -42,7 +48,17 @@ describe('the watchdog', () => {
     const clock = createTestClock();
     const log = createTestLog();
     let pings = 0;
-    const stop = startWatchdog({ check, alive: async () => { pings++; }, clock, log }, 30_000);
+    const stop = startWatchdog(
+      {
+        check,
+        alive: async () => {
+          pings++;
+        },
+        clock,
+        log,
+      },
+      30_000,
+    );
     return { clock, log, stop, pings: () => pings };
   }
 
@@ -57,7 +73,10 @@ describe('the watchdog', () => {
 
   it('gives none while a check hangs, and does not pile up checks', async () => {
     let checks = 0;
-    const dog = watching(() => { checks++; return checks < 3 ? Promise.resolve() : new Promise(() => {}); });
+    const dog = watching(() => {
+      checks++;
+      return checks < 3 ? Promise.resolve() : new Promise(() => {});
+    });
     await dog.clock.advance(600_000);
     expect(checks).to.equal(3);
     expect(dog.pings()).to.equal(2);
@@ -66,7 +85,9 @@ describe('the watchdog', () => {
 
   it('gives none when a check fails, says why, and goes on when it passes again', async () => {
     let broken = true;
-    const dog = watching(async () => { if (broken) throw new Error('the spool does not sync'); });
+    const dog = watching(async () => {
+      if (broken) throw new Error('the spool does not sync');
+    });
     await dog.clock.advance(30_000);
     expect(dog.pings()).to.equal(0);
     expect(dog.log.of('daemon.fault')).to.have.length(2);
@@ -78,7 +99,12 @@ describe('the watchdog', () => {
 
   it('is silent once stopped, even when a check was under way', async () => {
     let release: () => void = () => {};
-    const dog = watching(() => new Promise((resolve) => { release = resolve; }));
+    const dog = watching(
+      () =>
+        new Promise((resolve) => {
+          release = resolve;
+        }),
+    );
     dog.stop();
     release();
     await dog.clock.advance(120_000);

@@ -2,11 +2,13 @@ import { expect } from 'chai';
 import { createNotifier, systemdNotify, type Tell } from '../../src/cli/notify.ts';
 import { createTestLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
-import { missingProgram, startManager, type Manager } from '../systemd/manager.ts';
+import { type Manager, missingProgram, startManager } from '../systemd/manager.ts';
 
 function recording() {
   const sent: string[][] = [];
-  const tell: Tell = async (assignments) => { sent.push([...assignments]); };
+  const tell: Tell = async (assignments) => {
+    sent.push([...assignments]);
+  };
   return { sent, tell };
 }
 
@@ -23,12 +25,22 @@ describe('the notifier', () => {
     const { sent, tell } = recording();
     const notifier = createNotifier({ tell, log: createTestLog() });
     await Promise.all([
-      notifier.starting(60), notifier.ready('taking mail'), notifier.reloading(), notifier.ready('again'), notifier.alive(),
-      notifier.status('1 waiting'), notifier.stopping('draining'),
+      notifier.starting(60),
+      notifier.ready('taking mail'),
+      notifier.reloading(),
+      notifier.ready('again'),
+      notifier.alive(),
+      notifier.status('1 waiting'),
+      notifier.stopping('draining'),
     ]);
     expect(sent).to.deep.equal([
-      ['EXTEND_TIMEOUT_USEC=60000000', 'STATUS=Starting'], ['READY=1', 'STATUS=taking mail'], ['RELOADING=1', 'STATUS=Reading settings again'], ['READY=1', 'STATUS=again'],
-      ['WATCHDOG=1'], ['STATUS=1 waiting'], ['STOPPING=1', 'STATUS=draining'],
+      ['EXTEND_TIMEOUT_USEC=60000000', 'STATUS=Starting'],
+      ['READY=1', 'STATUS=taking mail'],
+      ['RELOADING=1', 'STATUS=Reading settings again'],
+      ['READY=1', 'STATUS=again'],
+      ['WATCHDOG=1'],
+      ['STATUS=1 waiting'],
+      ['STOPPING=1', 'STATUS=draining'],
     ]);
   });
 
@@ -41,7 +53,9 @@ describe('the notifier', () => {
   it('says a fault once, and again only after it has passed', async () => {
     const log = createTestLog();
     let broken = true;
-    const tell: Tell = async () => { if (broken) throw new Error('nobody there'); };
+    const tell: Tell = async () => {
+      if (broken) throw new Error('nobody there');
+    };
     const notifier = createNotifier({ tell, log });
     await notifier.ready('');
     await notifier.alive();
@@ -85,7 +99,11 @@ describe('the notifier with a real systemd-notify', () => {
     await notifier.stopping('draining');
     // The manager tells us after it has read, so its last line may still be on its way.
     await until('all messages', () => notified.length === 3);
-    expect(notified).to.deep.equal(['READY=1\nSTATUS=taking mail on 127.0.0.1:25', 'WATCHDOG=1', 'STOPPING=1\nSTATUS=draining']);
+    expect(notified).to.deep.equal([
+      'READY=1\nSTATUS=taking mail on 127.0.0.1:25',
+      'WATCHDOG=1',
+      'STOPPING=1\nSTATUS=draining',
+    ]);
     expect(log.lines).to.deep.equal([]);
   });
 });

@@ -1,5 +1,5 @@
-import { expect } from 'chai';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { postern } from '../support/command.ts';
 import { freshSpool, put } from '../support/spool.ts';
 import { tempDir } from '../support/temp.ts';

@@ -3,7 +3,7 @@ import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
 describe('the queue on the command line, beside a running daemon', () => {
@@ -19,7 +19,8 @@ describe('the queue on the command line, beside a running daemon', () => {
     await running.api('/inbound/add-domain', { domain: 'in.test' });
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
     hook.answer({ status: 503, body: 'away' });
-    for (const mailbox of ['one', 'two']) await sendMail(running.smtp, { from: 'ada@example.org', to: `${mailbox}@in.test` }, message(mailbox));
+    for (const mailbox of ['one', 'two'])
+      await sendMail(running.smtp, { from: 'ada@example.org', to: `${mailbox}@in.test` }, message(mailbox));
     await until('both first attempts', async () => {
       const rows = await list();
       return rows.length === 2 && rows.every(({ attempts }) => attempts > 0);
@@ -33,7 +34,11 @@ describe('the queue on the command line, beside a running daemon', () => {
   it('lists what waits, as a table and as JSON, and filters it', async () => {
     const { code, out } = await postern(['queue', 'list'], env);
     expect(code).to.equal(0);
-    expect(out).to.match(/id\s+state\s+age/).and.to.contain('one@in.test').and.to.contain('503').and.to.match(/2 waiting, 0 dead/);
+    expect(out)
+      .to.match(/id\s+state\s+age/)
+      .and.to.contain('one@in.test')
+      .and.to.contain('503')
+      .and.to.match(/2 waiting, 0 dead/);
     expect(out).not.to.contain('/hook'); // a URL may hold secrets: the host is enough for a list
     expect(await list('--recipient', 'one@in.test')).to.have.length(1);
     expect(await list('--state', 'dead')).to.have.length(0);
@@ -43,17 +48,29 @@ describe('the queue on the command line, beside a running daemon', () => {
 
   it('shows one delivery with its attempts, and its raw message', async () => {
     const [{ id }] = await list('--recipient', 'one@in.test');
-    expect((await postern(['queue', 'show', id], env)).out).to.contain('one@in.test').and.to.contain('503').and.to.contain('away');
-    expect((await postern(['queue', 'show', id, '--json'], env)).json()[0].attempts_made[0]).to.include({ status: 503, answer: 'away' });
+    expect((await postern(['queue', 'show', id], env)).out)
+      .to.contain('one@in.test')
+      .and.to.contain('503')
+      .and.to.contain('away');
+    expect((await postern(['queue', 'show', id, '--json'], env)).json()[0].attempts_made[0]).to.include({
+      status: 503,
+      answer: 'away',
+    });
     const raw = (await postern(['queue', 'show', id, '--raw'], env)).out;
-    expect(raw).to.match(/^Received: from client\.example\.org/).and.to.contain('Subject: one\r\n');
+    expect(raw)
+      .to.match(/^Received: from client\.example\.org/)
+      .and.to.contain('Subject: one\r\n');
     expect(await postern(['queue', 'show', 'nothing'], env)).to.include({ code: 1 });
   });
 
   it('retries now what it is told to, and the daemon notices', async () => {
     hook.answer({ status: 200 });
-    expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
-    await until('it is delivered', async () => (await list('--state', 'delivered')).some(({ recipient }) => recipient === 'one@in.test'));
+    expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal([
+      { count: 1, dry_run: false },
+    ]);
+    await until('it is delivered', async () =>
+      (await list('--state', 'delivered')).some(({ recipient }) => recipient === 'one@in.test'),
+    );
     await postern(['queue', 'flush'], env);
     await until('all are delivered', async () => (await list('--state', 'delivered')).length === 2);
   });
@@ -67,8 +84,15 @@ describe('the queue on the command line, beside a running daemon', () => {
     expect((await postern(['replay', '--all', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
     await until('it is delivered', async () => (await list('--state', 'delivered')).some((row) => row.id === id));
     const posts = postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length;
-    expect((await postern(['replay', '--delivered', '--recipient', 'one@in.test', '--from', '2020-01-01', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
-    await until('it is delivered again', () => postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length > posts);
+    expect(
+      (
+        await postern(['replay', '--delivered', '--recipient', 'one@in.test', '--from', '2020-01-01', '--json'], env)
+      ).json(),
+    ).to.deep.equal([{ count: 1, dry_run: false }]);
+    await until(
+      'it is delivered again',
+      () => postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length > posts,
+    );
   });
 
   it('says with --dry-run what retry, drop, flush and replay would change, and changes nothing', async () => {
@@ -89,6 +113,8 @@ describe('the queue on the command line, beside a running daemon', () => {
   it('says which route an address would take', async () => {
     expect((await postern(['route', 'test', 'anyone@in.test'], env)).out).to.contain(hook.url);
     expect(await postern(['route', 'test', 'anyone@elsewhere.test'], env)).to.include({ code: 1 });
-    expect((await postern(['route', 'list'], env)).out).to.contain('in.test').and.to.contain(hook.url);
+    expect((await postern(['route', 'list'], env)).out)
+      .to.contain('in.test')
+      .and.to.contain(hook.url);
   });
 });

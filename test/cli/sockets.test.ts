@@ -1,7 +1,7 @@
-import { expect } from 'chai';
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
+import { expect } from 'chai';
 import { inheritedSockets, SocketFault } from '../../src/cli/sockets.ts';
 import { openSocket, spawnWithSocket } from '../systemd/manager.ts';
 
@@ -39,7 +39,13 @@ describe('inherited sockets', () => {
     });
   }
 
-  for (const [fds, names] of [['2', 'smtp'], ['1', 'smtp:http'], ['1', 'sm\ntp'], ['1', 'é'], ['1', 'a'.repeat(256)]] as const) {
+  for (const [fds, names] of [
+    ['2', 'smtp'],
+    ['1', 'smtp:http'],
+    ['1', 'sm\ntp'],
+    ['1', 'é'],
+    ['1', 'a'.repeat(256)],
+  ] as const) {
     it(`refuses ${fds} sockets named ${JSON.stringify(names.slice(0, 20))}`, () => {
       expect(() => inheritedSockets(handed(fds, names), PID)).to.throw(SocketFault);
     });
@@ -59,7 +65,9 @@ describe('a socket handed over', () => {
     // systemd opens the socket before the service runs, so a client may come first.
     const socket = await openSocket();
     const module = new URL('../../src/cli/sockets.ts', import.meta.url).href;
-    const child = spawnWithSocket(socket.fd, ['--input-type=module', '-e', CHILD, module], { PATH: process.env['PATH'] });
+    const child = spawnWithSocket(socket.fd, ['--input-type=module', '-e', CHILD, module], {
+      PATH: process.env['PATH'],
+    });
     const ended = once(child, 'exit');
     socket.release();
     const client = connect(socket.port, '127.0.0.1');

@@ -1,6 +1,6 @@
-import { expect } from 'chai';
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
+import { expect } from 'chai';
 import { spawnDaemon } from '../support/child.ts';
 import { tempDir } from '../support/temp.ts';
 

@@ -24,22 +24,32 @@ describe('an attempt', () => {
     return poster;
   };
 
-  beforeEach(async () => { receiver = await startReceiver(); });
+  beforeEach(async () => {
+    receiver = await startReceiver();
+  });
   afterEach(async () => {
     for (const poster of posters.splice(0)) await poster.stop();
     await receiver.stop();
   });
 
   it('posts the exact bytes with their length, its headers and its own User-Agent', async () => {
-    const result = await open().post(`${receiver.url}?token=s%20t`, { ...form, 'webhook-id': 'x1' }, bytes('mandrill_events=%5B%5D'));
+    const result = await open().post(
+      `${receiver.url}?token=s%20t`,
+      { ...form, 'webhook-id': 'x1' },
+      bytes('mandrill_events=%5B%5D'),
+    );
     expect(result).to.include({ kind: 'answered', status: 200 });
     const [request] = receiver.requests;
     expect(request?.method).to.equal('POST');
     expect(request?.url).to.equal('/hook?token=s%20t');
     expect(request?.body.toString()).to.equal('mandrill_events=%5B%5D');
     expect(request?.headers).to.include({
-      'user-agent': 'Postern/test', 'content-length': '22', 'webhook-id': 'x1', 'content-type': form['content-type'],
-      host: `127.0.0.1:${receiver.port}`, accept: '*/*',
+      'user-agent': 'Postern/test',
+      'content-length': '22',
+      'webhook-id': 'x1',
+      'content-type': form['content-type'],
+      host: `127.0.0.1:${receiver.port}`,
+      accept: '*/*',
     });
   });
 
@@ -64,7 +74,10 @@ describe('an attempt', () => {
     const slow = createServer(async (request, response) => {
       for await (const chunk of request) {
         hash.update(chunk);
-        for (let turn = 0; turn < 100; turn++) await new Promise((resolve) => { setImmediate(resolve); });
+        for (let turn = 0; turn < 100; turn++)
+          await new Promise((resolve) => {
+            setImmediate(resolve);
+          });
       }
       response.end();
     });
@@ -88,7 +101,11 @@ describe('an attempt', () => {
   });
 
   it('keeps the status, Retry-After and the start of the answer, fit to print', async () => {
-    receiver.answer({ status: 503, headers: { 'retry-after': '120' }, body: 'busy\r\n\u0000\u001b[31m\u202e' + 'é'.repeat(3000) });
+    receiver.answer({
+      status: 503,
+      headers: { 'retry-after': '120' },
+      body: 'busy\r\n\u0000\u001b[31m\u202e' + 'é'.repeat(3000),
+    });
     const result = await open().post(receiver.url, form, bytes('a'));
     expect(result).to.include({ kind: 'answered', status: 503, retryAfter: '120' });
     const answer = result.kind === 'answered' ? result.answer : '';
@@ -108,7 +125,9 @@ describe('an attempt', () => {
 
   it('sends user and password of the URL as basic authorization and not in the request line', async () => {
     await open().post(receiver.url.replace('//', '//jo%40x:p%3Aw@'), form, bytes('a'));
-    expect(receiver.requests[0]?.headers['authorization']).to.equal(`Basic ${Buffer.from('jo@x:p:w').toString('base64')}`);
+    expect(receiver.requests[0]?.headers['authorization']).to.equal(
+      `Basic ${Buffer.from('jo@x:p:w').toString('base64')}`,
+    );
     expect(receiver.requests[0]?.url).to.equal('/hook');
   });
 
@@ -120,13 +139,17 @@ describe('an attempt', () => {
 
   it('connects to the address that was checked and keeps the name in Host', async () => {
     const poster = open({ names: { 'hooks.example': ['127.0.0.1'] } });
-    expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({ status: 200 });
+    expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({
+      status: 200,
+    });
     expect(receiver.requests[0]?.headers['host']).to.equal(`hooks.example:${receiver.port}`);
   });
 
   it('tries the next address when the first does not take the connection', async () => {
     const poster = open({ names: { 'hooks.example': ['127.0.0.9', '127.0.0.1'] } });
-    expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({ status: 200 });
+    expect(await poster.post(`http://hooks.example:${receiver.port}/hook`, form, bytes('a'))).to.include({
+      status: 200,
+    });
   });
 
   it('does not use an open connection to an address that DNS no longer names', async () => {
@@ -181,7 +204,10 @@ describe('an attempt', () => {
 
     it('says "connection refused" where nobody listens', async () => {
       const port = await freePort();
-      expect(await open().post(`http://127.0.0.1:${port}/`, form, bytes('a'))).to.include({ error: 'connection refused', connected: false });
+      expect(await open().post(`http://127.0.0.1:${port}/`, form, bytes('a'))).to.include({
+        error: 'connection refused',
+        connected: false,
+      });
     });
 
     it('says "TLS failure" of one that speaks no TLS on https', async () => {
@@ -190,7 +216,9 @@ describe('an attempt', () => {
     });
 
     it('says "host not found", "DNS failure" and "forbidden address" before it connects', async () => {
-      const poster = open({ names: { 'broken.example': 'failure', 'inside.example': ['10.0.0.1'], 'empty.example': [] } });
+      const poster = open({
+        names: { 'broken.example': 'failure', 'inside.example': ['10.0.0.1'], 'empty.example': [] },
+      });
       const errorOf = async (url: string) => {
         const result = await poster.post(url, form, bytes('a'));
         return result.kind === 'unanswered' ? result.error : result.status;
@@ -208,7 +236,12 @@ describe('an attempt', () => {
       const poster = createPoster({ timeoutMs: 30_000, userAgent: 'x', connections: 1 }, { guard, clock });
       const result = poster.post('http://slow.example/', form, bytes('a'));
       await clock.advance(30_000);
-      expect(await result).to.deep.equal({ kind: 'unanswered', error: 'timeout', connected: false, durationMs: 30_000 });
+      expect(await result).to.deep.equal({
+        kind: 'unanswered',
+        error: 'timeout',
+        connected: false,
+        durationMs: 30_000,
+      });
     });
 
     it('counts connection, request and answer into one deadline', async () => {

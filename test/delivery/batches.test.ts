@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { mandrillSignature, standardSignature } from '../../src/mail/signature.ts';
 import type { AttemptResult } from '../../src/delivery/types.ts';
+import { mandrillSignature, standardSignature } from '../../src/mail/signature.ts';
 import { HOOK_EVENTS } from '../../src/store/outbox.ts';
-import { answered, events, openBatchWorld, refused, type BatchWorld, type Posted } from '../support/batch-world.ts';
+import { answered, type BatchWorld, events, openBatchWorld, type Posted, refused } from '../support/batch-world.ts';
 
 const MINUTE = 60_000;
 
@@ -52,7 +52,8 @@ describe('events on their way to a webhook', function () {
     await world.publish(events(25, { size: 1000 }));
     await world.run('all of them', () => idsOf(world.posts).length === 25);
     expect(world.posts.map(({ ids }) => ids.length).sort(), 'posted beside each other').to.deep.equal([7, 9, 9]);
-    for (const { body } of world.posts) expect(Buffer.byteLength(new URLSearchParams(body).get('mandrill_events') ?? '')).to.be.at.most(10_000);
+    for (const { body } of world.posts)
+      expect(Buffer.byteLength(new URLSearchParams(body).get('mandrill_events') ?? '')).to.be.at.most(10_000);
   });
 
   it('travel as a form of one field that both kinds of consumers can check', async () => {
@@ -61,13 +62,19 @@ describe('events on their way to a webhook', function () {
     await world.publish(events(3));
     await world.run('a batch', () => world.posts.length === 1);
     const [post] = world.posts;
-    const [key = ''] = await world.signingKeys.keysFor('acme', url) ?? [];
+    const [key = ''] = (await world.signingKeys.keysFor('acme', url)) ?? [];
     expect(post?.headers['Content-Type']).to.equal('application/x-www-form-urlencoded');
     const value = new URLSearchParams(post?.body).get('mandrill_events') ?? '';
-    expect(value).to.equal(`[${events(3).map(({ body }) => body).join(',')}]`);
+    expect(value).to.equal(
+      `[${events(3)
+        .map(({ body }) => body)
+        .join(',')}]`,
+    );
     expect(post?.headers['X-Mandrill-Signature']).to.equal(mandrillSignature(key, url, { mandrill_events: value }));
     const { 'webhook-id': id = '', 'webhook-timestamp': at = '' } = post?.headers ?? {};
-    expect(post?.headers['webhook-signature']).to.equal(standardSignature([key], id, Number(at), Buffer.from(post?.body ?? '')));
+    expect(post?.headers['webhook-signature']).to.equal(
+      standardSignature([key], id, Number(at), Buffer.from(post?.body ?? '')),
+    );
   });
 
   it('go to each webhook that asked for their kind, once, whoever publishes them again', async () => {
@@ -82,8 +89,13 @@ describe('events on their way to a webhook', function () {
     await world.run('all five', () => new Set(world.posts.map(({ url }) => url)).size === 5);
     await world.publish(batch);
     await world.clock.advance(10_000);
-    const kinds = (url: string) => idsOf(world.postsTo(url)).map((id) => HOOK_EVENTS[Number(id.slice(1))]).toSorted();
-    expect(kinds(all.url)).to.deep.equal(HOOK_EVENTS.filter((event) => event !== 'deferral' && event !== 'delivered').toSorted());
+    const kinds = (url: string) =>
+      idsOf(world.postsTo(url))
+        .map((id) => HOOK_EVENTS[Number(id.slice(1))])
+        .toSorted();
+    expect(kinds(all.url)).to.deep.equal(
+      HOOK_EVENTS.filter((event) => event !== 'deferral' && event !== 'delivered').toSorted(),
+    );
     expect(kinds(bounces.url)).to.deep.equal(['hard_bounce', 'soft_bounce']);
     expect(kinds(lists.url)).to.deep.equal(['blacklist', 'whitelist']);
     expect(kinds(deferrals.url)).to.deep.equal(['deferral', 'send']);
@@ -107,7 +119,12 @@ describe('events on their way to a webhook', function () {
     await world.run('the first attempts', () => world.posts.length > 3, 5000);
     await world.run('an hour', () => world.clock.now() - began > 60 * MINUTE, MINUTE);
     expect(new Set(world.posts.map(({ headers }) => headers['webhook-id'])).size, 'open batches').to.equal(4);
-    expect(await world.tally(id)).to.deep.include({ batches: 0, events: 0, sentAt: null, error: `POST to ${url} failed: connection refused` });
+    expect(await world.tally(id)).to.deep.include({
+      batches: 0,
+      events: 0,
+      sentAt: null,
+      error: `POST to ${url} failed: connection refused`,
+    });
     await world.restart();
     const tried = world.posts.length;
     world.answer(() => answered(200));
@@ -117,7 +134,8 @@ describe('events on their way to a webhook', function () {
     expect(idsOf(world.posts.slice(tried)).toSorted()).to.deep.equal(idsFrom(1200).toSorted());
     const byId = Map.groupBy(world.posts, ({ headers }) => headers['webhook-id']);
     expect(byId.size).to.equal(12);
-    for (const [, posts] of byId) expect(new Set(posts.map(({ body }) => body)).size, 'retries with other bytes').to.equal(1);
+    for (const [, posts] of byId)
+      expect(new Set(posts.map(({ body }) => body)).size, 'retries with other bytes').to.equal(1);
   });
 
   it('are not held up by a batch that fails while others pass', async () => {
@@ -125,7 +143,11 @@ describe('events on their way to a webhook', function () {
     await world.hook('a');
     world.answer(({ ids }) => answered(ids.includes('m0') ? 500 : 200));
     await world.publish(events(200));
-    await world.run('all others', () => new Set(idsOf(world.posts.filter(({ ids }) => !ids.includes('m0')))).size === 190, 5000);
+    await world.run(
+      'all others',
+      () => new Set(idsOf(world.posts.filter(({ ids }) => !ids.includes('m0')))).size === 190,
+      5000,
+    );
   });
 
   it('are not slowed by another webhook that hangs', async () => {
@@ -133,7 +155,13 @@ describe('events on their way to a webhook', function () {
     const slow = await world.hook('slow');
     const quick = await world.hook('quick');
     const hanging: ((result: AttemptResult) => void)[] = [];
-    world.answer(({ url }) => url === slow.url ? new Promise((resolve) => { hanging.push(resolve); }) : answered(200));
+    world.answer(({ url }) =>
+      url === slow.url
+        ? new Promise((resolve) => {
+            hanging.push(resolve);
+          })
+        : answered(200),
+    );
     await world.publish(events(500));
     await world.settle('all to the quick one', () => idsOf(world.postsTo(quick.url)).length === 500);
     expect(world.postsTo(slow.url).length).to.be.within(1, 4);

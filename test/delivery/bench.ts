@@ -1,8 +1,8 @@
+import type { Ids } from '../../src/base/ids.ts';
 import type { DeliveryDeps } from '../../src/delivery/carry.ts';
 import type { Destinations } from '../../src/delivery/destinations.ts';
 import { createDispatcher, type DispatcherSettings } from '../../src/delivery/dispatcher.ts';
 import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
-import type { Ids } from '../../src/base/ids.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createFakeSpool, type FakeSpool } from '../support/fake-spool.ts';
 import { createTestLog } from '../support/log.ts';
@@ -61,21 +61,38 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
     async render(job): Promise<Rendered> {
       if (rendererFails) throw new Error('no thread');
       jobs.push(job);
-      if (isSlow(job.delivery.id)) await new Promise<void>((resolve) => { clock.after(20_000, resolve); });
+      if (isSlow(job.delivery.id))
+        await new Promise<void>((resolve) => {
+          clock.after(20_000, resolve);
+        });
       return {
         body: { kind: 'bytes', bytes: new Uint8Array(1) },
         headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
         parseError: null,
-        verdicts: { spf: { result: 'pass', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } },
+        verdicts: {
+          spf: { result: 'pass', detail: '' },
+          dkim: { signed: false, valid: false },
+          dmarc: { result: 'none', policy: null, aligned: false },
+          arc: { result: 'none' },
+        },
       };
     },
-    async compose() { throw new Error('not part of this double'); },
-    async discard(body) { discarded.push(body); },
+    async compose() {
+      throw new Error('not part of this double');
+    },
+    async discard(body) {
+      discarded.push(body);
+    },
     async stop() {},
   };
   const poster: Poster = {
     async post(url, headers) {
-      const post: Post = { url, id: headers['webhook-id'] ?? '', keys: (headers['x-keys'] ?? '').split(' '), at: clock.monotonic() };
+      const post: Post = {
+        url,
+        id: headers['webhook-id'] ?? '',
+        keys: (headers['x-keys'] ?? '').split(' '),
+        at: clock.monotonic(),
+      };
       posts.push(post);
       inFlight.most = Math.max(inFlight.most, ++inFlight.now);
       try {
@@ -89,18 +106,46 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
   };
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
   const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
-  const open = () => createDispatcher(
-    { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
-    { spool, renderer, poster, destinations, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, clock, ids, log, ...replace },
-  );
+  const open = () =>
+    createDispatcher(
+      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
+      {
+        spool,
+        renderer,
+        poster,
+        destinations,
+        signingKeys,
+        postmaster: NO_POSTMASTER,
+        notifying: NO_REPORTS,
+        clock,
+        ids,
+        log,
+        ...replace,
+      },
+    );
   const dispatcher = open();
 
   return {
-    clock, spool, log, posts, jobs, discarded, inFlight, dispatcher,
-    endpoint(next) { answer = next; },
-    keys(next) { keys = next; },
-    renderer(fail) { rendererFails = fail; },
-    slow(which) { isSlow = which; },
+    clock,
+    spool,
+    log,
+    posts,
+    jobs,
+    discarded,
+    inFlight,
+    dispatcher,
+    endpoint(next) {
+      answer = next;
+    },
+    keys(next) {
+      keys = next;
+    },
+    renderer(fail) {
+      rendererFails = fail;
+    },
+    slow(which) {
+      isSlow = which;
+    },
     postsTo: (url) => posts.filter((post) => post.url === url),
     async restart() {
       const next = open();

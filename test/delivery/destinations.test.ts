@@ -17,11 +17,20 @@ describe('where a delivery goes now', () => {
     store = await openTestStore();
     clock = createTestClock();
     table = undefined;
-    await store.webhooks.insert({ id: '4', account: 'a', number: 4, url: OLD, description: null, events: [], createdAt });
+    await store.webhooks.insert({
+      id: '4',
+      account: 'a',
+      number: 4,
+      url: OLD,
+      description: null,
+      events: [],
+      createdAt,
+    });
     await store.inboundRoutes.insert({ id: '1.1', account: 'a', domain: 'in.test', pattern: '*', url: OLD, createdAt });
   });
   afterEach(() => store.close());
-  const part = (other: Partial<Store> = {}) => createDestinations({ store: { ...store, ...other }, clock, routing: { urlOf: () => table } });
+  const part = (other: Partial<Store> = {}) =>
+    createDestinations({ store: { ...store, ...other }, clock, routing: { urlOf: () => table } });
   const batch = { url: OLD, routeId: '', recipient: '', batch: { webhook: '4', events: 1 } };
   const mail = { url: OLD, routeId: '1.1', recipient: 'jo@in.test' };
 

@@ -21,7 +21,9 @@ describe('the dispatcher', () => {
     await stopped;
   });
 
-  const put = (count: number, url: string) => { for (let i = 0; i < count; i++) bench.spool.put([aDelivery(url)]); };
+  const put = (count: number, url: string) => {
+    for (let i = 0; i < count; i++) bench.spool.put([aDelivery(url)]);
+  };
 
   it('delivers a fresh message at once, without reading the queue', async () => {
     await open();
@@ -64,7 +66,9 @@ describe('the dispatcher', () => {
     bench.spool.put([delivery]);
     await bench.clock.advance(HOUR);
     expect(bench.posts.map(({ at }) => at / SECOND)).to.deep.equal([0, 5, 35, 335, 1235, 2735]);
-    expect(bench.spool.history.get(delivery.id)?.map(({ status }) => status)).to.deep.equal([404, 404, 404, 404, 404, 404]);
+    expect(bench.spool.history.get(delivery.id)?.map(({ status }) => status)).to.deep.equal([
+      404, 404, 404, 404, 404, 404,
+    ]);
     expect(bench.spool.rows.get(delivery.id)).to.include({ state: 'waiting', attempts: 6 });
   });
 
@@ -129,7 +133,10 @@ describe('the dispatcher', () => {
     bench.spool.put([aDelivery(URL_A)]);
     await bench.clock.advance(10 * MINUTE);
     expect(bench.posts.map(({ keys }) => keys)).to.deep.equal([
-      ['present', 'previous'], ['previous', 'present'], ['present', 'previous'], ['previous', 'present'],
+      ['present', 'previous'],
+      ['previous', 'present'],
+      ['present', 'previous'],
+      ['previous', 'present'],
     ]);
   });
 
@@ -153,10 +160,17 @@ describe('the dispatcher', () => {
     await bench.clock.advance(MINUTE);
     bench.endpoint(() => answered(200));
     await bench.clock.advance(MINUTE);
-    expect(bench.log.of('endpoint.opened')[0]?.fields).to.deep.include({ host: 'a.example', error: 'connection refused' });
+    expect(bench.log.of('endpoint.opened')[0]?.fields).to.deep.include({
+      host: 'a.example',
+      error: 'connection refused',
+    });
     expect(bench.log.of('endpoint.closed')).to.have.length(1);
     expect(bench.log.of('delivery.delivered')[0]?.fields).to.include({ host: 'a.example', status: 200, ms: 3 });
-    expect(bench.log.of('delivery.deferred')[0]?.fields).to.include({ attempt: 1, retry_in_s: 5, error: 'connection refused' });
+    expect(bench.log.of('delivery.deferred')[0]?.fields).to.include({
+      attempt: 1,
+      retry_in_s: 5,
+      error: 'connection refused',
+    });
     expect(JSON.stringify(bench.log.lines)).not.to.include('secret');
   });
 
@@ -164,8 +178,17 @@ describe('the dispatcher', () => {
     /** An endpoint that answers when it is told to. */
     const held = () => {
       const waiting: (() => void)[] = [];
-      bench.endpoint(() => new Promise((resolve) => { waiting.push(() => resolve(answered(200))); }));
-      return { release: (count: number) => { for (const answer of waiting.splice(0, count)) answer(); } };
+      bench.endpoint(
+        () =>
+          new Promise((resolve) => {
+            waiting.push(() => resolve(answered(200)));
+          }),
+      );
+      return {
+        release: (count: number) => {
+          for (const answer of waiting.splice(0, count)) answer();
+        },
+      };
     };
 
     it('has as many posts to one endpoint as the setting says, once it has shown that it answers', async () => {
@@ -182,7 +205,10 @@ describe('the dispatcher', () => {
       expect(seen).to.deep.equal([2, 4, 8, 8, 8, 8, 8]);
       expect(bench.inFlight.most).to.equal(8);
       bench.endpoint(() => answered(200));
-      for (let i = 0; i < 4; i++) { endpoint.release(100); await settleDown(bench); }
+      for (let i = 0; i < 4; i++) {
+        endpoint.release(100);
+        await settleDown(bench);
+      }
       expect(await bench.spool.count({ states: ['waiting'] })).to.include({ waiting: 0 });
     });
 
@@ -192,7 +218,10 @@ describe('the dispatcher', () => {
       for (let i = 0; i < 20; i++) bench.spool.put([aDelivery(`https://e${i}.example/`)]);
       await settleDown(bench);
       expect(bench.inFlight.now).to.equal(5);
-      for (let i = 0; i < 4; i++) { endpoint.release(5); await settleDown(bench); }
+      for (let i = 0; i < 4; i++) {
+        endpoint.release(5);
+        await settleDown(bench);
+      }
       expect(bench.inFlight.most).to.equal(5);
       expect(await bench.spool.count({})).to.include({ delivered: 20 });
     });
@@ -203,14 +232,18 @@ describe('the dispatcher', () => {
       for (let i = 0; i < 3; i++) bench.spool.put([aDelivery(URL_B)]);
       await settleDown(bench);
       const places = bench.posts.flatMap(({ url }, at) => (url === URL_B ? [at] : []));
-      expect(places.every((place) => place < 8), places.join()).to.equal(true);
+      expect(
+        places.every((place) => place < 8),
+        places.join(),
+      ).to.equal(true);
       expect(bench.posts).to.have.length(53);
     });
 
     it('lets a hanging endpoint among a hundred cost the others nothing', async () => {
       await open({ concurrency: 16 });
       bench.endpoint(({ url }) => (url === 'https://e0.example/' ? new Promise(() => {}) : answered(200)));
-      for (let round = 0; round < 10; round++) for (let i = 0; i < 100; i++) bench.spool.put([aDelivery(`https://e${i}.example/`)]);
+      for (let round = 0; round < 10; round++)
+        for (let i = 0; i < 100; i++) bench.spool.put([aDelivery(`https://e${i}.example/`)]);
       await settleDown(bench);
       expect(await bench.spool.count({})).to.include({ delivered: 990, waiting: 10 });
       expect(bench.posts.filter(({ url }) => url === 'https://e0.example/')).to.have.length(2);
@@ -233,8 +266,12 @@ describe('the dispatcher', () => {
   it('keeps half of the places for endpoints that answer, however many do not', async () => {
     await open({ concurrency: 16 });
     bench.endpoint(({ url, at }) => (url.startsWith('https://bad') ? later(at + 30 * SECOND) : answered(200)));
-    const later = (at: number) => new Promise<typeof timedOut>((resolve) => { bench.clock.after(at - bench.clock.monotonic(), () => resolve(timedOut)); });
-    for (let round = 0; round < 30; round++) for (let i = 0; i < 40; i++) bench.spool.put([aDelivery(`https://bad${i}.example/`)]);
+    const later = (at: number) =>
+      new Promise<typeof timedOut>((resolve) => {
+        bench.clock.after(at - bench.clock.monotonic(), () => resolve(timedOut));
+      });
+    for (let round = 0; round < 30; round++)
+      for (let i = 0; i < 40; i++) bench.spool.put([aDelivery(`https://bad${i}.example/`)]);
     await bench.clock.advance(6 * MINUTE);
     for (let minute = 0; minute < 10; minute++) {
       bench.spool.put([aDelivery(URL_B)]);
@@ -277,7 +314,9 @@ describe('the dispatcher', () => {
       bench = createBench();
       bench.spool.put([aDelivery(URL_A)]);
       const due = bench.spool.due;
-      bench.spool.due = async () => { throw new Error('disk'); };
+      bench.spool.due = async () => {
+        throw new Error('disk');
+      };
       await bench.dispatcher.start();
       await settleDown(bench);
       expect(bench.log.of('spool.fault')).to.have.length(1);
@@ -302,7 +341,12 @@ describe('the dispatcher', () => {
     it('attempts nothing that was dropped while it was in flight', async () => {
       await open();
       let answer = (): void => {};
-      bench.endpoint(() => new Promise((resolve) => { answer = () => resolve(answered(500)); }));
+      bench.endpoint(
+        () =>
+          new Promise((resolve) => {
+            answer = () => resolve(answered(500));
+          }),
+      );
       const delivery = aDelivery(URL_A);
       bench.spool.put([delivery]);
       await settleDown(bench);
@@ -342,7 +386,12 @@ describe('the dispatcher', () => {
     it('begins nothing new, waits for what is in flight and notes it', async () => {
       await open();
       let answer = (): void => {};
-      bench.endpoint(() => new Promise((resolve) => { answer = () => resolve(answered(200)); }));
+      bench.endpoint(
+        () =>
+          new Promise((resolve) => {
+            answer = () => resolve(answered(200));
+          }),
+      );
       const first = aDelivery(URL_A, {});
       bench.spool.put([first]);
       await settleDown(bench);
@@ -358,7 +407,12 @@ describe('the dispatcher', () => {
     it('gives back what does not end in time, without spending an attempt', async () => {
       await open();
       let cut = (): void => {};
-      bench.endpoint(() => new Promise((resolve) => { cut = () => resolve(refused); }));
+      bench.endpoint(
+        () =>
+          new Promise((resolve) => {
+            cut = () => resolve(refused);
+          }),
+      );
       const delivery = aDelivery(URL_A);
       bench.spool.put([delivery]);
       await settleDown(bench);

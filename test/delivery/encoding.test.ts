@@ -2,7 +2,35 @@ import { expect } from 'chai';
 import { createEncoding } from '../../src/delivery/render/encoding.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 
-const PIECES = ['a', 'words of it', ' ', '+', '%', '&', '"', '\\', '\r\n', '\r', '\n', '\r\r\n', '\t', '\b', '\f', '\0', '\x01', '\x1f', '\x7f', 'é', 'ß', '\u2028', '語', '😀', '/', '~', '*'];
+const PIECES = [
+  'a',
+  'words of it',
+  ' ',
+  '+',
+  '%',
+  '&',
+  '"',
+  '\\',
+  '\r\n',
+  '\r',
+  '\n',
+  '\r\r\n',
+  '\t',
+  '\b',
+  '\f',
+  '\0',
+  '\x01',
+  '\x1f',
+  '\x7f',
+  'é',
+  'ß',
+  '\u2028',
+  '語',
+  '😀',
+  '/',
+  '~',
+  '*',
+];
 const NOTHING = new Uint8Array(0);
 const inJson = (text: string) => JSON.stringify(text).slice(1, -1);
 
@@ -28,10 +56,15 @@ describe('text in a form', () => {
     const encoding = createEncoding();
     for (const text of ['\x1f'.repeat(200_000), 'é'.repeat(300_000), 'a'.repeat(3_000_000), '"'.repeat(10)]) {
       encoding.begin(NOTHING);
-      for (const part of [text, text]) { encoding.add({ text: part, toLf: false }); encoding.add(inJson(part)); }
+      for (const part of [text, text]) {
+        encoding.add({ text: part, toLf: false });
+        encoding.add(inJson(part));
+      }
       const expected = Buffer.from(inJson(text).repeat(4));
       expect(expected.equals(encoding.value())).to.equal(true);
-      expect(new URLSearchParams(`x=${Buffer.from(encoding.form()).toString('latin1')}`).get('x') === expected.toString()).to.equal(true);
+      expect(
+        new URLSearchParams(`x=${Buffer.from(encoding.form()).toString('latin1')}`).get('x') === expected.toString(),
+      ).to.equal(true);
     }
   });
 

@@ -5,8 +5,16 @@ import { createHeap } from '../../src/delivery/schedule/heap.ts';
 import type { Waiting } from '../../src/delivery/schedule/waiting.ts';
 import { aDelivery } from './support.ts';
 
-const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting =>
-  ({ delivery: aDelivery(), attempts: 0, budgetFrom: 0, parked: false, scheduled: false, due, failedAt: Number.POSITIVE_INFINITY, ...more });
+const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
+  delivery: aDelivery(),
+  attempts: 0,
+  budgetFrom: 0,
+  parked: false,
+  scheduled: false,
+  due,
+  failedAt: Number.POSITIVE_INFINITY,
+  ...more,
+});
 
 describe('the queue of an endpoint', () => {
   it('holds so many due ones and leaves the rest outside', () => {
@@ -51,7 +59,9 @@ describe('the queue of an endpoint', () => {
     queue.take(0);
     queue.addFresh(here, 0);
     queue.addFresh(later, 0);
-    expect([...queue.beginLoad()].sort()).to.deep.equal([flying, here, later].map(({ delivery }) => delivery.id).sort());
+    expect([...queue.beginLoad()].sort()).to.deep.equal(
+      [flying, here, later].map(({ delivery }) => delivery.id).sort(),
+    );
   });
 
   it('knows when there is more outside after a read that was cut', () => {

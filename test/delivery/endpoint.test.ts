@@ -1,5 +1,14 @@
 import { expect } from 'chai';
-import { askNow, type Change, type EndpointState, fromMemory, learn, mayProbe, newEndpoint, toMemory } from '../../src/delivery/endpoint.ts';
+import {
+  askNow,
+  type Change,
+  type EndpointState,
+  fromMemory,
+  learn,
+  mayProbe,
+  newEndpoint,
+  toMemory,
+} from '../../src/delivery/endpoint.ts';
 import type { Lesson } from '../../src/delivery/settle.ts';
 
 const MINUTE = 60_000;
@@ -18,7 +27,10 @@ function pupil(state: EndpointState = newEndpoint(0, 8)) {
   return {
     state: () => state,
     changes,
-    wait(ms: number) { now += ms; return this; },
+    wait(ms: number) {
+      now += ms;
+      return this;
+    },
     tell(lesson: Lesson, times = 1, probe = state.phase !== 'closed') {
       for (let i = 0; i < times; i++) {
         const learned = learn(state, lesson, { now, jitter: 0.5, probe, most: 8 });
@@ -47,8 +59,18 @@ describe('the breaker of an endpoint', () => {
   });
 
   it('forgets results after five minutes', () => {
-    expect(pupil().tell(fail, 9).wait(5 * MINUTE + 1).tell(fail).changes).to.deep.equal([]);
-    expect(pupil().tell(fail, 5).wait(2 * MINUTE).tell(fail, 5).changes).to.deep.equal(['opened']);
+    expect(
+      pupil()
+        .tell(fail, 9)
+        .wait(5 * MINUTE + 1)
+        .tell(fail).changes,
+    ).to.deep.equal([]);
+    expect(
+      pupil()
+        .tell(fail, 5)
+        .wait(2 * MINUTE)
+        .tell(fail, 5).changes,
+    ).to.deep.equal(['opened']);
   });
 
   it('does not open for parked deliveries', () => {
@@ -67,13 +89,18 @@ describe('the breaker of an endpoint', () => {
   });
 
   it('spreads probes by a fifth to either side', () => {
-    const at = (jitter: number) => learn(pupil().tell(miss, 4).state(), miss, { now: 0, jitter, probe: false, most: 8 }).state.probeAt;
+    const at = (jitter: number) =>
+      learn(pupil().tell(miss, 4).state(), miss, { now: 0, jitter, probe: false, most: 8 }).state.probeAt;
     expect(at(0)).to.equal(24_000);
     expect(at(0.9999)).to.be.closeTo(36_000, 10);
   });
 
   it('leaves the endpoint alone as long as Retry-After asks', () => {
-    expect(pupil().tell({ ...fail, leaveAlone: HOUR }, 10).state().probeAt).to.equal(HOUR);
+    expect(
+      pupil()
+        .tell({ ...fail, leaveAlone: HOUR }, 10)
+        .state().probeAt,
+    ).to.equal(HOUR);
   });
 
   it('is not moved by late failures of attempts that began before it opened', () => {
@@ -92,7 +119,9 @@ describe('the breaker of an endpoint', () => {
   });
 
   it('halves what is in flight when the endpoint is at its limit', () => {
-    const site = pupil().tell(pass, 30).tell({ ...fail, strained: true });
+    const site = pupil()
+      .tell(pass, 30)
+      .tell({ ...fail, strained: true });
     expect(site.state().limit).to.equal(4);
     expect(site.tell({ ...fail, strained: true }, 3).state().limit).to.equal(1);
   });
@@ -101,7 +130,10 @@ describe('the breaker of an endpoint', () => {
     expect(newEndpoint(0, 8).limit).to.equal(2);
     expect(newEndpoint(0, 1).limit).to.equal(1);
     const state = newEndpoint(0, 3);
-    const grown = [pass, pass, pass, pass, pass, pass].reduce((before, lesson) => learn(before, lesson, { now: 0, jitter: 0, probe: false, most: 3 }).state, state);
+    const grown = [pass, pass, pass, pass, pass, pass].reduce(
+      (before, lesson) => learn(before, lesson, { now: 0, jitter: 0, probe: false, most: 3 }).state,
+      state,
+    );
     expect(grown.limit).to.equal(3);
   });
 });
@@ -158,7 +190,15 @@ describe('the memory of an endpoint', () => {
   });
 
   it('counts as nothing when it is not ours', () => {
-    for (const text of ['', '{', '[]', 'null', '{"phase":"closed"}', '{"phase":"open","since":"x","probeAt":1}', '{"__proto__":{"phase":"open"}}']) {
+    for (const text of [
+      '',
+      '{',
+      '[]',
+      'null',
+      '{"phase":"closed"}',
+      '{"phase":"open","since":"x","probeAt":1}',
+      '{"__proto__":{"phase":"open"}}',
+    ]) {
       expect(fromMemory(text, SHIFT, 0, 8), text).to.deep.equal(newEndpoint(0, 8));
     }
   });

@@ -7,7 +7,7 @@ import type { Renderer } from '../../src/delivery/types.ts';
 import type { Body } from '../../src/spool/types.ts';
 import { makeKey, signMessage } from '../support/dns-keys.ts';
 import { EIGHT_BIT } from '../support/eight-bit.ts';
-import { crlf, eventOf, renderJob, spooled, TRACE, type FileRecord, type InboundEvent } from '../support/mime.ts';
+import { crlf, eventOf, type FileRecord, type InboundEvent, renderJob, spooled, TRACE } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
 import { startZone } from '../support/zone.ts';
@@ -116,7 +116,10 @@ describe('raw_msg of a message that is not UTF-8', () => {
   it('is not what verdicts are taken of: those are of the bytes that came', async () => {
     const key = makeKey('example.net', 'rsa', 1024);
     const raw = Buffer.from(
-      signMessage('From: Ann <ann@example.net>\r\nContent-Type: text/plain; charset=latin1\r\n\r\nGr\xfc\xdfe\r\n', key),
+      signMessage(
+        'From: Ann <ann@example.net>\r\nContent-Type: text/plain; charset=latin1\r\n\r\nGr\xfc\xdfe\r\n',
+        key,
+      ),
       'latin1',
     );
     const zone = await startZone(key.records);

@@ -12,7 +12,11 @@ const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
 /** Names in pieces by the ten thousand: mailparser takes some hundred milliseconds for them. */
 const slow = (() => {
   const name = Array.from({ length: 12_000 }, (_, i) => ` filename*${i}${'*'.repeat(i % 9)}=a;`).join('');
-  return multipart('mixed', ['From: a@example.com', 'Subject: slow'], ...Array.from({ length: 4 }, () => [`Content-Disposition: attachment;${name}`, '', 'body']));
+  return multipart(
+    'mixed',
+    ['From: a@example.com', 'Subject: slow'],
+    ...Array.from({ length: 4 }, () => [`Content-Disposition: attachment;${name}`, '', 'body']),
+  );
 })();
 
 /** The bad message among twenty others; all are answered. */
@@ -41,16 +45,24 @@ describe('a message that breaks its render thread', function () {
     await renderer.stop();
     expect(bad.parseError).to.equal('parsing took more than 150 ms');
     expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
-    expect(log.of('message.parse_failed').map(({ fields }) => fields)).to.deep.equal([{ message: 'm1', reason: 'parsing took more than 150 ms' }]);
+    expect(log.of('message.parse_failed').map(({ fields }) => fields)).to.deep.equal([
+      { message: 'm1', reason: 'parsing took more than 150 ms' },
+    ]);
     expect(log.of('worker.ended').length).to.be.at.least(2);
   });
 
   it('is not what a thread is taken for that has much to do', async () => {
     // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
     const { renderer, log } = await openRenderer({ timeoutMs: 300 });
-    const busy = multipart('alternative', ['From: a@example.com', 'Subject: busy'], ['Content-Type: text/plain', '', 'x'.repeat(100_000)]);
+    const busy = multipart(
+      'alternative',
+      ['From: a@example.com', 'Subject: busy'],
+      ['Content-Type: text/plain', '', 'x'.repeat(100_000)],
+    );
     let left = 1500;
-    const one = async (): Promise<void> => { while (left-- > 0) await renderer.render(renderJob(busy)); };
+    const one = async (): Promise<void> => {
+      while (left-- > 0) await renderer.render(renderJob(busy));
+    };
     await Promise.all(Array.from({ length: 64 }, one));
     await renderer.stop();
     expect(log.of('worker.ended')).to.deep.equal([]);
@@ -82,7 +94,10 @@ describe('a message that breaks its render thread', function () {
 
   it('fails, and only it, when not even its raw bytes can be rendered', async () => {
     const { renderer } = await openBreakable();
-    const failed = renderer.render(renderJob(crlf('X-Test: die', '', 'x'))).then(() => 'rendered', (error: Error) => error.message);
+    const failed = renderer.render(renderJob(crlf('X-Test: die', '', 'x'))).then(
+      () => 'rendered',
+      (error: Error) => error.message,
+    );
     const others = await Promise.all(Array.from({ length: 5 }, () => renderer.render(renderJob(innocent))));
     expect(await failed).to.equal('rendering failed: the parser failed');
     expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
@@ -91,7 +106,9 @@ describe('a message that breaks its render thread', function () {
 
   it('is no reason to blame messages when a thread cannot start', async () => {
     const { renderer, log } = await openBreakable(256, '../support/nowhere.ts');
-    expect(await renderer.render(renderJob(innocent)).catch((error: Error) => error.message)).to.equal('rendering failed: the thread did not start');
+    expect(await renderer.render(renderJob(innocent)).catch((error: Error) => error.message)).to.equal(
+      'rendering failed: the thread did not start',
+    );
     await renderer.stop();
     expect(log.of('message.parse_failed')).to.deep.equal([]);
   });
@@ -103,7 +120,13 @@ describe('a message that breaks its render thread', function () {
     const { msg } = await eventOf(body);
     await renderer.stop();
     expect(parseError).to.equal('a header of more than 1000 lines');
-    expect(msg).to.include({ parse_error: parseError, email: 'in@example.net', from_email: 'a@example.com', from_name: null, subject: '' });
+    expect(msg).to.include({
+      parse_error: parseError,
+      email: 'in@example.net',
+      from_email: 'a@example.com',
+      from_name: null,
+      subject: '',
+    });
     expect(msg).not.to.have.any.keys('text', 'html');
     expect(msg).to.deep.include({ attachments: {}, images: {} });
     expect(msg.to).to.deep.equal([]);
@@ -114,7 +137,12 @@ describe('a message that breaks its render thread', function () {
 
   it('has its verdicts taken like any other, so that nobody gets rid of them by a thousand fields', async () => {
     const { renderer } = await openRenderer();
-    const raw = crlf('DKIM-Signature: v=1; d=example.com', ...Array.from({ length: 1001 }, (_, i) => `X-${i}: y`), '', 'body');
+    const raw = crlf(
+      'DKIM-Signature: v=1; d=example.com',
+      ...Array.from({ length: 1001 }, (_, i) => `X-${i}: y`),
+      '',
+      'body',
+    );
     const { verdicts } = await renderer.render(renderJob(raw, { message: spooled({ verdicts: null }) }));
     await renderer.stop();
     expect(verdicts.spf.result).to.equal('temperror');

@@ -2,8 +2,8 @@ import { createHash, createHmac, randomBytes } from 'node:crypto';
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import type { Body } from '../../src/spool/types.ts';
 import { mandrillSignature } from '../../src/mail/signature.ts';
+import type { Body } from '../../src/spool/types.ts';
 import { bytesOf, crlf, eventOf, formValue, KEY, multipart, renderJob, spooled, TRACE } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
@@ -20,16 +20,38 @@ const LINE = 'The quick brown fox jumps over the lazy dog, again and again and a
 /** Messages of 25 MB, the size that SMTP takes by default. */
 const LARGE: Readonly<Record<string, () => Buffer>> = {
   'one text': () => crlf('From: a@example.com', 'Subject: large', '', LINE.repeat(25e6 / LINE.length)),
-  'one file': () => multipart('mixed', ['From: a@example.com', 'Subject: large'], ['', 'see file'],
-    ['Content-Type: application/pdf; name=a.pdf', 'Content-Transfer-Encoding: base64', '', randomBytes(18e6).toString('base64').replace(/(.{76})/g, '$1\r\n')]),
-  'quoted-printable HTML': () => crlf('From: a@example.com', 'Subject: large', 'Content-Type: text/html', 'Content-Transfer-Encoding: quoted-printable', '', 'caf=C3=A9 and =\r\nmore=20\r\n'.repeat(25e6 / 27)),
+  'one file': () =>
+    multipart(
+      'mixed',
+      ['From: a@example.com', 'Subject: large'],
+      ['', 'see file'],
+      [
+        'Content-Type: application/pdf; name=a.pdf',
+        'Content-Transfer-Encoding: base64',
+        '',
+        randomBytes(18e6)
+          .toString('base64')
+          .replace(/(.{76})/g, '$1\r\n'),
+      ],
+    ),
+  'quoted-printable HTML': () =>
+    crlf(
+      'From: a@example.com',
+      'Subject: large',
+      'Content-Type: text/html',
+      'Content-Transfer-Encoding: quoted-printable',
+      '',
+      'caf=C3=A9 and =\r\nmore=20\r\n'.repeat(25e6 / 27),
+    ),
 };
 
 describe('the renderer', () => {
   it('renders many messages at one time and answers each its own', async () => {
     const { renderer } = await openRenderer({ workers: 2 });
     const subjects = Array.from({ length: 300 }, (_, i) => `message ${i}`);
-    const rendered = await Promise.all(subjects.map((subject) => renderer.render(renderJob(crlf(`Subject: ${subject}`, '', 'x')))));
+    const rendered = await Promise.all(
+      subjects.map((subject) => renderer.render(renderJob(crlf(`Subject: ${subject}`, '', 'x')))),
+    );
     const found = await Promise.all(rendered.map(async ({ body }) => (await eventOf(body)).msg.subject));
     await renderer.stop();
     expect(found).to.deep.equal(subjects);
@@ -54,8 +76,12 @@ describe('the renderer', () => {
 
   it('takes the verdicts when the message has none, many of them while the DNS is slow', async () => {
     const zone = await startZone({ 'example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] } });
-    const { renderer } = await openRenderer({ dns: { servers: [zone.server], timeoutMs: 2000, questionsPerMessage: 60, budgetMs: 5000 } });
-    const jobs = Array.from({ length: 20 }, () => renderJob(crlf('From: a@example.com', '', 'x'), { message: spooled({ verdicts: null }) }));
+    const { renderer } = await openRenderer({
+      dns: { servers: [zone.server], timeoutMs: 2000, questionsPerMessage: 60, budgetMs: 5000 },
+    });
+    const jobs = Array.from({ length: 20 }, () =>
+      renderJob(crlf('From: a@example.com', '', 'x'), { message: spooled({ verdicts: null }) }),
+    );
     const rendered = await Promise.all(jobs.map(renderer.render));
     const { msg } = await eventOf(rendered[0]?.body ?? { kind: 'bytes', bytes: Buffer.alloc(0) });
     await renderer.stop();
@@ -67,7 +93,9 @@ describe('the renderer', () => {
 
   it('renders a message without verdicts when no name server answers', async () => {
     const { renderer } = await openRenderer();
-    const { verdicts } = await renderer.render(renderJob(crlf('From: a@example.com', '', 'x'), { message: spooled({ verdicts: null }) }));
+    const { verdicts } = await renderer.render(
+      renderJob(crlf('From: a@example.com', '', 'x'), { message: spooled({ verdicts: null }) }),
+    );
     await renderer.stop();
     expect(verdicts.spf.result).to.equal('temperror');
   });
@@ -80,7 +108,9 @@ describe('the renderer', () => {
       const body = await blob(raw);
       const before = process.memoryUsage.rss();
       let highest = before;
-      const timer = setInterval(() => { highest = Math.max(highest, process.memoryUsage.rss()); }, 10);
+      const timer = setInterval(() => {
+        highest = Math.max(highest, process.memoryUsage.rss());
+      }, 10);
       const { body: form, headers, parseError } = await renderer.render(renderJob(Buffer.alloc(0), { body }));
       clearInterval(timer);
       expect(parseError).to.equal(null);
@@ -88,8 +118,13 @@ describe('the renderer', () => {
       const bytes = await readFile(form.path);
       expect((await stat(form.path)).size).to.equal(form.size);
       const value = formValue(bytes);
-      expect(headers['X-Mandrill-Signature']).to.equal(mandrillSignature(KEY, 'https://example.com/hook?x=1', { mandrill_events: value }));
-      const signed = createHmac('sha256', KEY).update(`m1-abc.${headers['webhook-timestamp']}.`).update(bytes).digest('base64');
+      expect(headers['X-Mandrill-Signature']).to.equal(
+        mandrillSignature(KEY, 'https://example.com/hook?x=1', { mandrill_events: value }),
+      );
+      const signed = createHmac('sha256', KEY)
+        .update(`m1-abc.${headers['webhook-timestamp']}.`)
+        .update(bytes)
+        .digest('base64');
       expect(headers['webhook-signature']).to.equal(`v1,${signed}`);
       const { msg } = await eventOf(form);
       expect(msg.raw_msg === (TRACE + raw.toString('utf8')).replaceAll('\r\n', '\n'), 'raw_msg').to.equal(true);
@@ -103,9 +138,18 @@ describe('the renderer', () => {
   it('shows the same content whether a message is large or small', async () => {
     const { renderer } = await openRenderer();
     const png = randomBytes(300_001);
-    const raw = multipart('mixed', ['From: a@example.com', 'Subject: x'], ['Content-Type: text/plain; charset=utf-8', '', 'Grüße 🎉\r\n'.repeat(40_000)],
-      ['Content-Type: image/png; name=a.png', 'Content-Transfer-Encoding: base64', '', png.toString('base64').replace(/(.{76})/g, '$1\r\n')],
-      ['Content-Type: text/csv; name=b.csv', '', 'ä;1\r\n'.repeat(60_000)]);
+    const raw = multipart(
+      'mixed',
+      ['From: a@example.com', 'Subject: x'],
+      ['Content-Type: text/plain; charset=utf-8', '', 'Grüße 🎉\r\n'.repeat(40_000)],
+      [
+        'Content-Type: image/png; name=a.png',
+        'Content-Transfer-Encoding: base64',
+        '',
+        png.toString('base64').replace(/(.{76})/g, '$1\r\n'),
+      ],
+      ['Content-Type: text/csv; name=b.csv', '', 'ä;1\r\n'.repeat(60_000)],
+    );
     const inline = await renderer.render(renderJob(raw));
     const streamed = await renderer.render(renderJob(raw, { body: await blob(raw) }));
     const event = await eventOf(streamed.body);
@@ -118,7 +162,12 @@ describe('the renderer', () => {
 
   it('fails for a message whose file is gone, and for no other', async () => {
     const { renderer } = await openRenderer();
-    const lost = renderer.render(renderJob(Buffer.alloc(0), { body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } })).then(() => 'rendered', (error: Error) => error.message);
+    const lost = renderer
+      .render(renderJob(Buffer.alloc(0), { body: { kind: 'blob', path: '/nowhere/at/all', size: 1, sha256: '' } }))
+      .then(
+        () => 'rendered',
+        (error: Error) => error.message,
+      );
     const fine = await renderer.render(renderJob(crlf('Subject: x', '', 'x')));
     expect(await lost).to.match(/^rendering failed: ENOENT/);
     expect(fine.parseError).to.equal(null);
@@ -137,9 +186,14 @@ describe('the renderer', () => {
 
   it('gives up what waits when it is stopped, and takes nothing after', async () => {
     const { renderer } = await openRenderer();
-    const waiting = renderer.render(renderJob(crlf('Subject: x', '', 'x'))).then(() => 'rendered', (error: Error) => error.message);
+    const waiting = renderer.render(renderJob(crlf('Subject: x', '', 'x'))).then(
+      () => 'rendered',
+      (error: Error) => error.message,
+    );
     await renderer.stop();
     expect(await waiting).to.equal('the renderer has stopped');
-    expect(await renderer.render(renderJob(crlf('Subject: x', '', 'x'))).catch((error: Error) => error.message)).to.equal('the renderer has stopped');
+    expect(
+      await renderer.render(renderJob(crlf('Subject: x', '', 'x'))).catch((error: Error) => error.message),
+    ).to.equal('the renderer has stopped');
   });
 });

@@ -10,7 +10,10 @@ const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 const LIMIT = 120 * HOUR;
 
-const after = (result: AttemptResult, more: Partial<Attempted> & { attempts?: number; parked?: boolean; age?: number; mayEnd?: boolean } = {}) =>
+const after = (
+  result: AttemptResult,
+  more: Partial<Attempted> & { attempts?: number; parked?: boolean; age?: number; mayEnd?: boolean } = {},
+) =>
   settle({
     delivery: { id: 'd1', attempts: more.attempts ?? 0, parked: more.parked ?? false },
     result,
@@ -31,7 +34,9 @@ describe('settling an attempt', () => {
   });
 
   it('tries everything else again, 3xx and 4xx included', () => {
-    for (const result of [300, 301, 304, 400, 401, 404, 406, 410, 422, 429, 500, 503].map((status) => answered(status)).concat(refused, timedOut)) {
+    for (const result of [300, 301, 304, 400, 401, 404, 406, 410, 422, 429, 500, 503]
+      .map((status) => answered(status))
+      .concat(refused, timedOut)) {
       expect(after(result)).to.deep.include({ outcome: 'deferred', wait: 5 * SECOND });
     }
   });
@@ -80,14 +85,29 @@ describe('settling an attempt', () => {
     });
 
     it('reads nothing into nonsense', () => {
-      for (const value of ['', 'soon', '-5', '1.5', '1e3', '5 minutes', '0x10', 'Infinity', '99999999999999999999', 'Monday']) {
+      for (const value of [
+        '',
+        'soon',
+        '-5',
+        '1.5',
+        '1e3',
+        '5 minutes',
+        '0x10',
+        'Infinity',
+        '99999999999999999999',
+        'Monday',
+      ]) {
         expect(readRetryAfter(value, NOW), value).to.equal(undefined);
       }
       expect(readRetryAfter(null, NOW)).to.equal(undefined);
     });
 
     it('tells the endpoint how long it wants to be left alone', () => {
-      expect(after(answered(503, '600')).lesson).to.deep.include({ kind: 'failed', leaveAlone: 10 * MINUTE, strained: true });
+      expect(after(answered(503, '600')).lesson).to.deep.include({
+        kind: 'failed',
+        leaveAlone: 10 * MINUTE,
+        strained: true,
+      });
     });
   });
 
@@ -122,12 +142,21 @@ describe('settling an attempt', () => {
   });
 
   it('ends a delivery without an attempt', () => {
-    expect(settleUnattempted('d9', 'dead', true, NOW)).to.deep.equal({ deliveryId: 'd9', attempt: null, state: 'dead', dueAt: NOW, parked: true, at: NOW });
+    expect(settleUnattempted('d9', 'dead', true, NOW)).to.deep.equal({
+      deliveryId: 'd9',
+      attempt: null,
+      state: 'dead',
+      dueAt: NOW,
+      parked: true,
+      at: NOW,
+    });
   });
 
   it('knows the longest wait it ever gave, so that a due time beyond it is known for a wrong one', () => {
     for (const attempts of [1, 2, 3, 4, 5, 20]) {
-      expect(after(refused, { attempts: attempts - 1, jitter: 0.999 }).wait).to.be.at.most(longestWait({ attempts, parked: false, lastStatus: null }));
+      expect(after(refused, { attempts: attempts - 1, jitter: 0.999 }).wait).to.be.at.most(
+        longestWait({ attempts, parked: false, lastStatus: null }),
+      );
     }
     expect(longestWait({ attempts: 9, parked: false, lastStatus: null })).to.equal(30 * MINUTE);
     expect(longestWait({ attempts: 1, parked: false, lastStatus: 503 })).to.equal(6 * HOUR);

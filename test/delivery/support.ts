@@ -1,8 +1,8 @@
+import type { Clock } from '../../src/base/clock.ts';
+import { systemClock } from '../../src/base/clock.ts';
 import { createPoster } from '../../src/delivery/post/attempt.ts';
 import { createGuard, type Guard } from '../../src/delivery/post/guard.ts';
 import type { AttemptResult, PostBody, Poster } from '../../src/delivery/types.ts';
-import type { Clock } from '../../src/base/clock.ts';
-import { systemClock } from '../../src/base/clock.ts';
 import type { Answer } from '../../src/dns/types.ts';
 import type { Delivery } from '../../src/spool/types.ts';
 
@@ -33,7 +33,10 @@ export interface PosterOptions {
 }
 
 /** The real guard; names come from a table. */
-export function openGuard({ names = {}, allowPrivate = ['127.0.0.0/8'] }: Pick<PosterOptions, 'names' | 'allowPrivate'> = {}): Guard {
+export function openGuard({
+  names = {},
+  allowPrivate = ['127.0.0.0/8'],
+}: Pick<PosterOptions, 'names' | 'allowPrivate'> = {}): Guard {
   return createGuard({ allowPrivate, loopbackOnly: false }, { resolver: namesResolver(names) });
 }
 
@@ -44,10 +47,20 @@ export function openPoster({ timeoutMs = 5000, clock = systemClock, ...options }
 
 export const bytes = (text: string): PostBody => ({ kind: 'bytes', bytes: new TextEncoder().encode(text) });
 
-export const answered = (status: number, retryAfter: string | null = null): AttemptResult =>
-  ({ kind: 'answered', status, retryAfter, answer: '', durationMs: 3 });
+export const answered = (status: number, retryAfter: string | null = null): AttemptResult => ({
+  kind: 'answered',
+  status,
+  retryAfter,
+  answer: '',
+  durationMs: 3,
+});
 
-export const refused: AttemptResult = { kind: 'unanswered', error: 'connection refused', connected: false, durationMs: 1 };
+export const refused: AttemptResult = {
+  kind: 'unanswered',
+  error: 'connection refused',
+  connected: false,
+  durationMs: 1,
+};
 export const timedOut: AttemptResult = { kind: 'unanswered', error: 'timeout', connected: true, durationMs: 30_000 };
 
 let count = 0;
@@ -56,6 +69,13 @@ let count = 0;
 export function aDelivery(url = 'https://hooks.example/a', more: Partial<Delivery> = {}): Delivery {
   const n = String(++count).padStart(6, '0');
   return {
-    id: `d${n}`, messageId: `m${n}`, account: 'acc', url, routeId: '1.1', pattern: '*', recipient: `r${n}@in.example`, ...more,
+    id: `d${n}`,
+    messageId: `m${n}`,
+    account: 'acc',
+    url,
+    routeId: '1.1',
+    pattern: '*',
+    recipient: `r${n}@in.example`,
+    ...more,
   };
 }

@@ -42,7 +42,11 @@ describe('an attempt over TLS', () => {
     const path = join(await tempDir(), 'body');
     const large = randomBytes(5_000_001);
     await writeFile(path, large);
-    const result = await poster.post(`https://hooks.example:${receiver.port}/hook`, {}, { kind: 'file', path, size: large.length });
+    const result = await poster.post(
+      `https://hooks.example:${receiver.port}/hook`,
+      {},
+      { kind: 'file', path, size: large.length },
+    );
     expect(result).to.include({ kind: 'answered', status: 200 });
     expect(receiver.requests[0]?.body.equals(large)).to.equal(true);
   });

@@ -1,17 +1,17 @@
 import { expect } from 'chai';
 import { createUrlCheck } from '../../src/delivery/post/webhook-exists.ts';
-import { mandrillSignature } from '../../src/mail/signature.ts';
 import type { Poster } from '../../src/delivery/types.ts';
-import { type Receiver, startReceiver } from '../support/receiver.ts';
-import { createTestLog } from '../support/log.ts';
-import { openGuard, openPoster } from './support.ts';
+import { mandrillSignature } from '../../src/mail/signature.ts';
 import { freePort } from '../support/free-port.ts';
+import { createTestLog } from '../support/log.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
+import { openGuard, openPoster } from './support.ts';
 
 describe('whether a webhook URL exists', () => {
   let receiver: Receiver;
   let poster: Poster;
   let fault: (url: string) => Promise<string | undefined>;
-  const exists = async (url: string) => await fault(url) === undefined;
+  const exists = async (url: string) => (await fault(url)) === undefined;
   let log: ReturnType<typeof createTestLog>;
   beforeEach(async () => {
     receiver = await startReceiver();
@@ -71,7 +71,13 @@ describe('whether a webhook URL exists', () => {
   });
 
   it('is no when both fail, hang or lead elsewhere', async () => {
-    for (const how of [{ status: 404 }, 'hang', 'reset', 'malformed', { redirect: receiver.url, status: 301 }] as const) {
+    for (const how of [
+      { status: 404 },
+      'hang',
+      'reset',
+      'malformed',
+      { redirect: receiver.url, status: 301 },
+    ] as const) {
       receiver.answerHead(how);
       receiver.answer(how);
       expect(await exists(receiver.url), JSON.stringify(how)).to.equal(false);
@@ -79,7 +85,13 @@ describe('whether a webhook URL exists', () => {
   });
 
   it('is no, after one question, for a place that may not or cannot be reached', async () => {
-    for (const url of ['http://10.0.0.1/', 'https://nowhere.example/', 'http://127.0.0.1:25/', 'ftp://x/', 'nonsense']) {
+    for (const url of [
+      'http://10.0.0.1/',
+      'https://nowhere.example/',
+      'http://127.0.0.1:25/',
+      'ftp://x/',
+      'nonsense',
+    ]) {
       expect(await exists(url), url).to.equal(false);
     }
     expect(receiver.connections()).to.equal(0);
@@ -97,10 +109,16 @@ describe('whether a webhook URL exists', () => {
   });
 
   it('says the same of a name that is nowhere and of one in a network that webhooks may not reach, so that nobody learns internal names', async () => {
-    const names = { 'db.internal.test': ['10.0.0.7'], 'mixed.test': ['192.0.2.1', '10.0.0.7'], 'broken.test': 'failure' } as const;
+    const names = {
+      'db.internal.test': ['10.0.0.7'],
+      'mixed.test': ['192.0.2.1', '10.0.0.7'],
+      'broken.test': 'failure',
+    } as const;
     const inside = openPoster({ names });
     const ask = createUrlCheck({ poster: inside, guard: openGuard({ names }), log });
-    const causes = await Promise.all(['nowhere.test', 'db.internal.test', 'mixed.test'].map((name) => ask(`https://${name}/`)));
+    const causes = await Promise.all(
+      ['nowhere.test', 'db.internal.test', 'mixed.test'].map((name) => ask(`https://${name}/`)),
+    );
     expect(new Set(causes)).to.deep.equal(new Set(['the host has no address that webhooks may reach']));
     expect(await ask('http://10.0.0.7/')).to.equal(causes[0]);
     expect(await ask('https://broken.test/')).to.equal('the name servers did not answer');

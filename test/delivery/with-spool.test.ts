@@ -8,10 +8,10 @@ import { openSpool } from '../../src/spool/spool.ts';
 import type { Spool } from '../../src/spool/types.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
+import { NO_POSTMASTER, NO_REPORTS } from '../support/postmaster.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
-import { NO_POSTMASTER, NO_REPORTS } from '../support/postmaster.ts';
 import { openPoster } from './support.ts';
 
 const MINUTE = 60_000;
@@ -19,7 +19,9 @@ const MINUTE = 60_000;
 /** The dispatcher over the real spool and the real poster; only the renderer is a double. */
 describe('deliveries from the spool to receivers', () => {
   const closers: (() => Promise<void>)[] = [];
-  afterEach(async () => { for (const close of closers.splice(0).reverse()) await close(); });
+  afterEach(async () => {
+    for (const close of closers.splice(0).reverse()) await close();
+  });
 
   const receive = async (): Promise<Receiver> => {
     const receiver = await startReceiver();
@@ -30,10 +32,21 @@ describe('deliveries from the spool to receivers', () => {
     openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1e6 }, { clock, log: createTestLog() });
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
-    const dispatcher = createDispatcher({ concurrency: 16, concurrencyPerEndpoint: 4, retryHours }, {
-      spool, poster, renderer, clock, ids: createIds(clock), log: createTestLog(),
-      destinations: { of: async () => ({ kind: 'here' }) }, postmaster: NO_POSTMASTER, notifying: NO_REPORTS, signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
-    });
+    const dispatcher = createDispatcher(
+      { concurrency: 16, concurrencyPerEndpoint: 4, retryHours },
+      {
+        spool,
+        poster,
+        renderer,
+        clock,
+        ids: createIds(clock),
+        log: createTestLog(),
+        destinations: { of: async () => ({ kind: 'here' }) },
+        postmaster: NO_POSTMASTER,
+        notifying: NO_REPORTS,
+        signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
+      },
+    );
     await dispatcher.start();
     return dispatcher;
   }
@@ -41,10 +54,16 @@ describe('deliveries from the spool to receivers', () => {
   async function accept(spool: Spool, clock: Clock, url: string): Promise<string> {
     const messageId = createIds(clock).message();
     const id = deliveryId(messageId, '1.1', 'r@in.example');
-    const outcome = await spool.accept({
-      id: messageId, receivedAt: clock.now(), trace: '', body: { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
-      envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
-    }, [{ id, messageId, account: 'acc', url, routeId: '1.1', pattern: '*', recipient: 'r@in.example' }]);
+    const outcome = await spool.accept(
+      {
+        id: messageId,
+        receivedAt: clock.now(),
+        trace: '',
+        body: { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
+        envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
+      },
+      [{ id, messageId, account: 'acc', url, routeId: '1.1', pattern: '*', recipient: 'r@in.example' }],
+    );
     expect(outcome).to.equal('accepted');
     return id;
   }
@@ -56,7 +75,11 @@ describe('deliveries from the spool to receivers', () => {
     const [bad, ...good] = receivers;
     bad?.answer('hang');
     const dispatcher = await run(spool, systemClock, poster);
-    closers.push(() => spool.close(), () => dispatcher.stop(), () => poster.stop());
+    closers.push(
+      () => spool.close(),
+      () => dispatcher.stop(),
+      () => poster.stop(),
+    );
 
     await Promise.all(Array.from({ length: 160 }, (_, i) => accept(spool, systemClock, receivers[i % 8]?.url ?? '')));
     await until('all good ones have theirs', () => good.every(({ requests }) => requests.length === 20));
@@ -83,7 +106,11 @@ describe('deliveries from the spool to receivers', () => {
     const second = await spoolIn(dir, systemClock);
     const poster = openPoster();
     const after = await run(second, systemClock, poster);
-    closers.push(() => second.close(), () => after.stop(), () => poster.stop());
+    closers.push(
+      () => second.close(),
+      () => after.stop(),
+      () => poster.stop(),
+    );
     await until('all are delivered', async () => (await second.count({})).delivered === 30, 20_000);
     expect(new Set(receiver.requests.map(({ headers }) => headers['webhook-id']))).to.deep.equal(new Set(ids));
   }).timeout(30_000);
@@ -95,7 +122,11 @@ describe('deliveries from the spool to receivers', () => {
     const receiver = await receive();
     receiver.answer({ status: 500, body: 'out of order' });
     const dispatcher = await run(spool, clock, poster, 1);
-    closers.push(() => spool.close(), () => dispatcher.stop(), () => poster.stop());
+    closers.push(
+      () => spool.close(),
+      () => dispatcher.stop(),
+      () => poster.stop(),
+    );
 
     const id = await accept(spool, clock, receiver.url);
     await until('it is dead', async () => {
@@ -119,7 +150,11 @@ describe('deliveries from the spool to receivers', () => {
     const all = await Promise.all(Array.from({ length: 700 }, () => accept(spool, systemClock, receiver.url)));
     const poster = openPoster();
     const dispatcher = await run(spool, systemClock, poster);
-    closers.push(() => spool.close(), () => dispatcher.stop(), () => poster.stop());
+    closers.push(
+      () => spool.close(),
+      () => dispatcher.stop(),
+      () => poster.stop(),
+    );
     await until('all are delivered', async () => (await spool.count({})).delivered === all.length, 20_000);
     expect(receiver.requests).to.have.length(all.length);
     expect(receiver.connections()).to.be.at.most(4);
@@ -132,10 +167,17 @@ const renderer: Renderer = {
       body: { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') },
       headers: { 'content-type': 'application/x-www-form-urlencoded', 'webhook-id': delivery.id },
       parseError: null,
-      verdicts: { spf: { result: 'none', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } },
+      verdicts: {
+        spf: { result: 'none', detail: '' },
+        dkim: { signed: false, valid: false },
+        dmarc: { result: 'none', policy: null, aligned: false },
+        arc: { result: 'none' },
+      },
     };
   },
-  async compose() { throw new Error('not part of this double'); },
+  async compose() {
+    throw new Error('not part of this double');
+  },
   async discard() {},
   async stop() {},
 };

@@ -3,16 +3,16 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { createBudget, createShare } from '../../src/dns/budget.ts';
-import { createResolver } from '../../src/dns/resolver.ts';
 import type { ResolverDeps } from '../../src/dns/resolver.ts';
+import { createResolver } from '../../src/dns/resolver.ts';
 import type { Resolver } from '../../src/dns/types.ts';
-import { createTestClock } from '../support/clock.ts';
 import type { TestClock } from '../support/clock.ts';
+import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
-import { startZone } from '../support/zone.ts';
 import type { Zone } from '../support/zone.ts';
+import { startZone } from '../support/zone.ts';
 
 describe('the resolver over time', () => {
   let clock: TestClock;
@@ -22,7 +22,13 @@ describe('the resolver over time', () => {
 
   function resolverFor(more: Partial<ResolverDeps> = {}): Resolver {
     const settings = { servers: [zone.server], timeoutMs: 4000, questionsPerMessage: 60, budgetMs: 20_000 };
-    const resolver = createResolver(settings, { clock, log: createTestLog(), ids: createIds(clock), hostsFile: '/nonexistent', ...more });
+    const resolver = createResolver(settings, {
+      clock,
+      log: createTestLog(),
+      ids: createIds(clock),
+      hostsFile: '/nonexistent',
+      ...more,
+    });
     closers.push(() => resolver.stop());
     return resolver;
   }
@@ -48,7 +54,11 @@ describe('the resolver over time', () => {
       const resolver = resolverFor();
       await resolver.resolve('host.example', 'A');
       await clock.advance(100_000);
-      expect(await resolver.resolve('HOST.example.', 'A')).to.deep.equal({ kind: 'records', records: ['192.0.2.1'], ttl: 20 });
+      expect(await resolver.resolve('HOST.example.', 'A')).to.deep.equal({
+        kind: 'records',
+        records: ['192.0.2.1'],
+        ttl: 20,
+      });
       expect(zone.questions).to.have.length(1);
       await clock.advance(21_000);
       expect(await resolver.resolve('host.example', 'A')).to.have.property('ttl', 120);
@@ -66,12 +76,18 @@ describe('the resolver over time', () => {
     it('asks anew each time for what has no TTL', async () => {
       const resolver = resolverFor();
       const seen = [await resolver.resolve('rebind.example', 'A'), await resolver.resolve('rebind.example', 'A')];
-      expect(seen.map((answer) => answer.kind === 'records' && answer.records[0])).to.deep.equal(['192.0.2.1', '127.0.0.1']);
+      expect(seen.map((answer) => answer.kind === 'records' && answer.records[0])).to.deep.equal([
+        '192.0.2.1',
+        '127.0.0.1',
+      ]);
     });
 
     it('keeps an absence as long as the SOA says', async () => {
       const resolver = resolverFor();
-      for (const ask of [() => resolver.resolve('nothing.example', 'A'), () => resolver.resolve('host.example', 'MX')]) {
+      for (const ask of [
+        () => resolver.resolve('nothing.example', 'A'),
+        () => resolver.resolve('host.example', 'MX'),
+      ]) {
         const before = zone.questions.length;
         await ask();
         await clock.advance(59_000);
@@ -177,7 +193,11 @@ describe('the resolver over time', () => {
 
   describe('the addresses of a host', () => {
     it('are those of both families', async () => {
-      expect(await resolverFor().addresses('host.example')).to.deep.equal({ kind: 'records', records: ['192.0.2.1', '2001:db8::1'], ttl: 120 });
+      expect(await resolverFor().addresses('host.example')).to.deep.equal({
+        kind: 'records',
+        records: ['192.0.2.1', '2001:db8::1'],
+        ttl: 120,
+      });
     });
 
     it('are those of one family when the other cannot be had', async () => {
@@ -210,7 +230,10 @@ describe('the resolver over time', () => {
 
     it('come from the hosts file first, which is read again when it changed', async () => {
       const hostsFile = join(await tempDir(), 'hosts');
-      await writeFile(hostsFile, '# ours\n10.1.2.3\tapp.example App2 # two names\n2001:db8::9 app.example\nnonsense app.example\n');
+      await writeFile(
+        hostsFile,
+        '# ours\n10.1.2.3\tapp.example App2 # two names\n2001:db8::9 app.example\nnonsense app.example\n',
+      );
       const resolver = resolverFor({ hostsFile });
       expect(await resolver.addresses('APP.example')).to.deep.include({ records: ['10.1.2.3', '2001:db8::9'] });
       expect(await resolver.addresses('app2')).to.deep.include({ records: ['10.1.2.3'] });

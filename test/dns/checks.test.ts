@@ -7,7 +7,12 @@ import { zoneResolver } from '../support/zone.ts';
 describe('the MX check of an inbound domain', () => {
   const hosts = ['mx1.postern.example', 'mx2.postern.example'];
   const resolver = zoneResolver({
-    'good.example': { MX: [{ exchange: 'mail.other.example', priority: 5 }, { exchange: 'MX2.Postern.Example', priority: 10 }] },
+    'good.example': {
+      MX: [
+        { exchange: 'mail.other.example', priority: 5 },
+        { exchange: 'MX2.Postern.Example', priority: 10 },
+      ],
+    },
     'other.example': { MX: [{ exchange: 'mail.other.example', priority: 5 }] },
     'null.example': { MX: [{ exchange: '', priority: 0 }] },
     'bare.example': { A: ['192.0.2.1'] },
@@ -21,14 +26,24 @@ describe('the MX check of an inbound domain', () => {
 
   it('says whom the MX records name instead', async () => {
     expect(await checkMx(resolver, 'other.example', hosts)).to.deep.equal({
-      valid: false, error: 'The MX records of other.example name mail.other.example, not mx1.postern.example or mx2.postern.example',
+      valid: false,
+      error: 'The MX records of other.example name mail.other.example, not mx1.postern.example or mx2.postern.example',
     });
   });
 
   it('is not passed by a null MX, by a domain without MX or by no domain', async () => {
-    expect(await checkMx(resolver, 'null.example', hosts)).to.deep.equal({ valid: false, error: 'The domain null.example accepts no mail (null MX, RFC 7505)' });
-    expect(await checkMx(resolver, 'bare.example', hosts)).to.deep.equal({ valid: false, error: 'The domain bare.example has no MX record' });
-    expect(await checkMx(resolver, 'nothing.example', hosts)).to.deep.equal({ valid: false, error: 'The domain nothing.example does not exist' });
+    expect(await checkMx(resolver, 'null.example', hosts)).to.deep.equal({
+      valid: false,
+      error: 'The domain null.example accepts no mail (null MX, RFC 7505)',
+    });
+    expect(await checkMx(resolver, 'bare.example', hosts)).to.deep.equal({
+      valid: false,
+      error: 'The domain bare.example has no MX record',
+    });
+    expect(await checkMx(resolver, 'nothing.example', hosts)).to.deep.equal({
+      valid: false,
+      error: 'The domain nothing.example does not exist',
+    });
   });
 
   it('is unknown when the DNS does not answer, so that an outage does not make a good domain bad', async () => {
@@ -45,7 +60,18 @@ describe('names', () => {
   });
 
   it('that cannot stand in the DNS are none', () => {
-    for (const name of ['', '.', '..', 'a..b', '.a', `${'a'.repeat(64)}.b`, 'a'.repeat(254), 'line\nbreak.example', 'nul\0.example', '\u202e.example']) {
+    for (const name of [
+      '',
+      '.',
+      '..',
+      'a..b',
+      '.a',
+      `${'a'.repeat(64)}.b`,
+      'a'.repeat(254),
+      'line\nbreak.example',
+      'nul\0.example',
+      '\u202e.example',
+    ]) {
       expect(toQuestionName(name), JSON.stringify(name)).to.equal(undefined);
     }
   });
@@ -66,13 +92,23 @@ describe('name servers in settings and in resolv.conf', () => {
   });
 
   it('are nothing else', () => {
-    for (const text of ['', 'dns.example', 'dns.example:53', '192.0.2.1:0', '192.0.2.1:70000', '192.0.2.1:x', '[192.0.2.1]:53', '[2001:db8::1']) {
+    for (const text of [
+      '',
+      'dns.example',
+      'dns.example:53',
+      '192.0.2.1:0',
+      '192.0.2.1:70000',
+      '192.0.2.1:x',
+      '[192.0.2.1]:53',
+      '[2001:db8::1',
+    ]) {
       expect(parseServer(text), text).to.equal(undefined);
     }
   });
 
   it('are the first three of resolv.conf', () => {
-    const text = '# made by hand\nsearch example\nnameserver 192.0.2.1\n nameserver\t2001:db8::1\nnameserver nonsense\nnameserver 192.0.2.3\nnameserver 192.0.2.4\noptions edns0\n';
+    const text =
+      '# made by hand\nsearch example\nnameserver 192.0.2.1\n nameserver\t2001:db8::1\nnameserver nonsense\nnameserver 192.0.2.3\nnameserver 192.0.2.4\noptions edns0\n';
     expect(parseResolvConf(text)).to.deep.equal(['192.0.2.1', '[2001:db8::1]', '192.0.2.3']);
   });
 });

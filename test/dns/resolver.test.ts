@@ -2,20 +2,25 @@ import { createSocket } from 'node:dgram';
 import { expect } from 'chai';
 import { Packet } from 'dns2';
 import { createIds } from '../../src/base/ids.ts';
-import { createResolver } from '../../src/dns/resolver.ts';
 import type { ResolverDeps } from '../../src/dns/resolver.ts';
+import { createResolver } from '../../src/dns/resolver.ts';
 import type { Resolver } from '../../src/dns/types.ts';
-import { createTestClock } from '../support/clock.ts';
 import type { TestClock } from '../support/clock.ts';
+import { createTestClock } from '../support/clock.ts';
 import { addressAnswer, startRawServer } from '../support/dns-raw.ts';
 import { createTestLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
-import { startZone } from '../support/zone.ts';
 import type { Zone } from '../support/zone.ts';
+import { startZone } from '../support/zone.ts';
 
 const RECORDS = {
   'host.example': { A: ['192.0.2.1', '192.0.2.2'], AAAA: ['2001:db8::1'], TXT: ['one', ['two ', 'parts']], ttl: 120 },
-  'mail.example': { MX: [{ exchange: 'mx1.example', priority: 10 }, { exchange: 'mx2.example', priority: 20 }] },
+  'mail.example': {
+    MX: [
+      { exchange: 'mx1.example', priority: 10 },
+      { exchange: 'mx2.example', priority: 20 },
+    ],
+  },
   '1.2.0.192.in-addr.arpa': { PTR: ['host.example'] },
   'zone.example': { NS: ['ns1.example', 'ns2.example'] },
   'alias.example': { CNAME: 'middle.example', ttl: 30 },
@@ -35,7 +40,13 @@ describe('the resolver', () => {
 
   function resolverFor(servers: readonly string[], more: Partial<ResolverDeps> = {}): Resolver {
     const settings = { servers, timeoutMs: 4000, questionsPerMessage: 60, budgetMs: 20_000 };
-    const resolver = createResolver(settings, { clock, log, ids: createIds(clock), hostsFile: '/nonexistent', ...more });
+    const resolver = createResolver(settings, {
+      clock,
+      log,
+      ids: createIds(clock),
+      hostsFile: '/nonexistent',
+      ...more,
+    });
     closers.push(() => resolver.stop());
     return resolver;
   }
@@ -59,18 +70,31 @@ describe('the resolver', () => {
   describe('reading answers', () => {
     it('gives the records of every type with their TTL', async () => {
       const resolver = resolverFor([zone.server]);
-      expect(await resolver.resolve('host.example', 'A')).to.deep.equal({ kind: 'records', records: ['192.0.2.1', '192.0.2.2'], ttl: 120 });
-      expect(await resolver.resolve('host.example', 'AAAA')).to.deep.equal({ kind: 'records', records: ['2001:db8::1'], ttl: 120 });
+      expect(await resolver.resolve('host.example', 'A')).to.deep.equal({
+        kind: 'records',
+        records: ['192.0.2.1', '192.0.2.2'],
+        ttl: 120,
+      });
+      expect(await resolver.resolve('host.example', 'AAAA')).to.deep.equal({
+        kind: 'records',
+        records: ['2001:db8::1'],
+        ttl: 120,
+      });
       expect(await resolver.resolve('1.2.0.192.in-addr.arpa', 'PTR')).to.deep.include({ records: ['host.example'] });
       expect(await resolver.resolve('zone.example', 'NS')).to.deep.include({ records: ['ns1.example', 'ns2.example'] });
       expect(await resolver.resolve('alias.example', 'CNAME')).to.deep.include({ records: ['middle.example'] });
       expect(await resolver.resolve('mail.example', 'MX')).to.deep.include({
-        records: [{ exchange: 'mx1.example', priority: 10 }, { exchange: 'mx2.example', priority: 20 }],
+        records: [
+          { exchange: 'mx1.example', priority: 10 },
+          { exchange: 'mx2.example', priority: 20 },
+        ],
       });
     });
 
     it('joins the strings of one TXT record and keeps records apart', async () => {
-      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.include({ records: ['one', 'two parts'] });
+      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.include({
+        records: ['one', 'two parts'],
+      });
     });
 
     it('tells a name that is not there from a name without such records', async () => {
@@ -88,27 +112,49 @@ describe('the resolver', () => {
 
     it('asks nobody for what cannot be a name', async () => {
       const resolver = resolverFor([zone.server]);
-      for (const name of ['', '.', 'a..example', `${'a'.repeat(64)}.example`, `${'abcdefg.'.repeat(32)}example`, 'x'.repeat(100_000)]) {
+      for (const name of [
+        '',
+        '.',
+        'a..example',
+        `${'a'.repeat(64)}.example`,
+        `${'abcdefg.'.repeat(32)}example`,
+        'x'.repeat(100_000),
+      ]) {
         expect(await resolver.resolve(name, 'TXT'), name.slice(0, 20)).to.deep.equal({ kind: 'nxdomain' });
       }
       expect(zone.questions).to.deep.equal([]);
     });
 
     it('follows aliases within an answer, with the smallest TTL', async () => {
-      expect(await resolverFor([zone.server]).resolve('alias.example', 'A')).to.deep.equal({ kind: 'records', records: ['192.0.2.1', '192.0.2.2'], ttl: 30 });
+      expect(await resolverFor([zone.server]).resolve('alias.example', 'A')).to.deep.equal({
+        kind: 'records',
+        records: ['192.0.2.1', '192.0.2.2'],
+        ttl: 30,
+      });
       expect(zone.questions).to.have.length(1);
     });
 
     it('follows aliases across answers of a server that does not', async () => {
       zone.behave('links');
-      expect(await resolverFor([zone.server]).resolve('alias.example', 'A')).to.deep.equal({ kind: 'records', records: ['192.0.2.1', '192.0.2.2'], ttl: 30 });
-      expect(zone.questions.map((question) => question.name)).to.deep.equal(['alias.example', 'middle.example', 'host.example']);
+      expect(await resolverFor([zone.server]).resolve('alias.example', 'A')).to.deep.equal({
+        kind: 'records',
+        records: ['192.0.2.1', '192.0.2.2'],
+        ttl: 30,
+      });
+      expect(zone.questions.map((question) => question.name)).to.deep.equal([
+        'alias.example',
+        'middle.example',
+        'host.example',
+      ]);
     });
 
     it('gives up on aliases in a circle, within an answer and across', async () => {
       expect(await resolverFor([zone.server]).resolve('round.example', 'A')).to.have.property('kind', 'failure');
       zone.behave('links');
-      expect(await resolverFor([zone.server]).resolve('round.example', 'A')).to.deep.equal({ kind: 'failure', reason: 'malformed' });
+      expect(await resolverFor([zone.server]).resolve('round.example', 'A')).to.deep.equal({
+        kind: 'failure',
+        reason: 'malformed',
+      });
       expect(zone.questions.length).to.be.below(20);
     });
 
@@ -130,9 +176,18 @@ describe('the resolver', () => {
     });
 
     it('names the reason of a refusal without waiting', async () => {
-      for (const [how, reason] of [['servfail', 'servfail'], ['refuse', 'refused'], ['formerr', 'malformed'], ['cut', 'malformed'], ['referral', 'refused']] as const) {
+      for (const [how, reason] of [
+        ['servfail', 'servfail'],
+        ['refuse', 'refused'],
+        ['formerr', 'malformed'],
+        ['cut', 'malformed'],
+        ['referral', 'refused'],
+      ] as const) {
         zone.behave(how);
-        expect(await resolverFor([zone.server]).resolve('host.example', 'A'), how).to.deep.equal({ kind: 'failure', reason });
+        expect(await resolverFor([zone.server]).resolve('host.example', 'A'), how).to.deep.equal({
+          kind: 'failure',
+          reason,
+        });
       }
     });
 
@@ -149,7 +204,9 @@ describe('the resolver', () => {
 
     it('waits for the right answer when a forged one comes first', async () => {
       zone.behave('wrong-id-first');
-      expect(await resolverFor([zone.server]).resolve('host.example', 'A')).to.deep.include({ records: ['192.0.2.1', '192.0.2.2'] });
+      expect(await resolverFor([zone.server]).resolve('host.example', 'A')).to.deep.include({
+        records: ['192.0.2.1', '192.0.2.2'],
+      });
     });
 
     it('does not believe the right answer from the wrong address', async () => {
@@ -159,8 +216,13 @@ describe('the resolver', () => {
         forge(addressAnswer(request, '6.6.6.6'), from.port);
         setImmediate(() => reply(addressAnswer(request, '192.0.2.1')));
       });
-      closers.push(() => other.stop(), () => new Promise((resolve) => socket.close(() => resolve())));
-      expect(await resolverFor([other.server]).resolve('host.example', 'A')).to.deep.include({ records: ['192.0.2.1'] });
+      closers.push(
+        () => other.stop(),
+        () => new Promise((resolve) => socket.close(() => resolve())),
+      );
+      expect(await resolverFor([other.server]).resolve('host.example', 'A')).to.deep.include({
+        records: ['192.0.2.1'],
+      });
     });
 
     it('leaves out records that a server adds for other names', async () => {
@@ -170,7 +232,9 @@ describe('the resolver', () => {
         reply(response.toBuffer());
       });
       closers.push(() => server.stop());
-      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.include({ records: ['192.0.2.1'] });
+      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.include({
+        records: ['192.0.2.1'],
+      });
     });
 
     it('takes the question back in any case of letters', async () => {
@@ -185,13 +249,18 @@ describe('the resolver', () => {
 
     it('asks over TCP what was truncated', async () => {
       zone.behave('truncate');
-      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.include({ records: ['one', 'two parts'] });
+      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.include({
+        records: ['one', 'two parts'],
+      });
       expect(zone.questions.map((question) => question.type)).to.deep.equal(['TXT', 'TCP TXT']);
     });
 
     it('does not take a truncated answer over TCP for a whole one', async () => {
       zone.behave('truncate-always');
-      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.equal({ kind: 'failure', reason: 'malformed' });
+      expect(await resolverFor([zone.server]).resolve('host.example', 'TXT')).to.deep.equal({
+        kind: 'failure',
+        reason: 'malformed',
+      });
     });
 
     it('keeps the deadline over TCP', async () => {
@@ -219,7 +288,10 @@ describe('the resolver', () => {
         reply(bytes);
       });
       closers.push(() => server.stop());
-      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.equal({ kind: 'failure', reason: 'malformed' });
+      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.equal({
+        kind: 'failure',
+        reason: 'malformed',
+      });
     });
   });
 
@@ -229,9 +301,15 @@ describe('the resolver', () => {
       closers.push(() => other.stop());
       for (const how of ['refuse', 'servfail', 'cut'] as const) {
         zone.behave(how);
-        expect(await resolverFor([zone.server, other.server]).resolve('host.example', 'A'), how).to.have.property('kind', 'records');
+        expect(await resolverFor([zone.server, other.server]).resolve('host.example', 'A'), how).to.have.property(
+          'kind',
+          'records',
+        );
       }
-      expect(await resolverFor([await deadServer(), other.server]).resolve('host.example', 'A')).to.have.property('kind', 'records');
+      expect(await resolverFor([await deadServer(), other.server]).resolve('host.example', 'A')).to.have.property(
+        'kind',
+        'records',
+      );
       zone.behave('drop');
       const asked = zone.questions.length;
       const answer = resolverFor([zone.server, other.server]).resolve('host.example', 'A');
@@ -255,8 +333,13 @@ describe('the resolver', () => {
       const resolver = resolverFor([await deadServer()]);
       const answer = resolver.resolve('host.example', 'A');
       let done = false;
-      void answer.finally(() => { done = true; });
-      await until('the end', async () => { await clock.advance(1000); return done; });
+      void answer.finally(() => {
+        done = true;
+      });
+      await until('the end', async () => {
+        await clock.advance(1000);
+        return done;
+      });
       expect(await answer).to.deep.equal({ kind: 'failure', reason: 'unreachable' });
     });
 
@@ -273,10 +356,15 @@ describe('the resolver', () => {
     });
 
     it('asks a server at an IPv6 address', async function () {
-      const server = await startRawServer((request, _from, reply) => reply(addressAnswer(request, '192.0.2.6')), '::1').catch(() => undefined);
+      const server = await startRawServer(
+        (request, _from, reply) => reply(addressAnswer(request, '192.0.2.6')),
+        '::1',
+      ).catch(() => undefined);
       if (!server) return this.skip(); // a machine without IPv6
       closers.push(() => server.stop());
-      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.include({ records: ['192.0.2.6'] });
+      expect(await resolverFor([server.server]).resolve('host.example', 'A')).to.deep.include({
+        records: ['192.0.2.6'],
+      });
     });
 
     it('asks each question from another port under another id', async () => {

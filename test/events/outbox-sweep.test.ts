@@ -17,24 +17,68 @@ describe('the sweep of the outbox', () => {
     store = await openTestStore();
     published = [];
     meanwhile = async () => {};
-    sweep = createSweep({ store, clock, outbox: { async publish(_account, events) { published.push(...events); await meanwhile(); } } });
+    sweep = createSweep({
+      store,
+      clock,
+      outbox: {
+        async publish(_account, events) {
+          published.push(...events);
+          await meanwhile();
+        },
+      },
+    });
   });
   afterEach(() => store.close());
 
   const ago = (seconds: number) => new Date(clock.now() - seconds * 1000);
-  const carrying = (id: string, since: Date | null): Carrier => ({ unsent: [{ id, event: 'blacklist', at: 1, body: `{"_id":"${id}"}` }], unsentSince: since });
+  const carrying = (id: string, since: Date | null): Carrier => ({
+    unsent: [{ id, event: 'blacklist', at: 1, body: `{"_id":"${id}"}` }],
+    unsentSince: since,
+  });
   async function reject(name: string, carrier: Carrier, change: { removed?: boolean } = {}): Promise<string> {
     const id = rejectId('acme', `${name}@example.com`, '');
     await store.rejects.insert({
-      id, account: 'acme', email: `${name}@example.com`, subaccount: '', reason: 'custom', detail: null, createdAt: ago(100), lastEventAt: ago(100), expiresAt: null,
-      expired: false, sender: null, termMs: 0, removed: false, version: 3, ...carrier, ...change,
+      id,
+      account: 'acme',
+      email: `${name}@example.com`,
+      subaccount: '',
+      reason: 'custom',
+      detail: null,
+      createdAt: ago(100),
+      lastEventAt: ago(100),
+      expiresAt: null,
+      expired: false,
+      sender: null,
+      termMs: 0,
+      removed: false,
+      version: 3,
+      ...carrier,
+      ...change,
     });
     return id;
   }
-  const whitelist = (name: string, carrier: Carrier, removed = false) => store.whitelists.insert({
-    id: `acme ${name}@example.com`, account: 'acme', email: `${name}@example.com`, detail: null, createdAt: ago(100), removed, version: 1, ...carrier,
-  });
-  const messageEvent = (id: string, carrier: Carrier) => store.messageEvents.insert({ id, account: 'acme', message: 'm', kind: 'send', at: ago(100), appliedAt: ago(100), detail: {}, ...carrier });
+  const whitelist = (name: string, carrier: Carrier, removed = false) =>
+    store.whitelists.insert({
+      id: `acme ${name}@example.com`,
+      account: 'acme',
+      email: `${name}@example.com`,
+      detail: null,
+      createdAt: ago(100),
+      removed,
+      version: 1,
+      ...carrier,
+    });
+  const messageEvent = (id: string, carrier: Carrier) =>
+    store.messageEvents.insert({
+      id,
+      account: 'acme',
+      message: 'm',
+      kind: 'send',
+      at: ago(100),
+      appliedAt: ago(100),
+      detail: {},
+      ...carrier,
+    });
 
   it('publishes what rows still carry, under the same ids, and takes it off them', async () => {
     await messageEvent('one', carrying('one', ago(31)));
@@ -73,7 +117,11 @@ describe('the sweep of the outbox', () => {
 
   it('leaves a row that changed meanwhile as it is, for the next time', async () => {
     const id = await reject('busy', carrying('busy', ago(40)));
-    meanwhile = () => store.rejects.change({ id }, { version: 9, unsent: [...carrying('busy', null).unsent ?? [], ...carrying('newer', null).unsent ?? []] });
+    meanwhile = () =>
+      store.rejects.change(
+        { id },
+        { version: 9, unsent: [...(carrying('busy', null).unsent ?? []), ...(carrying('newer', null).unsent ?? [])] },
+      );
     expect(await sweep()).to.equal(0);
     expect((await store.rejects.one({ id }))?.unsent).to.have.length(2);
     meanwhile = async () => {};
@@ -90,7 +138,12 @@ describe('the sweep of the outbox', () => {
   it('keeps what the spool does not take, and says so by throwing', async () => {
     const id = await reject('stuck', carrying('stuck', ago(40)));
     meanwhile = () => Promise.reject(new Error('the spool is full'));
-    expect(await sweep().then(() => undefined, (error: Error) => error.message)).to.equal('the spool is full');
+    expect(
+      await sweep().then(
+        () => undefined,
+        (error: Error) => error.message,
+      ),
+    ).to.equal('the spool is full');
     expect((await store.rejects.one({ id }))?.unsent).to.have.length(1);
   });
 

@@ -16,14 +16,29 @@ describe('the outbox', () => {
     opened = await freshSpool();
     away = false;
     store = await openTestStore();
-    const webhooks = { ...store.webhooks, many: (...args: Parameters<Store['webhooks']['many']>) => away ? Promise.reject(new StoreAway('away')) : store.webhooks.many(...args) };
+    const webhooks = {
+      ...store.webhooks,
+      many: (...args: Parameters<Store['webhooks']['many']>) =>
+        away ? Promise.reject(new StoreAway('away')) : store.webhooks.many(...args),
+    };
     outbox = createOutbox({ store: { webhooks }, spool: opened.spool, clock: opened.clock });
   });
   afterEach(() => store.close());
 
   const hook = (number: number, names: readonly HookEvent[] = [], account = 'acme') =>
-    store.webhooks.insert({ id: String(number), account, number, url: `https://h${number}.example/`, description: null, events: names, createdAt: new Date(0) });
-  const pending = async () => Object.fromEntries((await opened.spool.events.pending(100)).map(({ webhook, pending }) => [webhook, pending.events]));
+    store.webhooks.insert({
+      id: String(number),
+      account,
+      number,
+      url: `https://h${number}.example/`,
+      description: null,
+      events: names,
+      createdAt: new Date(0),
+    });
+  const pending = async () =>
+    Object.fromEntries(
+      (await opened.spool.events.pending(100)).map(({ webhook, pending }) => [webhook, pending.events]),
+    );
 
   it('puts events on the spool before it resolves, for every webhook of the account that asked for them', async () => {
     await hook(1);
@@ -51,14 +66,22 @@ describe('the outbox', () => {
   it('throws when the spool cannot take them, so that the row keeps them', async () => {
     await hook(1);
     await opened.spool.close();
-    const failure = await outbox.publish('acme', events(1)).then(() => undefined, (error: Error) => error.name);
+    const failure = await outbox.publish('acme', events(1)).then(
+      () => undefined,
+      (error: Error) => error.name,
+    );
     expect(failure).to.equal('SpoolFault');
   });
 
   it('throws when the store is away, and asks it again the next time', async () => {
     await hook(1);
     away = true;
-    expect(await outbox.publish('acme', events(1)).then(() => undefined, (error: Error) => error.name)).to.equal('StoreAway');
+    expect(
+      await outbox.publish('acme', events(1)).then(
+        () => undefined,
+        (error: Error) => error.name,
+      ),
+    ).to.equal('StoreAway');
     away = false;
     await outbox.publish('acme', events(1));
     expect(await pending()).to.deep.equal({ 1: 1 });
@@ -82,7 +105,13 @@ describe('the outbox', () => {
   it('reads the webhooks once for many events at one time', async () => {
     let reads = 0;
     await hook(1);
-    const webhooks = { ...store.webhooks, many: (...args: Parameters<Store['webhooks']['many']>) => { reads++; return store.webhooks.many(...args); } };
+    const webhooks = {
+      ...store.webhooks,
+      many: (...args: Parameters<Store['webhooks']['many']>) => {
+        reads++;
+        return store.webhooks.many(...args);
+      },
+    };
     const counting = createOutbox({ store: { webhooks }, spool: opened.spool, clock: opened.clock });
     await Promise.all(events(50).map((event) => counting.publish('acme', [event])));
     expect(reads).to.equal(1);

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
@@ -12,19 +12,29 @@ describe('private networks that the operator opened', function () {
   let hook: Receiver;
   before(async () => {
     server = await startMailServer();
-    zone = await startZone({ 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } });
+    zone = await startZone({
+      'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+      'mx.to.test': { A: ['127.0.0.1'] },
+    });
     hook = await startReceiver();
   });
   after(() => Promise.all([zone.stop(), hook.stop(), server.stop()]));
 
-  const openFor = (webhooks: string, mail: string) => startDaemon({
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MTA_STS: 'false',
-    POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_MAIL__MX_PORT: String(server.port),
-    POSTERN_WEBHOOKS__ALLOW_PRIVATE: webhooks, POSTERN_OUTBOUND__ALLOW_PRIVATE: mail,
-  });
+  const openFor = (webhooks: string, mail: string) =>
+    startDaemon({
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '5000',
+      POSTERN_OUTBOUND__MTA_STS: 'false',
+      POSTERN_OUTBOUND__MX_PORT: String(server.port),
+      POSTERN_MAIL__MX_PORT: String(server.port),
+      POSTERN_WEBHOOKS__ALLOW_PRIVATE: webhooks,
+      POSTERN_OUTBOUND__ALLOW_PRIVATE: mail,
+    });
 
   const send = async (running: TestDaemon, to: string): Promise<string> => {
-    const [{ _id: id }] = await running.api('/messages/send', { message: { from_email: 'news@sender.test', subject: 'x', text: 'x', to: [{ email: to }] } });
+    const [{ _id: id }] = await running.api('/messages/send', {
+      message: { from_email: 'news@sender.test', subject: 'x', text: 'x', to: [{ email: to }] },
+    });
     return id;
   };
 
@@ -39,7 +49,11 @@ describe('private networks that the operator opened', function () {
       });
       expect(found.diag).to.contain('the mail hosts of to.test have forbidden addresses');
       await running.api('/senders/verify-domain', { domain: 'to.test', mailbox: 'postmaster' });
-      await until('the failed notice', () => running.log.lines.some((line) => JSON.stringify(line).includes('the mail hosts of to.test have forbidden addresses')));
+      await until('the failed notice', () =>
+        running.log.lines.some((line) =>
+          JSON.stringify(line).includes('the mail hosts of to.test have forbidden addresses'),
+        ),
+      );
       expect(server.mails).to.deep.equal([]);
     } finally {
       await running.stop();

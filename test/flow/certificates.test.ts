@@ -1,6 +1,6 @@
-import { expect } from 'chai';
 import { copyFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { spawnDaemon } from '../support/child.ts';
 import { serialAt } from '../support/starttls.ts';
 import { tempDir } from '../support/temp.ts';
@@ -30,7 +30,7 @@ describe('certificates of a running daemon', () => {
     expect(await serialAt(postern.smtp.port)).to.equal(after);
     use('first');
     postern.signal('SIGHUP');
-    await until('the first one again', async () => await serialAt(postern.smtp.port) === before);
+    await until('the first one again', async () => (await serialAt(postern.smtp.port)) === before);
     expect(await postern.end()).to.equal(0);
   }).timeout(30_000);
 });

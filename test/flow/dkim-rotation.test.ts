@@ -3,9 +3,9 @@ import { systemClock } from '../../src/base/clock.ts';
 import { createAuthenticator } from '../../src/inbound/authenticate.ts';
 import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { until } from '../support/until.ts';
-import { startZone, zoneResolver, type Zone, type ZoneRecords } from '../support/zone.ts';
+import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../support/zone.ts';
 
 const MX = { 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } };
 
@@ -19,7 +19,10 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     server = await startMailServer();
     zone = await startZone(MX);
     running = await startDaemon({
-      POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '5000',
+      POSTERN_OUTBOUND__MX_PORT: String(server.port),
+      POSTERN_OUTBOUND__MTA_STS: 'false',
       POSTERN_OUTBOUND__SIGNING_DOMAIN: 'sign.test',
     });
   });
@@ -28,18 +31,28 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     await Promise.all([zone.stop(), server.stop()]);
   });
 
-  const dkim = (...argv: string[]) => postern(['dkim', ...argv], { POSTERN_DATA_DIR: running.dir, POSTERN_HOSTNAME: 'in.postern.test' });
+  const dkim = (...argv: string[]) =>
+    postern(['dkim', ...argv], { POSTERN_DATA_DIR: running.dir, POSTERN_HOSTNAME: 'in.postern.test' });
   const publish = (records: readonly any[]) => {
     published = Object.fromEntries(records.map(({ name, txt }) => [name, { TXT: [txt], ttl: 0 }]));
     zone.set({ ...MX, ...published });
   };
   /** The selector that the next message is signed under; fails when the signature is not valid in the DNS as it is. */
   async function signedUnder(to: string): Promise<string | undefined> {
-    await running.api('/messages/send', { message: { from_email: 'news@sender.test', subject: 'x', text: 'x', to: [{ email: to }] } });
+    await running.api('/messages/send', {
+      message: { from_email: 'news@sender.test', subject: 'x', text: 'x', to: [{ email: to }] },
+    });
     const { raw } = await until('the mail', () => server.mails.find((mail) => mail.to.includes(to)));
-    const authenticator = createAuthenticator({ resolver: zoneResolver(published), settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'x.test' }, clock: systemClock });
+    const authenticator = createAuthenticator({
+      resolver: zoneResolver(published),
+      settings: { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'x.test' },
+      clock: systemClock,
+    });
     const bytes = Buffer.from(raw, 'latin1');
-    const { dkim: verdict } = await authenticator.authenticate({ bytes }, { mailFrom: '', client: { address: null, helo: null, tls: null } });
+    const { dkim: verdict } = await authenticator.authenticate(
+      { bytes },
+      { mailFrom: '', client: { address: null, helo: null, tls: null } },
+    );
     expect(verdict).to.deep.equal({ signed: true, valid: true });
     return / s=(\w+);/.exec(raw)?.[1];
   }
@@ -51,10 +64,19 @@ describe('postern dkim rotate beside a daemon that signs', function () {
 
     const rotated = await dkim('rotate', 'sign.test', '--json');
     const [next] = rotated.json();
-    expect(next).to.deep.include({ domain: 'sign.test', state: 'next', name: 'postern2._domainkey.sign.test', at: null });
+    expect(next).to.deep.include({
+      domain: 'sign.test',
+      state: 'next',
+      name: 'postern2._domainkey.sign.test',
+      at: null,
+    });
     expect((await dkim('rotate', 'sign.test', '--json')).json()).to.deep.equal([next]);
     const asked = await running.api('/senders/domain-key', { domain: 'sign.test' });
-    expect(asked).to.deep.include({ selector: 'postern', previous: null, next: { selector: 'postern2', name: next.name, txt: next.txt, cname: next.cname } });
+    expect(asked).to.deep.include({
+      selector: 'postern',
+      previous: null,
+      next: { selector: 'postern2', name: next.name, txt: next.txt, cname: next.cname },
+    });
     await running.api('/senders/check-domain', { domain: 'sign.test' });
     expect(await signedUnder('two@to.test')).to.equal('postern');
 
@@ -66,7 +88,13 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     expect(running.log.of('dkim.rotated').map(({ fields }) => fields['selector'])).to.deep.equal(['postern2']);
     // The daemon believes what it knows of a key for ten seconds; the old record is still there for what it signs meanwhile.
     let n = 0;
-    expect(await until('the new selector', async () => await signedUnder(`n${n++}@to.test`) === 'postern2' && 'postern2', 30_000)).to.equal('postern2');
+    expect(
+      await until(
+        'the new selector',
+        async () => (await signedUnder(`n${n++}@to.test`)) === 'postern2' && 'postern2',
+        30_000,
+      ),
+    ).to.equal('postern2');
     const again = await dkim('rotate', 'sign.test');
     expect([again.code, again.out]).to.deep.equal([1, '']);
     expect(again.err).to.match(/its selector comes free on /);

@@ -1,18 +1,24 @@
 import { expect } from 'chai';
 import { simpleParser } from 'mailparser';
 import { createTransport } from 'nodemailer';
-import { KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { postern } from '../support/command.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
+import { KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { openSession } from '../support/mail.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
 const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
 const ALL = 'success,failure,delay';
 
-interface Report { readonly status: string; readonly types: readonly string[]; readonly text: string; readonly returned: string; readonly headers: ReadonlyMap<string, unknown> }
+interface Report {
+  readonly status: string;
+  readonly types: readonly string[];
+  readonly text: string;
+  readonly returned: string;
+  readonly headers: ReadonlyMap<string, unknown>;
+}
 
 describe('what a sender asked to be told (RFC 3461)', function () {
   this.timeout(60_000);
@@ -21,11 +27,20 @@ describe('what a sender asked to be told (RFC 3461)', function () {
   let zone: Zone;
   let running: TestDaemon;
   before(async () => {
-    [server, hook, zone] = await Promise.all([startMailServer(), startReceiver(), startZone({ 'proven.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] }, 'forged.test': { TXT: ['v=spf1 -all'] } })]);
+    [server, hook, zone] = await Promise.all([
+      startMailServer(),
+      startReceiver(),
+      startZone({ 'proven.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] }, 'forged.test': { TXT: ['v=spf1 -all'] } }),
+    ]);
     const relay = `smtp://127.0.0.1:${server.port}`;
     running = await startDaemon({
-      POSTERN_OUTBOUND__RELAY: relay, POSTERN_MAIL__RELAY: relay, POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000',
-      POSTERN_SMTP__TLS__CERT: certificate('cert'), POSTERN_SMTP__TLS__KEY: certificate('key'),
+      POSTERN_OUTBOUND__RELAY: relay,
+      POSTERN_MAIL__RELAY: relay,
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '5000',
+      POSTERN_SMTP__TLS__CERT: certificate('cert'),
+      POSTERN_SMTP__TLS__KEY: certificate('key'),
     });
     await running.api('/inbound/add-domain', { domain: 'in.test' });
     await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
@@ -42,14 +57,32 @@ describe('what a sender asked to be told (RFC 3461)', function () {
     const mail = await until(`the report to ${address}`, () => reportsTo(address)[0]);
     expect(mail.from).to.equal('');
     const { attachments, text = '', headers } = await simpleParser(mail.raw, { keepDeliveryStatus: true });
-    const contentOf = (type: RegExp) => attachments.find(({ contentType }) => type.test(contentType))?.content.toString() ?? '';
-    return { status: contentOf(/delivery-status/), types: attachments.map(({ contentType }) => contentType), text, returned: contentOf(/rfc822/), headers };
+    const contentOf = (type: RegExp) =>
+      attachments.find(({ contentType }) => type.test(contentType))?.content.toString() ?? '';
+    return {
+      status: contentOf(/delivery-status/),
+      types: attachments.map(({ contentType }) => contentType),
+      text,
+      returned: contentOf(/rfc822/),
+      headers,
+    };
   }
 
   /** nodemailer as the client: it says these parameters only to a server that offers them. */
-  async function submit(to: string, from: string, dsn: { id: string; return: 'headers' | 'full'; notify: string; recipient: string }): Promise<void> {
-    const transport = createTransport({ ...running.submission[0], requireTLS: true, auth: { user: 'any', pass: KEY }, tls: { rejectUnauthorized: false } });
-    await transport.sendMail({ from: 'news@sender.test', to, subject: 'Hi', text: 'the text', envelope: { from, to: [to] }, dsn }).finally(() => transport.close());
+  async function submit(
+    to: string,
+    from: string,
+    dsn: { id: string; return: 'headers' | 'full'; notify: string; recipient: string },
+  ): Promise<void> {
+    const transport = createTransport({
+      ...running.submission[0],
+      requireTLS: true,
+      auth: { user: 'any', pass: KEY },
+      tls: { rejectUnauthorized: false },
+    });
+    await transport
+      .sendMail({ from: 'news@sender.test', to, subject: 'Hi', text: 'the text', envelope: { from, to: [to] }, dsn })
+      .finally(() => transport.close());
   }
 
   async function receive(from: string, mailParams: string, to: string, rcptParams: string): Promise<void> {
@@ -63,48 +96,107 @@ describe('what a sender asked to be told (RFC 3461)', function () {
   }
 
   it('is that a submitted message was relayed', async () => {
-    await submit('jo@to.test', 'me@sender.test', { id: 'QQ+314159', return: 'headers', notify: ALL, recipient: 'jo+x@to.test' });
+    await submit('jo@to.test', 'me@sender.test', {
+      id: 'QQ+314159',
+      return: 'headers',
+      notify: ALL,
+      recipient: 'jo+x@to.test',
+    });
     const { status, types, text, returned, headers } = await reportTo('me@sender.test');
     expect(headers.get('content-type')).to.deep.include({ value: 'multipart/report' });
     expect(headers.get('auto-submitted')).to.equal('auto-replied');
     expect(types).to.deep.equal(['message/delivery-status', 'text/rfc822-headers']);
-    expect(status).to.match(/^Original-Envelope-Id: QQ\+314159\r?$/m).and.match(/^Reporting-MTA: dns; in\.postern\.test\r?$/m);
-    expect(status).to.match(/^Original-Recipient: rfc822;jo\+x@to\.test\r?$/m).and.match(/^Final-Recipient: rfc822;jo@to\.test\r?$/m);
-    expect(status).to.match(/^Action: relayed\r?$/m).and.match(/^Status: 2\.0\.0\r?$/m);
+    expect(status)
+      .to.match(/^Original-Envelope-Id: QQ\+314159\r?$/m)
+      .and.match(/^Reporting-MTA: dns; in\.postern\.test\r?$/m);
+    expect(status)
+      .to.match(/^Original-Recipient: rfc822;jo\+x@to\.test\r?$/m)
+      .and.match(/^Final-Recipient: rfc822;jo@to\.test\r?$/m);
+    expect(status)
+      .to.match(/^Action: relayed\r?$/m)
+      .and.match(/^Status: 2\.0\.0\r?$/m);
     expect(text).to.contain('handed over to the next server');
-    expect(returned).to.match(/^Subject: Hi\r?$/m).and.not.contain('the text');
+    expect(returned)
+      .to.match(/^Subject: Hi\r?$/m)
+      .and.not.contain('the text');
   });
 
   it('is that a submitted message failed, with all of it where that was asked for', async () => {
-    await submit('gone@to.test', 'whole@sender.test', { id: 'x', return: 'full', notify: 'failure', recipient: 'gone@to.test' });
-    await submit('gone2@to.test', 'head@sender.test', { id: 'y', return: 'headers', notify: 'failure', recipient: 'gone2@to.test' });
+    await submit('gone@to.test', 'whole@sender.test', {
+      id: 'x',
+      return: 'full',
+      notify: 'failure',
+      recipient: 'gone@to.test',
+    });
+    await submit('gone2@to.test', 'head@sender.test', {
+      id: 'y',
+      return: 'headers',
+      notify: 'failure',
+      recipient: 'gone2@to.test',
+    });
     const [whole, head] = await Promise.all([reportTo('whole@sender.test'), reportTo('head@sender.test')]);
-    for (const { status } of [whole, head]) expect(status).to.match(/^Action: failed\r?$/m).and.match(/^Status: 5\.1\.1\r?$/m).and.match(/^Diagnostic-Code: smtp; 550 5\.1\.1 /m);
+    for (const { status } of [whole, head])
+      expect(status)
+        .to.match(/^Action: failed\r?$/m)
+        .and.match(/^Status: 5\.1\.1\r?$/m)
+        .and.match(/^Diagnostic-Code: smtp; 550 5\.1\.1 /m);
     expect([whole.types[1], head.types[1]]).to.deep.equal(['message/rfc822', 'text/rfc822-headers']);
     expect([/the text/.test(whole.returned), /the text/.test(head.returned)]).to.deep.equal([true, false]);
   });
 
   it('is nothing when it asked for nothing, for never, for the other outcome only, or had no address', async () => {
-    await submit('gone3@to.test', 'never@sender.test', { id: 'x', return: 'full', notify: 'never', recipient: 'gone@to.test' });
-    await submit('jo@to.test', 'failure@sender.test', { id: 'x', return: 'full', notify: 'failure', recipient: 'jo@to.test' });
-    await submit('gone4@to.test', 'success@sender.test', { id: 'x', return: 'full', notify: 'success', recipient: 'gone@to.test' });
+    await submit('gone3@to.test', 'never@sender.test', {
+      id: 'x',
+      return: 'full',
+      notify: 'never',
+      recipient: 'gone@to.test',
+    });
+    await submit('jo@to.test', 'failure@sender.test', {
+      id: 'x',
+      return: 'full',
+      notify: 'failure',
+      recipient: 'jo@to.test',
+    });
+    await submit('gone4@to.test', 'success@sender.test', {
+      id: 'x',
+      return: 'full',
+      notify: 'success',
+      recipient: 'gone@to.test',
+    });
     await receive('', 'RET=HDRS', 'a@in.test', 'NOTIFY=SUCCESS');
     await receive('plain@proven.test', 'ENVID=only', 'a@in.test', '');
-    await submit('jo@to.test', 'last@sender.test', { id: 'x', return: 'headers', notify: 'success', recipient: 'jo@to.test' });
+    await submit('jo@to.test', 'last@sender.test', {
+      id: 'x',
+      return: 'headers',
+      notify: 'success',
+      recipient: 'jo@to.test',
+    });
     await reportTo('last@sender.test');
-    expect(['never@sender.test', 'failure@sender.test', 'success@sender.test', 'plain@proven.test'].flatMap(reportsTo)).to.deep.equal([]);
+    expect(
+      ['never@sender.test', 'failure@sender.test', 'success@sender.test', 'plain@proven.test'].flatMap(reportsTo),
+    ).to.deep.equal([]);
   });
 
   it('is that a message that came in was delivered, told to nobody whose SPF did not pass', async () => {
     await receive('victim@forged.test', 'RET=HDRS', 'a@in.test', 'NOTIFY=SUCCESS,FAILURE');
-    await receive('ada@proven.test', 'RET=HDRS ENVID=in+2B1', 'a@in.test', 'NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;first@else.test');
+    await receive(
+      'ada@proven.test',
+      'RET=HDRS ENVID=in+2B1',
+      'a@in.test',
+      'NOTIFY=SUCCESS,FAILURE ORCPT=rfc822;first@else.test',
+    );
     const { status } = await reportTo('ada@proven.test');
-    expect(status).to.match(/^Original-Envelope-Id: in\+1\r?$/m).and.match(/^Original-Recipient: rfc822;first@else\.test\r?$/m).and.match(/^Action: delivered\r?$/m);
+    expect(status)
+      .to.match(/^Original-Envelope-Id: in\+1\r?$/m)
+      .and.match(/^Original-Recipient: rfc822;first@else\.test\r?$/m)
+      .and.match(/^Action: delivered\r?$/m);
     expect(reportsTo('victim@forged.test')).to.deep.equal([]);
   });
 
   it('is no reason to send a report again', async () => {
-    const { out } = await postern(['queue', 'list', '--kind', 'mail', '--state', 'delivered', '--json'], { POSTERN_DATA_DIR: running.dir });
+    const { out } = await postern(['queue', 'list', '--kind', 'mail', '--state', 'delivered', '--json'], {
+      POSTERN_DATA_DIR: running.dir,
+    });
     expect(out).to.contain('a@in.test').and.not.contain('report:');
   });
 });

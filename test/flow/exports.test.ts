@@ -1,22 +1,26 @@
-import { expect } from 'chai';
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { readArchive, readCsv } from '../support/exports.ts';
 import { until } from '../support/until.ts';
 
 describe('an export, from the call to the archive', () => {
   let postern: TestDaemon;
-  beforeEach(async () => { postern = await startDaemon({ POSTERN_PUBLIC_URL: 'https://mail.example.com' }); });
+  beforeEach(async () => {
+    postern = await startDaemon({ POSTERN_PUBLIC_URL: 'https://mail.example.com' });
+  });
   afterEach(() => postern.stop());
 
-  const done = (id: string) => until('the job ends', async () => {
-    const job = await postern.api('/exports/info', { id });
-    return ['complete', 'error'].includes(job.state) && job;
-  });
+  const done = (id: string) =>
+    until('the job ends', async () => {
+      const job = await postern.api('/exports/info', { id });
+      return ['complete', 'error'].includes(job.state) && job;
+    });
 
   it('is run at once, and fetched by its link without a key', async () => {
-    for (const email of ['b@example.org', 'a@example.org', '+c@example.org']) await postern.api('/rejects/add', { email, comment: '=SUM(1)' });
+    for (const email of ['b@example.org', 'a@example.org', '+c@example.org'])
+      await postern.api('/rejects/add', { email, comment: '=SUM(1)' });
     const started = await postern.api('/exports/rejects');
     expect(started).to.include({ state: 'waiting', finished_at: null, result_url: null });
     const job = await done(started.id);
@@ -28,7 +32,10 @@ describe('an export, from the call to the archive', () => {
     expect(more).to.deep.equal([]);
     expect(entry?.name).to.equal('rejects.csv');
     expect(readCsv(entry?.text ?? '').map(([email, , detail]) => [email, detail])).to.deep.equal([
-      ['email', 'detail'], ['+c@example.org', '=SUM(1)'], ['a@example.org', '=SUM(1)'], ['b@example.org', '=SUM(1)'],
+      ['email', 'detail'],
+      ['+c@example.org', '=SUM(1)'],
+      ['a@example.org', '=SUM(1)'],
+      ['b@example.org', '=SUM(1)'],
     ]);
     expect(await postern.api('/exports/list')).to.deep.equal([job]);
     expect(await readdir(join(postern.dir, 'exports'))).to.have.length(1);
@@ -45,7 +52,9 @@ describe('an export, from the call to the archive', () => {
   });
 
   it('runs whatever number of jobs are started at once', async () => {
-    const started = await Promise.all(Array.from({ length: 12 }, (_, n) => postern.api(n % 2 === 0 ? '/exports/rejects' : '/exports/activity')));
+    const started = await Promise.all(
+      Array.from({ length: 12 }, (_, n) => postern.api(n % 2 === 0 ? '/exports/rejects' : '/exports/activity')),
+    );
     const jobs = await Promise.all(started.map(({ id }) => done(id)));
     expect(new Set(jobs.map(({ result_url: url }) => url)).size).to.equal(12);
     expect(jobs.every(({ state }) => state === 'complete')).to.equal(true);

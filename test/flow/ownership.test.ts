@@ -1,15 +1,15 @@
-import { expect } from 'chai';
 import { createHash } from 'node:crypto';
+import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
 import { createAccount, createKey } from '../../src/store/credentials.ts';
 import { openStore } from '../../src/store/store.ts';
-import { createCaller, startDaemon, testSettings, type TestDaemon } from '../support/daemon.ts';
+import { createCaller, startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { createTestLog } from '../support/log.ts';
 import { message, sendMail } from '../support/mail.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone, type ZoneNode } from '../support/zone.ts';
 
@@ -45,11 +45,14 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     await store.close();
   }
 
-  const txt = (...values: string[]): Record<string, ZoneNode> => ({ [`_postern-challenge.${DOMAIN}`]: { TXT: values } });
+  const txt = (...values: string[]): Record<string, ZoneNode> => ({
+    [`_postern-challenge.${DOMAIN}`]: { TXT: values },
+  });
   const send = () => sendMail(postern.smtp, { from: 'ada@example.org', to: `someone@${DOMAIN}` }, message('hello'));
   const got = (hook: Receiver) => until('the post', () => postsOf(hook.requests)[0]);
 
-  const shown = async ({ api }: Pick<TestDaemon, 'api'>) => (await api('/inbound/domains')).map((row: any) => [row.domain, row.routed, row.verified_at]);
+  const shown = async ({ api }: Pick<TestDaemon, 'api'>) =>
+    (await api('/inbound/domains')).map((row: any) => [row.domain, row.routed, row.verified_at]);
 
   it('is the one who came first, while there is one account', async () => {
     await start();
@@ -116,7 +119,10 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     zone.set({ [`_postern-challenge.${DOMAIN}`]: { TXT: [ours], fails: 'servfail' } });
     expect(await second.api('/inbound/add-domain', { domain: DOMAIN })).to.include({ routed: false });
     expect(await second.api('/inbound/check-domain', { domain: DOMAIN })).to.include({ routed: false });
-    expect(await postern.api('/inbound/check-domain', { domain: DOMAIN })).to.include({ routed: true, verified_at: null });
+    expect(await postern.api('/inbound/check-domain', { domain: DOMAIN })).to.include({
+      routed: true,
+      verified_at: null,
+    });
   });
 
   it('needs a record from the first account on where the operator says so', async () => {
@@ -130,7 +136,10 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     await postern.api('/inbound/delete-domain', { domain: DOMAIN });
     expect(await send()).to.match(NO_RELAY);
     expect(await postern.api('/inbound/domains')).to.deep.equal([]);
-    expect(await postern.api('/inbound/add-domain', { domain: DOMAIN }), 'proven at once by the record that is there').to.include({ routed: true });
+    expect(
+      await postern.api('/inbound/add-domain', { domain: DOMAIN }),
+      'proven at once by the record that is there',
+    ).to.include({ routed: true });
   });
 
   it('is refused to the second account, in words, where the first to come has it', async () => {
@@ -138,14 +147,20 @@ describe('whose an inbound domain is, from the DNS to the webhook', () => {
     await postern.api('/inbound/add-domain', { domain: DOMAIN });
     await addAccount();
     const { status, body } = await second.ask('/inbound/add-domain', { domain: DOMAIN });
-    expect({ status, message: body.message }).to.deep.equal({ status: 422, message: 'Validation error: {"domain":"This domain is already in use"}' });
+    expect({ status, message: body.message }).to.deep.equal({
+      status: 422,
+      message: 'Validation error: {"domain":"This domain is already in use"}',
+    });
   });
 
   it('leaves an earlier domain with the name of the operator where it is, and warns of it at the start', async () => {
     await start({ POSTERN_HOSTNAME: 'mx.other.test' });
     await postern.api('/inbound/add-domain', { domain: 'mx.example.com' });
     await postern.stop();
-    postern = await startDaemon({ POSTERN_DNS__SERVERS: zone.server, POSTERN_HOSTNAME: 'mx.example.com' }, { dir: postern.dir });
+    postern = await startDaemon(
+      { POSTERN_DNS__SERVERS: zone.server, POSTERN_HOSTNAME: 'mx.example.com' },
+      { dir: postern.dir },
+    );
     expect(postern.log.of('domain.reserved')).to.have.length(1);
     expect(postern.log.of('domain.reserved')[0]?.fields).to.include({ domain: 'mx.example.com', reserved: 'ours' });
     expect(await postern.api('/inbound/domains')).to.have.length(1);

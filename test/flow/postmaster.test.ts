@@ -1,10 +1,10 @@
-import { expect } from 'chai';
 import { connect } from 'node:net';
-import { startDaemon, type TestDaemon } from '../support/daemon.ts';
+import { expect } from 'chai';
 import { postern } from '../support/command.ts';
+import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createClient } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
@@ -18,15 +18,25 @@ describe('mail to the postmaster, through the whole daemon', function () {
   let hook: Receiver;
   before(async () => {
     server = await startMailServer();
-    zone = await startZone({ 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } });
+    zone = await startZone({
+      'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+      'mx.to.test': { A: ['127.0.0.1'] },
+    });
     hook = await startReceiver();
   });
   after(() => Promise.all([zone.stop(), hook.stop(), server.stop()]));
 
-  const open = (postmaster: string, dir?: string) => startDaemon({
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MTA_STS: 'false', POSTERN_MAIL__MX_PORT: String(server.port),
-    POSTERN_SMTP__POSTMASTER: postmaster,
-  }, dir === undefined ? {} : { dir });
+  const open = (postmaster: string, dir?: string) =>
+    startDaemon(
+      {
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_DNS__TIMEOUT_MS: '5000',
+        POSTERN_OUTBOUND__MTA_STS: 'false',
+        POSTERN_MAIL__MX_PORT: String(server.port),
+        POSTERN_SMTP__POSTMASTER: postmaster,
+      },
+      dir === undefined ? {} : { dir },
+    );
 
   /** Each recipient in a transaction of its own; answers what RCPT and the message were answered. */
   async function write({ smtp }: TestDaemon, ...recipients: string[]): Promise<string[]> {
@@ -53,12 +63,26 @@ describe('mail to the postmaster, through the whole daemon', function () {
     const running = await open('ops@to.test');
     try {
       await running.api('/inbound/add-domain', { domain: 'in.test' });
-      const takers = ['Postmaster', 'postmaster@in.postern.test', 'POSTMASTER@bounces.in.postern.test', 'postmaster@in.test'];
-      expect(await write(running, ...takers, 'postmaster@elsewhere.test', 'nobody@in.postern.test')).to.deep.equal(['250 2.1.5', '250 2.1.5', '250 2.1.5', '250 2.1.5', '550 5.7.1', '550 5.7.1']);
+      const takers = [
+        'Postmaster',
+        'postmaster@in.postern.test',
+        'POSTMASTER@bounces.in.postern.test',
+        'postmaster@in.test',
+      ];
+      expect(await write(running, ...takers, 'postmaster@elsewhere.test', 'nobody@in.postern.test')).to.deep.equal([
+        '250 2.1.5',
+        '250 2.1.5',
+        '250 2.1.5',
+        '250 2.1.5',
+        '550 5.7.1',
+        '550 5.7.1',
+      ]);
       for (const to of takers) {
         const mail = await until(`the mail to ${to}`, () => forwarded(to));
         expect(mail).to.deep.include({ from: '', to: ['ops@to.test'] });
-        expect(mail.raw).to.match(/^Received: from client\.test /).and.to.contain('(envelope-from <mta@client.test>)');
+        expect(mail.raw)
+          .to.match(/^Received: from client\.test /)
+          .and.to.contain('(envelope-from <mta@client.test>)');
         expect(mail.raw.slice(mail.raw.indexOf('From: '))).to.equal(TEXT.replace('a report', `for ${to}`));
       }
     } finally {
@@ -66,13 +90,17 @@ describe('mail to the postmaster, through the whole daemon', function () {
     }
   });
 
-  it('goes to the route of an account that names a reader, at the account\'s own domain', async () => {
+  it("goes to the route of an account that names a reader, at the account's own domain", async () => {
     const running = await open('ops@to.test');
     try {
       await running.api('/inbound/add-domain', { domain: 'theirs.test' });
       await running.api('/inbound/add-route', { domain: 'theirs.test', pattern: 'post*', url: hook.url });
       expect(await write(running, 'postmaster@theirs.test')).to.deep.equal(['250 2.1.5']);
-      await until('the post', () => postsOf(hook.requests).flatMap(eventsOf).some(({ msg }: any) => msg?.email === 'postmaster@theirs.test'));
+      await until('the post', () =>
+        postsOf(hook.requests)
+          .flatMap(eventsOf)
+          .some(({ msg }: any) => msg?.email === 'postmaster@theirs.test'),
+      );
       expect(forwarded('postmaster@theirs.test')).to.equal(undefined);
     } finally {
       await running.stop();
@@ -82,7 +110,10 @@ describe('mail to the postmaster, through the whole daemon', function () {
   it('waits on the queue while nobody has said where to, where it can be read, and goes out when somebody has', async () => {
     const first = await open('');
     const env = { POSTERN_DATA_DIR: first.dir };
-    expect(await write(first, 'Postmaster', 'postmaster@bounces.in.postern.test')).to.deep.equal(['250 2.1.5', '250 2.1.5']);
+    expect(await write(first, 'Postmaster', 'postmaster@bounces.in.postern.test')).to.deep.equal([
+      '250 2.1.5',
+      '250 2.1.5',
+    ]);
     await until('both are noted', () => first.log.of('postmaster.kept').length === 2);
     expect(first.log.of('postmaster.kept')[0]?.fields).to.deep.include({ sender: 'mta@client.test' });
     const listed = await postern(['queue', 'list', '--url', 'postmaster:', '--state', 'waiting'], env);
@@ -90,7 +121,10 @@ describe('mail to the postmaster, through the whole daemon', function () {
     await first.stop();
     const second = await open('later@to.test', first.dir);
     try {
-      await until('both are forwarded', () => server.mails.filter(({ to }) => to.includes('later@to.test')).length === 2);
+      await until(
+        'both are forwarded',
+        () => server.mails.filter(({ to }) => to.includes('later@to.test')).length === 2,
+      );
     } finally {
       await second.stop();
     }
@@ -102,7 +136,9 @@ describe('mail to the postmaster, through the whole daemon', function () {
       const client = createClient(connect(running.smtp.port, running.smtp.host));
       await client.reply();
       await client.say('EHLO client.test');
-      expect(await sendMessageTo(client, `Subject: x\r\n\r\n${'x'.repeat(70)}\r\n`.repeat(20_000))).to.match(/^552 5\.3\.4/);
+      expect(await sendMessageTo(client, `Subject: x\r\n\r\n${'x'.repeat(70)}\r\n`.repeat(20_000))).to.match(
+        /^552 5\.3\.4/,
+      );
       for (let n = 0; n < 100; n++) expect(await sendMessageTo(client, 'Subject: x\r\n\r\nx')).to.match(/^250 2\.0\.0/);
       await client.say('MAIL FROM:<a@client.test>');
       expect(await client.say('RCPT TO:<postmaster>')).to.match(/^452 4\.2\.2/);

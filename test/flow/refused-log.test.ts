@@ -1,7 +1,7 @@
-import { expect } from 'chai';
 import { connect } from 'node:net';
+import { expect } from 'chai';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createClient } from '../support/smtp.ts';
 
 describe('what the log says of a refusal', () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
@@ -22,14 +22,28 @@ describe('mail of a subaccount that is resumed', function () {
     await server.stop();
   });
 
-  const send = (to: string, subaccount: string) => running.api('/messages/send', { message: { from_email: 'news@sender.test', text: 'Hello', to: [{ email: to }], subaccount } });
+  const send = (to: string, subaccount: string) =>
+    running.api('/messages/send', {
+      message: { from_email: 'news@sender.test', text: 'Hello', to: [{ email: to }], subaccount },
+    });
   const asked = (to: string) => server.asked.filter((one) => one === to).length;
   /** Until they were held back: their time is moved on. */
-  const held = (...addresses: readonly string[]) => until('they are held back', async () => {
-    const { out } = await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], { POSTERN_DATA_DIR: running.dir });
-    const rows = out.trim().split('\n').filter((line) => line !== '').map((line) => JSON.parse(line));
-    return addresses.every((to) => rows.some(({ recipient, accepted_at: at, due_at: due, attempts }) => recipient === to && due > at && attempts === 0));
-  });
+  const held = (...addresses: readonly string[]) =>
+    until('they are held back', async () => {
+      const { out } = await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], {
+        POSTERN_DATA_DIR: running.dir,
+      });
+      const rows = out
+        .trim()
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line));
+      return addresses.every((to) =>
+        rows.some(
+          ({ recipient, accepted_at: at, due_at: due, attempts }) => recipient === to && due > at && attempts === 0,
+        ),
+      );
+    });
 
   it('leaves at once, and no other with it, also after a restart', async () => {
     for (const id of ['one', 'other']) {

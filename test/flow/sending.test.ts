@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { spawnDaemon, type ChildDaemon } from '../support/child.ts';
+import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
@@ -12,7 +12,8 @@ import { startZone, type Zone } from '../support/zone.ts';
 const MESSAGES = Number(process.env.KILL_MESSAGES ?? 200);
 const HEADERS = 'X-Number';
 
-const told = (hook: Receiver): any[] => [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
+const told = (hook: Receiver): any[] =>
+  [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
 
 describe('mail that an account sends, through the whole daemon', function () {
   this.timeout(60_000);
@@ -23,14 +24,23 @@ describe('mail that an account sends, through the whole daemon', function () {
   before(async () => {
     server = await startMailServer();
     zone = await startZone({
-      'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] }, 'none.test': { MX: [{ exchange: '', priority: 0 }] },
+      'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+      'mx.to.test': { A: ['127.0.0.1'] },
+      'none.test': { MX: [{ exchange: '', priority: 0 }] },
     });
     hook = await startReceiver();
     running = await startDaemon({
       // The name server shares this process: a question that a busy machine lets wait would be one more deferral.
-      POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false', POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '5000',
+      POSTERN_OUTBOUND__MX_PORT: String(server.port),
+      POSTERN_OUTBOUND__MTA_STS: 'false',
+      POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50',
     });
-    await running.api('/webhooks/add', { url: hook.url, events: ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'] });
+    await running.api('/webhooks/add', {
+      url: hook.url,
+      events: ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'],
+    });
   });
   after(async () => {
     await running.stop();
@@ -38,7 +48,14 @@ describe('mail that an account sends, through the whole daemon', function () {
   });
 
   const send = async (to: string, more: object = {}): Promise<string> => {
-    const message = { from_email: 'news@sender.test', subject: `for ${to}`, text: 'Hello', to: [{ email: to }], tags: ['weekly'], ...more };
+    const message = {
+      from_email: 'news@sender.test',
+      subject: `for ${to}`,
+      text: 'Hello',
+      to: [{ email: to }],
+      tags: ['weekly'],
+      ...more,
+    };
     const [{ _id: id }] = await running.api('/messages/send', { message });
     return id;
   };
@@ -47,15 +64,24 @@ describe('mail that an account sends, through the whole daemon', function () {
   it('reaches the MX of its recipient from a return path of its own, and is told and counted as sent', async () => {
     const id = await send('jo@to.test');
     const mail = await until('the mail', () => server.mails.find(({ to }) => to.includes('jo@to.test')));
-    expect(mail.from).to.match(/^1-[0-9a-f]{32}-[0-9a-z]{16,}@bounces\.in\.postern\.test$/).and.to.contain(id);
+    expect(mail.from)
+      .to.match(/^1-[0-9a-f]{32}-[0-9a-z]{16,}@bounces\.in\.postern\.test$/)
+      .and.to.contain(id);
     expect(mail.raw).to.match(/^Subject: for jo@to\.test\r?$/m);
     const [event] = await until('the event', () => eventsFor(id).length > 0 && eventsFor(id));
     expect(event).to.deep.include({ event: 'send', _id: id });
-    expect(event.msg).to.deep.include({ email: 'jo@to.test', sender: 'news@sender.test', state: 'sent', tags: ['weekly'] });
-    expect(await until('the row', async () => {
-      const found = await running.api('/messages/info', { id });
-      return found.state === 'sent' && found;
-    })).to.include({ _id: id, state: 'sent' });
+    expect(event.msg).to.deep.include({
+      email: 'jo@to.test',
+      sender: 'news@sender.test',
+      state: 'sent',
+      tags: ['weekly'],
+    });
+    expect(
+      await until('the row', async () => {
+        const found = await running.api('/messages/info', { id });
+        return found.state === 'sent' && found;
+      }),
+    ).to.include({ _id: id, state: 'sent' });
   });
 
   it('ends with the bounce that the reply means', async () => {
@@ -63,18 +89,26 @@ describe('mail that an account sends, through the whole daemon', function () {
     await until('three events', () => ids.every((id) => eventsFor(id).length === 1));
     const seen = ids.map((id) => eventsFor(id)[0]);
     expect(seen.map(({ event, msg }) => [event, msg.bounce_description, msg.bgtools_code])).to.deep.equal([
-      ['hard_bounce', 'bad_mailbox', 10], ['soft_bounce', 'mailbox_full', 22], ['hard_bounce', 'invalid_domain', 21],
+      ['hard_bounce', 'bad_mailbox', 10],
+      ['soft_bounce', 'mailbox_full', 22],
+      ['hard_bounce', 'invalid_domain', 21],
     ]);
     expect(seen[0].msg.diag).to.match(/^smtp;550 5\.1\.1 .*User unknown/);
     await until('the rejects', async () => (await running.api('/rejects/list', {})).length === 3);
-    const again = await running.api('/messages/send', { message: { from_email: 'news@sender.test', text: 'x', to: [{ email: 'gone@to.test' }] } });
+    const again = await running.api('/messages/send', {
+      message: { from_email: 'news@sender.test', text: 'x', to: [{ email: 'gone@to.test' }] },
+    });
     expect(again[0]).to.include({ email: 'gone@to.test', status: 'rejected', reject_reason: 'hard-bounce' });
   });
 
   it('is tried again after 4xx, and told as deferred once and then as sent', async () => {
     const id = await send('grey@to.test');
     await until('both events', () => eventsFor(id).length === 2, 20_000);
-    expect(eventsFor(id).map(({ event }) => event).sort()).to.deep.equal(['deferral', 'send']);
+    expect(
+      eventsFor(id)
+        .map(({ event }) => event)
+        .sort(),
+    ).to.deep.equal(['deferral', 'send']);
     const deferral = eventsFor(id).find(({ event }) => event === 'deferral');
     expect(deferral.msg.smtp_events[0]).to.include({ type: 'deferred', destination_ip: '127.0.0.1' });
     expect(deferral.msg.smtp_events[0].diag).to.match(/^450 4\.2\.0 /);
@@ -90,13 +124,20 @@ describe('mail that an account sends, through the whole daemon', function () {
     expect(await running.api('/inbound/deliveries', {}), 'nobody sees it as mail that came in').to.deep.equal([]);
     const env = { POSTERN_DATA_DIR: running.dir };
     const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--json'], env)).records();
-    expect(rows.filter(({ state }) => state === 'waiting').map(({ kind, recipient, url, attempts }) => ({ kind, recipient, url, attempts })))
-      .to.deep.equal([{ kind: 'outgoing', recipient: 'paused@to.test', url: 'smtp://to.test', attempts: 0 }]);
+    expect(
+      rows
+        .filter(({ state }) => state === 'waiting')
+        .map(({ kind, recipient, url, attempts }) => ({ kind, recipient, url, attempts })),
+    ).to.deep.equal([{ kind: 'outgoing', recipient: 'paused@to.test', url: 'smtp://to.test', attempts: 0 }]);
     await running.api('/subaccounts/resume', { id: 'cust' });
-    await until('it leaves', async () => {
-      await postern(['queue', 'retry', '--kind', 'outgoing'], env);
-      return eventsFor(id).length === 1;
-    }, 50_000);
+    await until(
+      'it leaves',
+      async () => {
+        await postern(['queue', 'retry', '--kind', 'outgoing'], env);
+        return eventsFor(id).length === 1;
+      },
+      50_000,
+    );
     expect(server.mails.filter(({ to }) => to.includes('paused@to.test'))).to.have.length(1);
   });
 
@@ -114,14 +155,29 @@ describe(`kill -9 in the middle of ${MESSAGES} mails going out`, function () {
   it('loses none, sends none twice but those in flight, and every number is right afterwards', async () => {
     const server = await startMailServer();
     const dir = await tempDir();
-    const env = { POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${server.port}`, POSTERN_OUTBOUND__QUOTA: 'false', POSTERN_OUTBOUND__CONCURRENCY: '10' };
+    const env = {
+      POSTERN_OUTBOUND__RELAY: `smtp://127.0.0.1:${server.port}`,
+      POSTERN_OUTBOUND__QUOTA: 'false',
+      POSTERN_OUTBOUND__CONCURRENCY: '10',
+    };
     let daemon: ChildDaemon = await spawnDaemon(dir, env);
     const api = (path: string, params: object) => createCaller(daemon.base, KEY).api(path, params);
     const ids: string[] = [];
     try {
       for (let n = 0; n < MESSAGES; n += 20) {
-        const to = Array.from({ length: 20 }, (_, i) => ({ email: `${(n + i) % 10 === 0 ? 'gone' : 'jo'}${n + i}@to.test` }));
-        const answer = await api('/messages/send', { message: { from_email: 'news@sender.test', subject: 'kill', text: 'x', headers: { [HEADERS]: String(n) }, to, tags: ['kill'] } });
+        const to = Array.from({ length: 20 }, (_, i) => ({
+          email: `${(n + i) % 10 === 0 ? 'gone' : 'jo'}${n + i}@to.test`,
+        }));
+        const answer = await api('/messages/send', {
+          message: {
+            from_email: 'news@sender.test',
+            subject: 'kill',
+            text: 'x',
+            headers: { [HEADERS]: String(n) },
+            to,
+            tags: ['kill'],
+          },
+        });
         ids.push(...answer.map(({ _id }: { _id: string }) => _id));
         if (n === Math.floor(MESSAGES / 60) * 20 || n === Math.floor(MESSAGES / 30) * 20) {
           await until('some are on their way', () => server.asked.length > n / 2);
@@ -131,10 +187,14 @@ describe(`kill -9 in the middle of ${MESSAGES} mails going out`, function () {
       }
       const asked = () => new Set(server.asked).size;
       await until('all were handed over', () => asked() === MESSAGES, 120_000);
-      await until('all are counted', async () => {
-        const [tag] = await api('/tags/list', {});
-        return tag?.sent === MESSAGES * 0.9 && tag.hard_bounces === MESSAGES * 0.1;
-      }, 120_000);
+      await until(
+        'all are counted',
+        async () => {
+          const [tag] = await api('/tags/list', {});
+          return tag?.sent === MESSAGES * 0.9 && tag.hard_bounces === MESSAGES * 0.1;
+        },
+        120_000,
+      );
       const found = await api('/messages/search', { limit: 1000 });
       expect(new Set(found.map(({ _id }: { _id: string }) => _id))).to.deep.equal(new Set(ids));
       const states = found.map(({ state }: { state: string }) => state);

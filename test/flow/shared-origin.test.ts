@@ -15,7 +15,8 @@ describe('many endpoints at one host', () => {
     receiver = await startReceiver();
     daemon = await startDaemon({ POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: '1' });
     await daemon.api('/inbound/add-domain', { domain: 'in.test' });
-    for (const pattern of mailboxes) await daemon.api('/inbound/add-route', { domain: 'in.test', pattern, url: `${receiver.url}/${pattern}` });
+    for (const pattern of mailboxes)
+      await daemon.api('/inbound/add-route', { domain: 'in.test', pattern, url: `${receiver.url}/${pattern}` });
   });
   after(async () => {
     await daemon.stop();
@@ -27,9 +28,18 @@ describe('many endpoints at one host', () => {
     const before = receiver.connections(); // whether the URLs exist was asked over some
     for (let round = 1; round <= 4; round++) {
       // Nobody is answered before all are there: so many connections are needed, and no more.
-      receiver.answer(() => until('all posts of the round', () => posts() === round * ENDPOINTS).then(() => ({ status: 200 })));
-      await sendMail(daemon.smtp, { from: 'ada@sender.test', to: mailboxes.map((name) => `${name}@in.test`) }, message(`round ${round}`));
-      await until('the round is over', async () => (await daemon.api('/inbound/deliveries', { state: 'delivered' })).length === round * ENDPOINTS);
+      receiver.answer(() =>
+        until('all posts of the round', () => posts() === round * ENDPOINTS).then(() => ({ status: 200 })),
+      );
+      await sendMail(
+        daemon.smtp,
+        { from: 'ada@sender.test', to: mailboxes.map((name) => `${name}@in.test`) },
+        message(`round ${round}`),
+      );
+      await until(
+        'the round is over',
+        async () => (await daemon.api('/inbound/deliveries', { state: 'delivered' })).length === round * ENDPOINTS,
+      );
     }
     expect(receiver.connections() - before).to.be.within(ENDPOINTS - 1, ENDPOINTS);
   });

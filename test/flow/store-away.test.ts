@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';
 import { startDaemon } from '../support/daemon.ts';
+import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
 import { startMongoProxy } from '../support/mongo-proxy.ts';
@@ -11,7 +11,10 @@ const mail = { from: 'ada@example.org', to: 'x@in.test' };
 
 describe('a store that is away', () => {
   it('from the start: mail is put off, calls are told to come again, and nothing says "no"', async () => {
-    const postern = await startDaemon({ POSTERN_STORE__URL: 'mongodb://127.0.0.1:1/postern', POSTERN_STORE__TIMEOUT_MS: '300' });
+    const postern = await startDaemon({
+      POSTERN_STORE__URL: 'mongodb://127.0.0.1:1/postern',
+      POSTERN_STORE__TIMEOUT_MS: '300',
+    });
     expect(await sendMail(postern.smtp, mail, message('early'))).to.match(/^451 4\.3\.0 /);
     const { status, body } = await postern.ask('/users/ping');
     expect([status, body.name, body.code]).to.deep.equal([503, 'ServiceUnavailable', -2]);
@@ -28,7 +31,10 @@ describe('a store that is away', () => {
     const hook = await startReceiver();
     const server = await mongoServer();
     const proxy = await startMongoProxy(server.address);
-    const postern = await startDaemon({ POSTERN_STORE__URL: server.url(newDatabaseName(), proxy.address), POSTERN_STORE__TIMEOUT_MS: String(1000 * PATIENCE) });
+    const postern = await startDaemon({
+      POSTERN_STORE__URL: server.url(newDatabaseName(), proxy.address),
+      POSTERN_STORE__TIMEOUT_MS: String(1000 * PATIENCE),
+    });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
     await sendMail(postern.smtp, mail, message('before'));
@@ -38,7 +44,11 @@ describe('a store that is away', () => {
     await until('the second post', () => postsOf(hook.requests).length === 2);
     expect((await postern.ask('/inbound/domains')).status).to.equal(503);
     proxy.mend();
-    await until('the store is back', async () => (await postern.ask('/inbound/domains')).status === 200, 15_000 * PATIENCE);
+    await until(
+      'the store is back',
+      async () => (await postern.ask('/inbound/domains')).status === 200,
+      15_000 * PATIENCE,
+    );
     expect(postsOf(hook.requests).map((post) => eventsOf(post)[0].msg.subject)).to.deep.equal(['before', 'during']);
     await postern.stop();
     await proxy.close();

@@ -5,12 +5,13 @@ import { postern } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
 /** Posted events without repeats of a batch. */
-const arrived = (hook: Receiver) => [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
+const arrived = (hook: Receiver) =>
+  [...new Map(postsOf(hook.requests).map((post) => [post.headers['webhook-id'], post])).values()].flatMap(eventsOf);
 const idsOf = (hook: Receiver) => new Set(postsOf(hook.requests).map(({ headers }) => headers['webhook-id']));
 
 describe('from a change of the lists to a signed POST', function () {
@@ -27,15 +28,24 @@ describe('from a change of the lists to a signed POST', function () {
   });
 
   it('posts what the webhook asked for, and counts it', async () => {
-    const { id, auth_key: key } = await running.api('/webhooks/add', { url: hook.url, events: ['blacklist', 'whitelist'] });
+    const { id, auth_key: key } = await running.api('/webhooks/add', {
+      url: hook.url,
+      events: ['blacklist', 'whitelist'],
+    });
     await running.api('/rejects/add', { email: 'One@example.com', comment: 'no more' });
     await running.api('/whitelists/add', { email: 'one@example.com' });
     await until('three events', () => arrived(hook).length === 3);
-    expect(arrived(hook).map(({ type, action }) => `${type} ${action}`)).to.deep.equal(['blacklist add', 'whitelist add', 'blacklist remove']);
+    expect(arrived(hook).map(({ type, action }) => `${type} ${action}`)).to.deep.equal([
+      'blacklist add',
+      'whitelist add',
+      'blacklist remove',
+    ]);
     const post = postsOf(hook.requests)[0];
     expect(post?.headers['user-agent']).to.match(/^Postern\//);
     const value = new URLSearchParams(post?.body.toString()).get('mandrill_events') ?? '';
-    expect(post?.headers['x-mandrill-signature']).to.equal(mandrillSignature(key, hook.url, { mandrill_events: value }));
+    expect(post?.headers['x-mandrill-signature']).to.equal(
+      mandrillSignature(key, hook.url, { mandrill_events: value }),
+    );
     const record = await until('the numbers', async () => {
       const found = await running.api('/webhooks/info', { id });
       return found.events_sent === 3 && found;
@@ -53,7 +63,12 @@ describe('from a change of the lists to a signed POST', function () {
       const found = await running.api('/webhooks/info', { id });
       return found.last_error !== null && found;
     });
-    expect(record).to.include({ last_error: `POST to ${hook.url} failed with 503: we are moving`, batches_sent: 0, events_sent: 0, last_sent_at: null });
+    expect(record).to.include({
+      last_error: `POST to ${hook.url} failed with 503: we are moving`,
+      batches_sent: 0,
+      events_sent: 0,
+      last_sent_at: null,
+    });
     const [batch] = await running.api('/webhooks/deliveries', { id, delivery });
     expect(batch).to.include({ state: 'waiting', events: 10, last_status: 503 });
     hook.answer({ status: 200 });
@@ -90,13 +105,23 @@ describe('from a change of the lists to a signed POST', function () {
     expect(table).to.contain('jo@in.test').and.to.contain(`2 events of webhook ${id}`);
     const rows = (await postern(['queue', 'list', '--json'], env)).records();
     expect(rows.map(({ kind }) => kind)).to.have.members(['mail', 'batch']);
-    expect(rows.find(({ kind }) => kind === 'batch')).to.include({ id: delivery, webhook: String(id), events: 2, recipient: null, route: null });
+    expect(rows.find(({ kind }) => kind === 'batch')).to.include({
+      id: delivery,
+      webhook: String(id),
+      events: 2,
+      recipient: null,
+      route: null,
+    });
     expect((await postern(['queue', 'list', '--json', '--webhook', String(id)], env)).json()).to.have.length(1);
-    expect((await postern(['queue', 'show', delivery], env)).out).to.match(/kind +batch/).and.to.match(/events +2/);
+    expect((await postern(['queue', 'show', delivery], env)).out)
+      .to.match(/kind +batch/)
+      .and.to.match(/events +2/);
     const events = JSON.parse((await postern(['queue', 'show', delivery, '--raw'], env)).out);
     expect(events.map(({ event }: { event: string }) => event)).to.deep.equal(['send', 'open']);
     expect(await running.api('/inbound/deliveries')).to.have.length(1);
-    expect((await postern(['queue', 'drop', '--webhook', String(id), '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
+    expect((await postern(['queue', 'drop', '--webhook', String(id), '--json'], env)).json()).to.deep.equal([
+      { count: 1, dry_run: false },
+    ]);
   });
 });
 
@@ -129,7 +154,11 @@ describe('kill -9 in the middle of changes of the lists', () => {
     expect(answered.filter((email) => !emails().has(email))).to.deep.equal([]);
     expect(emails().size, 'an event in two batches').to.equal(arrived(hook).length);
     const { api } = createCaller(daemon.base, KEY);
-    await until('the numbers', async () => (await api('/webhooks/info', { id })).events_sent === arrived(hook).length, 20_000);
+    await until(
+      'the numbers',
+      async () => (await api('/webhooks/info', { id })).events_sent === arrived(hook).length,
+      20_000,
+    );
     expect((await api('/webhooks/info', { id })).batches_sent).to.equal(idsOf(hook).size);
     expect(await daemon.end()).to.equal(0);
     await hook.stop();

@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { createFormEncoder } from '../../src/delivery/render/form.ts';
 import { toEventPieces } from '../../src/delivery/render/payload.ts';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
+import { formValue, type InboundEvent, spooled, VERDICTS } from '../support/mime.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
-import { formValue, spooled, VERDICTS, type InboundEvent } from '../support/mime.ts';
 
 /** Numbers of chance that are the same in every run (xorshift32). */
 function chance(seed: number): (below: number) => number {
@@ -16,7 +16,28 @@ function chance(seed: number): (below: number) => number {
   };
 }
 
-const SPLICES = ['\r\n', '\n', '\r', '--', '--=_b\r\n', '=', '"', ';', '\\', '\0', ' ', ':', '=?utf-8?q?', '?=', '\xff', '<', ',', '(', "*0*=utf-8''", '\r\n\r\n'];
+const SPLICES = [
+  '\r\n',
+  '\n',
+  '\r',
+  '--',
+  '--=_b\r\n',
+  '=',
+  '"',
+  ';',
+  '\\',
+  '\0',
+  ' ',
+  ':',
+  '=?utf-8?q?',
+  '?=',
+  '\xff',
+  '<',
+  ',',
+  '(',
+  "*0*=utf-8''",
+  '\r\n\r\n',
+];
 
 /** Cuts, copies, overwrites and splices some places of a message. */
 function mutate(bytes: Buffer, random: (below: number) => number): Buffer {
@@ -45,15 +66,34 @@ describe('mutants of ordinary messages', () => {
       for (let n = 0; n < 500; n++) {
         const raw = mutate(samples[random(samples.length)]?.bytes ?? Buffer.alloc(0), random);
         const scanned = scanMessage(raw);
-        const content = scanned.breach === undefined ? { parsed: await parseMessage(raw, scanned.root) } : { parseError: scanned.breach };
-        const pieces = toEventPieces({ message: spooled({ trace: '' }), recipient: 'in@example.net', raw, root: scanned.root, verdicts: VERDICTS, content });
+        const content =
+          scanned.breach === undefined
+            ? { parsed: await parseMessage(raw, scanned.root) }
+            : { parseError: scanned.breach };
+        const pieces = toEventPieces({
+          message: spooled({ trace: '' }),
+          recipient: 'in@example.net',
+          raw,
+          root: scanned.root,
+          verdicts: VERDICTS,
+          content,
+        });
         const text = formValue(encoder.toBytes(pieces, SIGNING).bytes);
         const events: InboundEvent[] = JSON.parse(text);
-        const shown = events[0]?.msg.raw_msg_base64 === undefined ? Buffer.from(events[0]?.msg.raw_msg ?? '') : Buffer.from(events[0].msg.raw_msg_base64, 'base64');
-        const expected = events[0]?.msg.raw_msg_base64 === undefined ? Buffer.from(raw.toString('latin1').replaceAll('\r\n', '\n'), 'latin1') : raw;
+        const shown =
+          events[0]?.msg.raw_msg_base64 === undefined
+            ? Buffer.from(events[0]?.msg.raw_msg ?? '')
+            : Buffer.from(events[0].msg.raw_msg_base64, 'base64');
+        const expected =
+          events[0]?.msg.raw_msg_base64 === undefined
+            ? Buffer.from(raw.toString('latin1').replaceAll('\r\n', '\n'), 'latin1')
+            : raw;
         // What has no header is shown behind the empty line that ends one.
         const lead = shown.toString('latin1', 0, shown.length - expected.length);
-        expect(['', '\n', '\r\n'].includes(lead) && shown.subarray(lead.length).equals(expected), `message ${n}: ${JSON.stringify(raw.toString('latin1'))}`).to.equal(true);
+        expect(
+          ['', '\n', '\r\n'].includes(lead) && shown.subarray(lead.length).equals(expected),
+          `message ${n}: ${JSON.stringify(raw.toString('latin1'))}`,
+        ).to.equal(true);
       }
     });
   }

@@ -6,8 +6,8 @@ import { expect } from 'chai';
 import type { Renderer } from '../../src/delivery/types.ts';
 import { readWithLibrary } from '../../src/mail/library.ts';
 import type { Body } from '../../src/spool/types.ts';
-import { BREACHES, HOSTILE } from '../support/mime-hostile.ts';
 import { crlf, eventOf, renderJob, TRACE } from '../support/mime.ts';
+import { BREACHES, HOSTILE } from '../support/mime-hostile.ts';
 import { openRenderer } from '../support/renderer.ts';
 import { tempDir } from '../support/temp.ts';
 
@@ -20,7 +20,10 @@ describe('hostile messages', function () {
   this.timeout(60_000);
   let renderer: Renderer;
   let dir: string;
-  before(async () => { ({ renderer } = await openRenderer()); dir = await tempDir(); });
+  before(async () => {
+    ({ renderer } = await openRenderer());
+    dir = await tempDir();
+  });
   after(() => renderer.stop());
 
   async function spool(raw: Buffer): Promise<Body> {
@@ -34,15 +37,25 @@ describe('hostile messages', function () {
     it(`of ${name} are delivered ${BREACHES[name] === undefined ? 'parsed' : 'raw'}, and so is what comes with them`, async () => {
       const raw = make();
       const job = renderJob(Buffer.alloc(0), { body: await spool(raw) });
-      const [rendered, neighbour] = await Promise.all([renderer.render(job), renderer.render(renderJob(crlf('Subject: innocent', '', 'x')))]);
+      const [rendered, neighbour] = await Promise.all([
+        renderer.render(job),
+        renderer.render(renderJob(crlf('Subject: innocent', '', 'x'))),
+      ]);
       const { msg } = await eventOf(rendered.body);
       await renderer.discard(rendered.body);
       expect(rendered.parseError).to.equal(BREACHES[name] ?? null);
       expect(msg.parse_error ?? null).to.equal(rendered.parseError);
       const trace = WITHOUT_HEADER.includes(name) ? `${TRACE}\r\n` : TRACE;
       if (msg.raw_msg_base64 !== undefined) {
-        expect(msg.raw_msg.startsWith(trace.replaceAll('\r\n', '\n').slice(0, TRACE.length - 10)) && !msg.raw_msg.includes('\ufffd'), 'raw_msg').to.equal(true);
-        expect(Buffer.from(msg.raw_msg_base64, 'base64').equals(Buffer.concat([Buffer.from(trace), raw])), 'raw_msg_base64').to.equal(true);
+        expect(
+          msg.raw_msg.startsWith(trace.replaceAll('\r\n', '\n').slice(0, TRACE.length - 10)) &&
+            !msg.raw_msg.includes('\ufffd'),
+          'raw_msg',
+        ).to.equal(true);
+        expect(
+          Buffer.from(msg.raw_msg_base64, 'base64').equals(Buffer.concat([Buffer.from(trace), raw])),
+          'raw_msg_base64',
+        ).to.equal(true);
       } else {
         expect(msg.raw_msg === (trace + raw.toString('utf8')).replaceAll('\r\n', '\n'), 'raw_msg').to.equal(true);
         expect(isUtf8(raw), 'is UTF-8').to.equal(true);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { openData, startListener, type Started } from '../support/smtp.ts';
+import { openData, type Started, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 const SESSIONS = 2000;
@@ -18,9 +18,32 @@ function createChance(seed: number): (below: number) => number {
 }
 
 const LINES = [
-  'EHLO client.test', 'HELO x', 'MAIL FROM:<a@sender.test>', 'MAIL FROM:<> SIZE=10 BODY=8BITMIME SMTPUTF8', 'RCPT TO:<b@ours.test>',
-  'RCPT TO:<"\\"@x"@ours.test>', 'RCPT TO:<nobody@ours.test>', 'DATA', 'Subject: x', '', '.', '..', '.x', 'RSET', 'NOOP', 'STARTTLS', 'VRFY x', 'HELP',
-  'AUTH PLAIN AA==', 'BDAT 5 LAST', 'GET / HTTP/1.1', 'PROXY TCP4 1.2.3.4 1.2.3.4 1 2', '\0\0\0', '\x16\x03\x01\x02\x00\x01', 'QUIT', 'x'.repeat(3000),
+  'EHLO client.test',
+  'HELO x',
+  'MAIL FROM:<a@sender.test>',
+  'MAIL FROM:<> SIZE=10 BODY=8BITMIME SMTPUTF8',
+  'RCPT TO:<b@ours.test>',
+  'RCPT TO:<"\\"@x"@ours.test>',
+  'RCPT TO:<nobody@ours.test>',
+  'DATA',
+  'Subject: x',
+  '',
+  '.',
+  '..',
+  '.x',
+  'RSET',
+  'NOOP',
+  'STARTTLS',
+  'VRFY x',
+  'HELP',
+  'AUTH PLAIN AA==',
+  'BDAT 5 LAST',
+  'GET / HTTP/1.1',
+  'PROXY TCP4 1.2.3.4 1.2.3.4 1 2',
+  '\0\0\0',
+  '\x16\x03\x01\x02\x00\x01',
+  'QUIT',
+  'x'.repeat(3000),
 ];
 const ENDS = ['\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\r\n', '\n', '\r', '', '\r\n.\r\n', '\r\n\r\n', '\0\r\n'];
 
@@ -35,7 +58,9 @@ function invent(chance: (below: number) => number): Buffer {
 
 describe('bytes that make no sense', () => {
   let started: Started;
-  before(async () => { started = await startListener({ maxSessions: 10_000, maxSessionsPerAddress: 10_000 }); });
+  before(async () => {
+    started = await startListener({ maxSessions: 10_000, maxSessionsPerAddress: 10_000 });
+  });
   after(() => started.stop());
 
   it(`neither end the listener nor leave anything behind (${SESSIONS} sessions, seed ${SEED})`, async function () {

@@ -1,10 +1,10 @@
-import { mongoServer, newDatabaseName } from '../support/database.ts';
-import { spawnDaemon, type ChildDaemon } from '../support/child.ts';
+import { type ChildDaemon, spawnDaemon } from '../support/child.ts';
 import { postern, type Ran } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
-import { startMongoProxy, type MongoProxy } from '../support/mongo-proxy.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { mongoServer, newDatabaseName } from '../support/database.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
+import { type MongoProxy, startMongoProxy } from '../support/mongo-proxy.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { startZone, type Zone, type ZoneRecords } from '../support/zone.ts';
 
@@ -32,7 +32,10 @@ export interface Hosts {
 }
 
 /** What the DNS has at first. */
-export const RECORDS: ZoneRecords = { 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] } };
+export const RECORDS: ZoneRecords = {
+  'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+  'mx.to.test': { A: ['127.0.0.1'] },
+};
 
 /** Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they send. */
 export async function startHosts(env: Readonly<Record<string, string>> = {}): Promise<Hosts> {
@@ -43,16 +46,29 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
   const database = newDatabaseName();
   const cliDir = await tempDir();
   const settings = {
-    POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_MAIL__MX_PORT: String(server.port), POSTERN_PUBLIC_URL: 'https://postern.test',
+    POSTERN_DNS__SERVERS: zone.server,
+    POSTERN_DNS__TIMEOUT_MS: '5000',
+    POSTERN_OUTBOUND__MX_PORT: String(server.port),
+    POSTERN_MAIL__MX_PORT: String(server.port),
+    POSTERN_PUBLIC_URL: 'https://postern.test',
     POSTERN_OUTBOUND__MTA_STS: 'false',
-    POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50', ...env,
+    POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50',
+    ...env,
   };
   const [a, b] = [await startHost('a'), await startHost('b')];
 
   async function startHost(name: string): Promise<Host & { stop(): Promise<void> }> {
     const dir = await tempDir();
     const store = await startMongoProxy(mongo.address);
-    const begin = () => startDaemon({ ...settings, POSTERN_HOSTNAME: `${name}.postern.test`, POSTERN_STORE__URL: mongo.url(database, store.address) }, { dir });
+    const begin = () =>
+      startDaemon(
+        {
+          ...settings,
+          POSTERN_HOSTNAME: `${name}.postern.test`,
+          POSTERN_STORE__URL: mongo.url(database, store.address),
+        },
+        { dir },
+      );
     let running: TestDaemon | undefined = await begin();
     const daemon = () => {
       if (!running) throw new Error(`${name} is down`);
@@ -63,13 +79,22 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
       running = undefined;
     };
     return {
-      store, down,
-      get base() { return daemon().base; },
-      get smtp() { return daemon().smtp; },
-      get submission() { return daemon().submission; },
+      store,
+      down,
+      get base() {
+        return daemon().base;
+      },
+      get smtp() {
+        return daemon().smtp;
+      },
+      get submission() {
+        return daemon().submission;
+      },
       api: (path, params) => daemon().api(path, params),
       ask: (path, params) => daemon().ask(path, params),
-      async up() { running = await begin(); },
+      async up() {
+        running = await begin();
+      },
       async stop() {
         store.mend();
         await down();
@@ -79,10 +104,18 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
   }
 
   return {
-    a, b, server, hook, zone,
+    a,
+    b,
+    server,
+    hook,
+    zone,
     cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
     async spawn(dir) {
-      const child = await spawnDaemon(dir, { ...settings, POSTERN_HOSTNAME: 'c.postern.test', POSTERN_STORE__URL: mongo.url(database) });
+      const child = await spawnDaemon(dir, {
+        ...settings,
+        POSTERN_HOSTNAME: 'c.postern.test',
+        POSTERN_STORE__URL: mongo.url(database),
+      });
       return { ...child, api: createCaller(child.base, KEY).api };
     },
     arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
@@ -99,8 +132,15 @@ export function inSeconds(seconds: number): string {
 }
 
 /** Has a host send a message to to.test, and answers its id. */
-export async function send({ api }: Pick<Host, 'api'>, subject: string, more: { readonly send_at?: string; readonly message?: object } = {}): Promise<string> {
+export async function send(
+  { api }: Pick<Host, 'api'>,
+  subject: string,
+  more: { readonly send_at?: string; readonly message?: object } = {},
+): Promise<string> {
   const { message, ...rest } = more;
-  const [sent] = await api('/messages/send', { message: { from_email: 'news@sender.test', subject, text: 'x', to: [{ email: 'jo@to.test' }], ...message }, ...rest });
+  const [sent] = await api('/messages/send', {
+    message: { from_email: 'news@sender.test', subject, text: 'x', to: [{ email: 'jo@to.test' }], ...message },
+    ...rest,
+  });
   return sent._id;
 }

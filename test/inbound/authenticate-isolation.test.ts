@@ -7,7 +7,13 @@ import { z } from 'zod';
 const outcome = z.object({
   tried: z.array(z.string()),
   asked: z.array(z.string()),
-  verdicts: z.array(z.object({ spf: z.object({ result: z.string() }), dkim: z.object({ valid: z.boolean() }), dmarc: z.object({ result: z.string() }) })),
+  verdicts: z.array(
+    z.object({
+      spf: z.object({ result: z.string() }),
+      dkim: z.object({ valid: z.boolean() }),
+      dmarc: z.object({ result: z.string() }),
+    }),
+  ),
 });
 
 describe('taking verdicts', () => {

@@ -1,8 +1,10 @@
-import { expect } from 'chai';
 import { generateKeyPairSync, KeyObject } from 'node:crypto';
+import { expect } from 'chai';
 import { createPublicKeys, type PublicKey, type ReadKey } from '../../src/inbound/public-keys.ts';
 
-const PEM = String(generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({ type: 'spki', format: 'pem' }));
+const PEM = String(
+  generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({ type: 'spki', format: 'pem' }),
+);
 const NAME = 'mail._domainkey.example';
 const OPTIONS = { strict: true, hashAlgo: 'sha256' };
 
@@ -15,12 +17,19 @@ function world(record: string) {
     return { publicKey: PEM };
   };
   const keysOf = createPublicKeys(read, (name) => name.toLowerCase());
-  const message = () => keysOf(async (name) => { seen.asked.push(name); return [[seen.record]]; });
+  const message = () =>
+    keysOf(async (name) => {
+      seen.asked.push(name);
+      return [[seen.record]];
+    });
   return { seen, message };
 }
 
-const get = (keys: { get(type: string, name: string, bits: number, options: object): Promise<PublicKey> }, name = NAME, options: object = OPTIONS) =>
-  keys.get('DKIM', name, 1024, options);
+const get = (
+  keys: { get(type: string, name: string, bits: number, options: object): Promise<PublicKey> },
+  name = NAME,
+  options: object = OPTIONS,
+) => keys.get('DKIM', name, 1024, options);
 
 describe('public keys', () => {
   it('are read once for all messages, and handed out as objects', async () => {

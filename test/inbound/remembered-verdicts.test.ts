@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import type { Resolver } from '../../src/dns/types.ts';
 import { createAuthenticator } from '../../src/inbound/authenticate.ts';
 import { createTestClock } from '../support/clock.ts';
-import { zoneResolver, type ZoneRecords } from '../support/zone.ts';
+import { type ZoneRecords, zoneResolver } from '../support/zone.ts';
 
 const SETTINGS = { questionsPerMessage: 60, budgetMs: 20_000, hostname: 'mx.postern.example' };
 const ZONE: ZoneRecords = {
@@ -13,7 +13,12 @@ const ZONE: ZoneRecords = {
   'broken.example': { fails: 'servfail' },
 };
 
-interface Mail { readonly address?: string; readonly mailFrom?: string; readonly helo?: string; readonly from?: string }
+interface Mail {
+  readonly address?: string;
+  readonly mailFrom?: string;
+  readonly helo?: string;
+  readonly from?: string;
+}
 
 /** One authenticator over a zone that can be changed, its clock, and the names it asked for. */
 function openWorld() {
@@ -29,9 +34,17 @@ function openWorld() {
   };
   const authenticator = createAuthenticator({ resolver, settings: SETTINGS, clock });
   return {
-    clock, asked,
-    set(records: ZoneRecords) { zone = zoneResolver(records); },
-    verdicts({ address = '192.0.2.7', mailFrom = 'ann@example.net', helo = 'mail.example.net', from = 'ann@example.net' }: Mail = {}) {
+    clock,
+    asked,
+    set(records: ZoneRecords) {
+      zone = zoneResolver(records);
+    },
+    verdicts({
+      address = '192.0.2.7',
+      mailFrom = 'ann@example.net',
+      helo = 'mail.example.net',
+      from = 'ann@example.net',
+    }: Mail = {}) {
       const bytes = Buffer.from(`From: Ann <${from}>\r\nSubject: hello\r\n\r\nHello.\r\n`);
       return authenticator.authenticate({ bytes }, { mailFrom, client: { address, helo, tls: null } });
     },
@@ -42,7 +55,10 @@ describe('a verdict that was taken before', () => {
   it('is the same again, and asks nobody, for any mailbox of the domain', async () => {
     const { verdicts, asked } = openWorld();
     const first = await verdicts();
-    expect(first).to.deep.include({ spf: { result: 'pass', detail: 'sender SPF authorized' }, dmarc: { result: 'pass', policy: 'reject', aligned: true } });
+    expect(first).to.deep.include({
+      spf: { result: 'pass', detail: 'sender SPF authorized' },
+      dmarc: { result: 'pass', policy: 'reject', aligned: true },
+    });
     const questions = asked.length;
     expect(await verdicts({ mailFrom: 'bounce+8f14e45f@example.net' })).to.deep.equal(first);
     expect(asked).to.have.length(questions);

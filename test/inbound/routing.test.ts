@@ -18,18 +18,33 @@ describe('the table of routes', () => {
   afterEach(() => store.close());
 
   async function domain(id: string) {
-    await store.inboundDomains.insert({ id, account: 'a', domain: id, createdAt: new Date(clock.now()), validMx: false, testedAt: null });
+    await store.inboundDomains.insert({
+      id,
+      account: 'a',
+      domain: id,
+      createdAt: new Date(clock.now()),
+      validMx: false,
+      testedAt: null,
+    });
     await changed();
   }
   async function route(domain: string, pattern: string) {
     number++;
-    const row = { id: `1.${number}`, account: 'a', domain, pattern, url: `https://hook.test/${number}`, createdAt: new Date(clock.now() + number) };
+    const row = {
+      id: `1.${number}`,
+      account: 'a',
+      domain,
+      pattern,
+      url: `https://hook.test/${number}`,
+      createdAt: new Date(clock.now() + number),
+    };
     await store.inboundRoutes.insert(row);
     await changed();
     return row.id;
   }
   const changed = () => store.revisions.add('routing', { count: 1 }, { count: 0 });
-  const create = (over: Store = store) => createRouting({ refreshMs: 1000 }, { store: over, clock, log: createTestLog() });
+  const create = (over: Store = store) =>
+    createRouting({ refreshMs: 1000 }, { store: over, clock, log: createTestLog() });
   const hit = (routing: ReturnType<typeof create>, mailbox: string, at = 'in.test') => {
     const found = routing.lookup(mailbox, at);
     return found.kind === 'matched' ? found.match.pattern : found.kind;
@@ -99,7 +114,8 @@ describe('the table of routes', () => {
 
   it('answers unknown, never "not ours", until it was read once; and keeps its table while the store is away', async () => {
     let away = true;
-    const one: Store['revisions']['one'] = (filter) => away ? Promise.reject(new StoreAway('away')) : store.revisions.one(filter);
+    const one: Store['revisions']['one'] = (filter) =>
+      away ? Promise.reject(new StoreAway('away')) : store.revisions.one(filter);
     const routing = create({ ...store, revisions: { ...store.revisions, one } });
     await domain('in.test');
     await route('in.test', '*');

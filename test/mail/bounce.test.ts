@@ -2,8 +2,20 @@ import { expect } from 'chai';
 import { classifyReply } from '../../src/mail/bounce.ts';
 
 const CASES: readonly (readonly [code: number, diag: string, kind: 'hard' | 'soft', word: string, number: number])[] = [
-  [550, '5.1.1 <jo@example.com>: Recipient address rejected: User unknown in local recipient table', 'hard', 'bad_mailbox', 10],
-  [550, '5.1.1 The email account that you tried to reach does not exist. Please try double-checking', 'hard', 'bad_mailbox', 10],
+  [
+    550,
+    '5.1.1 <jo@example.com>: Recipient address rejected: User unknown in local recipient table',
+    'hard',
+    'bad_mailbox',
+    10,
+  ],
+  [
+    550,
+    '5.1.1 The email account that you tried to reach does not exist. Please try double-checking',
+    'hard',
+    'bad_mailbox',
+    10,
+  ],
   [550, 'Requested action not taken: mailbox unavailable', 'hard', 'bad_mailbox', 10],
   [554, "delivery error: dd This user doesn't have an example.com account (jo@example.com)", 'hard', 'bad_mailbox', 10],
   [550, '5.4.1 Recipient address rejected: Access denied', 'hard', 'bad_mailbox', 10],
@@ -39,7 +51,12 @@ describe('a refused mail', () => {
   }
 
   it('is classified by the first thousand characters, however much a server writes', () => {
-    expect(classifyReply(550, `5.0.0 ${'mailbox '.repeat(100_000)} full, over quota`)).to.include({ description: 'general' });
-    expect(classifyReply(550, `5.1.1 no such user ${'over quota '.repeat(100_000)}`), 'words of a full mailbox count more than a code').to.include({ description: 'mailbox_full' });
+    expect(classifyReply(550, `5.0.0 ${'mailbox '.repeat(100_000)} full, over quota`)).to.include({
+      description: 'general',
+    });
+    expect(
+      classifyReply(550, `5.1.1 no such user ${'over quota '.repeat(100_000)}`),
+      'words of a full mailbox count more than a code',
+    ).to.include({ description: 'mailbox_full' });
   });
 });

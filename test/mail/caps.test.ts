@@ -26,7 +26,9 @@ describe('the caps of a message', () => {
   });
 
   it('count the lines of a folded field', () => {
-    expect(breachOf(crlf('X-A: y', ...Array.from({ length: CAPS.headerLines }, () => ' z'), '', 'body'))).to.equal('a header of more than 1000 lines');
+    expect(breachOf(crlf('X-A: y', ...Array.from({ length: CAPS.headerLines }, () => ' z'), '', 'body'))).to.equal(
+      'a header of more than 1000 lines',
+    );
   });
 
   it('stop a header of more than 256 KiB, the first one and that of a part', () => {
@@ -53,10 +55,13 @@ describe('the caps of a message', () => {
 
   it('stop more than 64 KiB of addresses, over all fields and parts', () => {
     const address = `a@${'b'.repeat(1000)}.example`;
-    const fields = (count: number) => Array.from({ length: count }, (_, i) => `${['To', 'Cc', 'Reply-To'][i % 3]}: ${address}`);
+    const fields = (count: number) =>
+      Array.from({ length: count }, (_, i) => `${['To', 'Cc', 'Reply-To'][i % 3]}: ${address}`);
     expect(breachOf(crlf(...fields(60), '', 'x'))).to.equal(undefined);
     expect(breachOf(crlf(...fields(70), '', 'x'))).to.equal('more than 65536 bytes of addresses');
-    expect(breachOf(multipart('mixed', fields(40), [...fields(40), '', 'x']))).to.equal('more than 65536 bytes of addresses');
+    expect(breachOf(multipart('mixed', fields(40), [...fields(40), '', 'x']))).to.equal(
+      'more than 65536 bytes of addresses',
+    );
   });
 });
 
@@ -67,24 +72,67 @@ describe('the structure of a message', () => {
   });
 
   it('takes a delimiter with white space behind it', () => {
-    const bytes = crlf('Content-Type: multipart/mixed; boundary=b', '', '--b \t', 'Content-Type: text/plain', '', 'one', '--b', 'Content-Type: text/html', '', 'two', '--b--  ');
+    const bytes = crlf(
+      'Content-Type: multipart/mixed; boundary=b',
+      '',
+      '--b \t',
+      'Content-Type: text/plain',
+      '',
+      'one',
+      '--b',
+      'Content-Type: text/html',
+      '',
+      'two',
+      '--b--  ',
+    );
     expect(shapeOf(bytes)).to.deep.equal({ 'multipart/mixed': ['text/plain', 'text/html'] });
   });
 
   it('takes no delimiter that goes on, nor one in the middle of a line', () => {
-    const bytes = crlf('Content-Type: multipart/mixed; boundary=b', '', '--b', 'Content-Type: text/plain', '', 'x --b', '--bb', '--b-', '--b--');
+    const bytes = crlf(
+      'Content-Type: multipart/mixed; boundary=b',
+      '',
+      '--b',
+      'Content-Type: text/plain',
+      '',
+      'x --b',
+      '--bb',
+      '--b-',
+      '--b--',
+    );
     expect(shapeOf(bytes)).to.deep.equal({ 'multipart/mixed': ['text/plain'] });
   });
 
   it('lets an outer delimiter end the multiparts inside that were never closed', () => {
-    const bytes = crlf('Content-Type: multipart/mixed; boundary=out', '', '--out', 'Content-Type: multipart/alternative; boundary=in', '',
-      '--in', 'Content-Type: text/plain', '', 'one', '--out', 'Content-Type: image/png', '', 'two', '--out--');
-    expect(shapeOf(bytes)).to.deep.equal({ 'multipart/mixed': [{ 'multipart/alternative': ['text/plain'] }, 'image/png'] });
+    const bytes = crlf(
+      'Content-Type: multipart/mixed; boundary=out',
+      '',
+      '--out',
+      'Content-Type: multipart/alternative; boundary=in',
+      '',
+      '--in',
+      'Content-Type: text/plain',
+      '',
+      'one',
+      '--out',
+      'Content-Type: image/png',
+      '',
+      'two',
+      '--out--',
+    );
+    expect(shapeOf(bytes)).to.deep.equal({
+      'multipart/mixed': [{ 'multipart/alternative': ['text/plain'] }, 'image/png'],
+    });
   });
 
   it('reads LF line ends as well', () => {
-    expect(shapeOf(Buffer.from('Content-Type: multipart/mixed;\n boundary=b\n\n--b\n\none\n--b\nContent-Type: text/html\n\ntwo\n--b--\n')))
-      .to.deep.equal({ 'multipart/mixed': ['', 'text/html'] });
+    expect(
+      shapeOf(
+        Buffer.from(
+          'Content-Type: multipart/mixed;\n boundary=b\n\n--b\n\none\n--b\nContent-Type: text/html\n\ntwo\n--b--\n',
+        ),
+      ),
+    ).to.deep.equal({ 'multipart/mixed': ['', 'text/html'] });
   });
 
   it('is one part of everything when no empty line ends the header', () => {

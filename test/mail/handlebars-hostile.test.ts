@@ -8,9 +8,14 @@ import { randomFrom, randomText } from '../support/random-text.ts';
 const now = new Date('2026-01-05T14:07:09Z');
 const MANY = Array.from({ length: 1000 }, () => 1);
 const VARS: readonly { name: string; content: MergeValue }[] = [
-  { name: 'n', content: 5 }, { name: 'big', content: 'x'.repeat(1_000_000) }, { name: 'many', content: MANY }, { name: 'grid', content: MANY.map(() => MANY) }, { name: 'texts', content: MANY.map(() => 'y'.repeat(10_000)) },
+  { name: 'n', content: 5 },
+  { name: 'big', content: 'x'.repeat(1_000_000) },
+  { name: 'many', content: MANY },
+  { name: 'grid', content: MANY.map(() => MANY) },
+  { name: 'texts', content: MANY.map(() => 'y'.repeat(10_000)) },
 ];
-const filling = (text: string, maxLength?: number) => createFiller('handlebars', VARS, { now }).filling(text, 'html', maxLength);
+const filling = (text: string, maxLength?: number) =>
+  createFiller('handlebars', VARS, { now }).filling(text, 'html', maxLength);
 /** The name of what was thrown, and what it says. */
 function failure(text: string, maxLength?: number): [name: string, message: string] {
   try {
@@ -25,13 +30,24 @@ const STEPS = 'it takes more than 1000000 steps';
 describe('a template in handlebars that is written to hurt', () => {
   it('cannot repeat without end', () => {
     const million = '{{#each grid}}{{#each this}}{{/each}}{{/each}}';
-    for (const text of [million, '{{#each many}}{{#each ../many}}{{#each ../../many}}x{{/each}}{{/each}}{{/each}}', '{{#each grid}}{{#each @root.grid}}{{#if n}}{{/if}}{{/each}}{{/each}}']) {
+    for (const text of [
+      million,
+      '{{#each many}}{{#each ../many}}{{#each ../../many}}x{{/each}}{{/each}}{{/each}}',
+      '{{#each grid}}{{#each @root.grid}}{{#if n}}{{/if}}{{/each}}{{/each}}',
+    ]) {
       expect(failure(text), text).to.deep.equal(['FaultyTemplate', STEPS]);
     }
   });
 
   it('cannot work on long values without end', () => {
-    for (const part of ['{{#if (upper @root.big)}}{{/if}}', '{{#if (striptags ../big)}}{{/if}}', '{{#if `@root.big == @root.big`}}{{/if}}', '{{#if `../texts == 1`}}{{/if}}', '{{lookup ../big "x"}}', '{{#if ../big}}{{/if}}']) {
+    for (const part of [
+      '{{#if (upper @root.big)}}{{/if}}',
+      '{{#if (striptags ../big)}}{{/if}}',
+      '{{#if `@root.big == @root.big`}}{{/if}}',
+      '{{#if `../texts == 1`}}{{/if}}',
+      '{{lookup ../big "x"}}',
+      '{{#if ../big}}{{/if}}',
+    ]) {
       expect(failure(`{{#each many}}${part}{{/each}}`), part).to.deep.equal(['FaultyTemplate', STEPS]);
     }
   });
@@ -69,27 +85,105 @@ describe('a template in handlebars that is written to hurt', () => {
     const filler = createFiller('handlebars', VARS, { now });
     const rounds = 1_000_000 / 1000 / 3;
     for (let round = 0; round < rounds - 100; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
-    expect(() => { for (let round = 0; round < 200; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text')); }).to.throw(STEPS);
+    expect(() => {
+      for (let round = 0; round < 200; round++) toEnd(filler.filling('{{#each many}}{{this}}{{/each}}', 'text'));
+    }).to.throw(STEPS);
   });
 
   it('lets other work go on while it is read and while it runs', () => {
-    const count = (text: string) => { let rests = 0; for (const steps = filling(text); !steps.next().done;) rests++; return rests; };
-    expect(count('{{#each many}}{{#each @root.many.length}}{{/each}}{{this}}{{this}}{{this}}{{/each}}'), 'one that runs').to.be.within(1, 5);
+    const count = (text: string) => {
+      let rests = 0;
+      for (const steps = filling(text); !steps.next().done; ) rests++;
+      return rests;
+    };
+    expect(
+      count('{{#each many}}{{#each @root.many.length}}{{/each}}{{this}}{{this}}{{this}}{{/each}}'),
+      'one that runs',
+    ).to.be.within(1, 5);
     expect(count('{{n}}'.repeat(10_000)), 'one that is read').to.be.above(20);
     expect(count('\\{{n}}'.repeat(10_000)), 'one without tags').to.be.above(3);
-    expect(count(Array.from({ length: 1000 }, (_, at) => `{{upper v${at}}}`).join('')), 'one with many tags to be read').to.be.above(40);
+    expect(
+      count(Array.from({ length: 1000 }, (_, at) => `{{upper v${at}}}`).join('')),
+      'one with many tags to be read',
+    ).to.be.above(40);
   });
 
-  for (const unit of ['{', '{{', '{{n ', '{{!--', '{{!', '\\{{', '\\\\{{n}}', '{{n}}', '{{#if n}}', '{{/if}}', '{{else}}', '{{"', '{{`', '{{[', '{{(', ' {{~n~}} ', '\n{{#if n}}\n{{/if}}\n', '{{{', '}}', '{{n}', '{{a.b.c}}', '{{../n}}', '{{@root.n}}', '{{upper n}}', 'é']) {
+  for (const unit of [
+    '{',
+    '{{',
+    '{{n ',
+    '{{!--',
+    '{{!',
+    '\\{{',
+    '\\\\{{n}}',
+    '{{n}}',
+    '{{#if n}}',
+    '{{/if}}',
+    '{{else}}',
+    '{{"',
+    '{{`',
+    '{{[',
+    '{{(',
+    ' {{~n~}} ',
+    '\n{{#if n}}\n{{/if}}\n',
+    '{{{',
+    '}}',
+    '{{n}',
+    '{{a.b.c}}',
+    '{{../n}}',
+    '{{@root.n}}',
+    '{{upper n}}',
+    'é',
+  ]) {
     it(`takes a time that grows with its length: ${JSON.stringify(unit)} over and over`, () => {
-      const run = (size: number) => { try { toEnd(filling(repeated(unit, size))); } catch { /* is faulty */ } };
+      const run = (size: number) => {
+        try {
+          toEnd(filling(repeated(unit, size)));
+        } catch {
+          /* is faulty */
+        }
+      };
       expect(growth(run, 20_000)).to.be.below(60);
     }).timeout(20_000);
   }
 
   it('takes a bounded time for one tag, whatever is in it', () => {
-    for (const unit of ['(', '(n ', ')', '"', `'`, '`', '[', '[n] ', '.', '../', 'n.', 'n ', 'n=1 ', '1', ' ', '\n', '\\', '|', '@', '!', '=', '<', 'as |', '{', '~', '&', '&lt;', 'not ', '!']) {
-      for (const text of [`{{n ${repeated(unit, 2000)}}}`, `{{#if \`${repeated(unit, 2000)}\`}}{{/if}}`, `{{${repeated(unit, 2000)}}}`]) {
+    for (const unit of [
+      '(',
+      '(n ',
+      ')',
+      '"',
+      `'`,
+      '`',
+      '[',
+      '[n] ',
+      '.',
+      '../',
+      'n.',
+      'n ',
+      'n=1 ',
+      '1',
+      ' ',
+      '\n',
+      '\\',
+      '|',
+      '@',
+      '!',
+      '=',
+      '<',
+      'as |',
+      '{',
+      '~',
+      '&',
+      '&lt;',
+      'not ',
+      '!',
+    ]) {
+      for (const text of [
+        `{{n ${repeated(unit, 2000)}}}`,
+        `{{#if \`${repeated(unit, 2000)}\`}}{{/if}}`,
+        `{{${repeated(unit, 2000)}}}`,
+      ]) {
         const before = process.threadCpuUsage();
         toEnd(findingFault('handlebars', [['html', text]]));
         const { user, system } = process.threadCpuUsage(before);
@@ -100,7 +194,46 @@ describe('a template in handlebars that is written to hurt', () => {
 
   it('never fails in another way than the two that are known (fuzz)', () => {
     const random = randomFrom(20_261_121);
-    const pieces = ['{{', '}}', '{{{', '}}}', '{{#if n}}', '{{/if}}', '{{else}}', '{{elseif ', '{{#each many}}', '{{/each}}', '{{this}}', '`', '"', 'n', ' ', '.', '../', '@', '[', ']', '(', ')', '~', '!', '--', '&', '\\', '__proto__', 'constructor', 'upper ', '=', '<', 'not ', ' as |a b|', '\n', '{{^', '{{>', '{{&'];
+    const pieces = [
+      '{{',
+      '}}',
+      '{{{',
+      '}}}',
+      '{{#if n}}',
+      '{{/if}}',
+      '{{else}}',
+      '{{elseif ',
+      '{{#each many}}',
+      '{{/each}}',
+      '{{this}}',
+      '`',
+      '"',
+      'n',
+      ' ',
+      '.',
+      '../',
+      '@',
+      '[',
+      ']',
+      '(',
+      ')',
+      '~',
+      '!',
+      '--',
+      '&',
+      '\\',
+      '__proto__',
+      'constructor',
+      'upper ',
+      '=',
+      '<',
+      'not ',
+      ' as |a b|',
+      '\n',
+      '{{^',
+      '{{>',
+      '{{&',
+    ];
     let whole = 0;
     for (let round = 0; round < 3000; round++) {
       const text = randomText(random, pieces, 24);
@@ -123,14 +256,30 @@ describe('a merge value', () => {
     expect(readMergeValue(nested(33))).to.equal(undefined);
     expect(readMergeValue(nested(100_000))).to.equal(undefined);
     const odd = readMergeValue(JSON.parse('{"__proto__":{"n":1},"constructor":2,"a":null}'));
-    expect(Object.entries(odd ?? {})).to.deep.equal([['__proto__', { n: 1 }], ['constructor', 2], ['a', null]]);
+    expect(Object.entries(odd ?? {})).to.deep.equal([
+      ['__proto__', { n: 1 }],
+      ['constructor', 2],
+      ['a', null],
+    ]);
     expect(readMergeValue(undefined)).to.equal(undefined);
     expect(readMergeValue([() => 1])).to.equal(undefined);
   });
 
   it('is found under its own names only', () => {
     const content = readMergeValue(JSON.parse('{"__proto__":{"n":"own"},"constructor":"c"}')) ?? null;
-    const filled = toEnd(createFiller('handlebars', [{ name: 'v', content }, { name: '__proto__', content: 'var' }], { now }).filling('{{v.__proto__.n}} {{v.constructor}} {{v.toString}} {{__proto__}} {{#each v}}{{@key}} {{/each}}', 'text'));
+    const filled = toEnd(
+      createFiller(
+        'handlebars',
+        [
+          { name: 'v', content },
+          { name: '__proto__', content: 'var' },
+        ],
+        { now },
+      ).filling(
+        '{{v.__proto__.n}} {{v.constructor}} {{v.toString}} {{__proto__}} {{#each v}}{{@key}} {{/each}}',
+        'text',
+      ),
+    );
     expect(filled).to.equal('own c  var __proto__ constructor ');
   });
 });

@@ -11,7 +11,16 @@ const plain = (text: string) => changeText(text, boxed, MOST);
 /** The links that were asked for. */
 function asked(text: string): string[] {
   const urls: string[] = [];
-  changeHtml(text, { relink: (url) => { urls.push(url); return undefined; } }, MOST);
+  changeHtml(
+    text,
+    {
+      relink: (url) => {
+        urls.push(url);
+        return undefined;
+      },
+    },
+    MOST,
+  );
   return urls;
 }
 
@@ -19,18 +28,39 @@ describe('links of an HTML text', () => {
   const cases: readonly (readonly [name: string, before: string, after: string])[] = [
     ['in double quotes', '<a href="http://x.example/">x</a>', '<a href="[http://x.example/]">x</a>'],
     ['in single quotes', "<a href='http://x.example/'>x</a>", "<a href='[http://x.example/]'>x</a>"],
-    ['without quotes, which get some', '<a href=http://x.example/ id=b>x</a>', '<a href="[http://x.example/]" id=b>x</a>'],
+    [
+      'without quotes, which get some',
+      '<a href=http://x.example/ id=b>x</a>',
+      '<a href="[http://x.example/]" id=b>x</a>',
+    ],
     ['of https, in any case', '<A HREF="HTTPS://X.example/">x</A>', '<A HREF="[HTTPS://X.example/]">x</A>'],
-    ['with white space around everything', '<a\n href = " http://x.example/ "\tid=b >x</a>', '<a\n href = "[http://x.example/]"\tid=b >x</a>'],
-    ['with line breaks inside, as browsers read them', '<a href="http://x.example/\r\n path">x</a>', '<a href="[http://x.example/ path]">x</a>'],
+    [
+      'with white space around everything',
+      '<a\n href = " http://x.example/ "\tid=b >x</a>',
+      '<a\n href = "[http://x.example/]"\tid=b >x</a>',
+    ],
+    [
+      'with line breaks inside, as browsers read them',
+      '<a href="http://x.example/\r\n path">x</a>',
+      '<a href="[http://x.example/ path]">x</a>',
+    ],
     ['of an area', '<area href="http://x.example/">', '<area href="[http://x.example/]">'],
     ['of a tag that closes itself', '<a href="http://x.example/"/>', '<a href="[http://x.example/]"/>'],
-    ['that come twice: the first counts', '<a href="http://x.example/" href="http://y.example/">x</a>', '<a href="[http://x.example/]" href="http://y.example/">x</a>'],
+    [
+      'that come twice: the first counts',
+      '<a href="http://x.example/" href="http://y.example/">x</a>',
+      '<a href="[http://x.example/]" href="http://y.example/">x</a>',
+    ],
   ];
-  for (const [name, before, after] of cases) it(`are changed ${name}`, () => { expect(html(before)).to.equal(after); });
+  for (const [name, before, after] of cases)
+    it(`are changed ${name}`, () => {
+      expect(html(before)).to.equal(after);
+    });
 
   it('are told with their entities decoded, as an attribute has them', () => {
-    expect(asked('<a href="http://x.example/?a=1&amp;b=2&#38;c=&#x41;&eacute;">x</a>')).to.deep.equal(['http://x.example/?a=1&b=2&c=Aé']);
+    expect(asked('<a href="http://x.example/?a=1&amp;b=2&#38;c=&#x41;&eacute;">x</a>')).to.deep.equal([
+      'http://x.example/?a=1&b=2&c=Aé',
+    ]);
     expect(asked('<a href="http://x.example/?a=1&copy=2&reg;">x</a>')).to.deep.equal(['http://x.example/?a=1&copy=2®']);
     expect(asked('<a href="&#104;ttp://x.example/">x</a>')).to.deep.equal(['http://x.example/']);
   });
@@ -46,18 +76,60 @@ describe('links of an HTML text', () => {
 
   it('stay when they are no web links, or their author wants them to', () => {
     const kept = [
-      '<a href="mailto:x@x.example">x</a>', '<a href="tel:+49">x</a>', '<a href="#top">x</a>', '<a href="/path">x</a>', '<a href="//x.example/">x</a>', '<a href="">x</a>', '<a href>x</a>',
-      '<a href="javascript:alert(1)">x</a>', '<a href="http:">x</a>', '<a href="http://">x</a>', '<a name="http://x.example/">x</a>', '<a data-href="http://x.example/">x</a>',
-      '<a mc:disable-tracking href="http://x.example/">x</a>', '<a href="http://x.example/" MC:Disable-Tracking="1">x</a>', '<link href="http://x.example/">', '<img src="http://x.example/">',
-      '<abbr href="http://x.example/">x</abbr>', '<!-- <a href="http://x.example/">x</a> -->', '<script>"<a href=\'http://x.example/\'>"</script>', '<style><a href="http://x.example/"></style>',
-      '<title><a href="http://x.example/"></title>', '<a href="http://x.example/', '<a href="http://x.example/"', 'http://x.example/', '<p title=\'<a href="http://x.example/">\'>',
+      '<a href="mailto:x@x.example">x</a>',
+      '<a href="tel:+49">x</a>',
+      '<a href="#top">x</a>',
+      '<a href="/path">x</a>',
+      '<a href="//x.example/">x</a>',
+      '<a href="">x</a>',
+      '<a href>x</a>',
+      '<a href="javascript:alert(1)">x</a>',
+      '<a href="http:">x</a>',
+      '<a href="http://">x</a>',
+      '<a name="http://x.example/">x</a>',
+      '<a data-href="http://x.example/">x</a>',
+      '<a mc:disable-tracking href="http://x.example/">x</a>',
+      '<a href="http://x.example/" MC:Disable-Tracking="1">x</a>',
+      '<link href="http://x.example/">',
+      '<img src="http://x.example/">',
+      '<abbr href="http://x.example/">x</abbr>',
+      '<!-- <a href="http://x.example/">x</a> -->',
+      '<script>"<a href=\'http://x.example/\'>"</script>',
+      '<style><a href="http://x.example/"></style>',
+      '<title><a href="http://x.example/"></title>',
+      '<a href="http://x.example/',
+      '<a href="http://x.example/"',
+      'http://x.example/',
+      '<p title=\'<a href="http://x.example/">\'>',
     ];
     for (const text of kept) expect(html(text)).to.equal(text);
   });
 
   it('change nothing else: without the new links the text is the old one', () => {
     const random = randomFrom(1);
-    const pieces = ['<a href="http://x.example/">', '<a href=\'https://y.example/?a&amp;b\'>', '<a ', 'href=', 'http://z.example/', '"', "'", '>', '<', '</a>', '<!--', '-->', '<script>', '</script>', '&amp;', '&', ' ', '\n', 'text', '<p title="', '</body>'];
+    const pieces = [
+      '<a href="http://x.example/">',
+      "<a href='https://y.example/?a&amp;b'>",
+      '<a ',
+      'href=',
+      'http://z.example/',
+      '"',
+      "'",
+      '>',
+      '<',
+      '</a>',
+      '<!--',
+      '-->',
+      '<script>',
+      '</script>',
+      '&amp;',
+      '&',
+      ' ',
+      '\n',
+      'text',
+      '<p title="',
+      '</body>',
+    ];
     for (let round = 0; round < 3000; round++) {
       const text = randomText(random, pieces, 40);
       expect(changeHtml(text, { relink: () => undefined }, MOST)).to.equal(text);
@@ -75,13 +147,20 @@ describe('links of an HTML text', () => {
     expect(added('x')).to.equal('x[+]');
     expect(added('')).to.equal('[+]');
     expect(added('<!-- </body> -->x<body>y</body>z</body>')).to.equal('<!-- </body> -->x<body>y</body>z[+]</body>');
-    expect(changeHtml('<body><a href="http://x.example/">x</a></body><a href="http://y.example/">', { relink: boxed, atEnd: '[+]' }, MOST))
-      .to.equal('<body><a href="[http://x.example/]">x</a>[+]</body><a href="[http://y.example/]">');
+    expect(
+      changeHtml(
+        '<body><a href="http://x.example/">x</a></body><a href="http://y.example/">',
+        { relink: boxed, atEnd: '[+]' },
+        MOST,
+      ),
+    ).to.equal('<body><a href="[http://x.example/]">x</a>[+]</body><a href="[http://y.example/]">');
   });
 
   it('make the text no longer than it may be', () => {
     const text = '<a href="http://x.example/">x</a>'.repeat(100);
-    expect(() => changeHtml(text, { relink: () => 'http://longer.example/'.repeat(3) }, text.length + 1000)).to.throw(TooLong);
+    expect(() => changeHtml(text, { relink: () => 'http://longer.example/'.repeat(3) }, text.length + 1000)).to.throw(
+      TooLong,
+    );
     expect(() => changeHtml('x', { atEnd: 'y'.repeat(10) }, 10)).to.throw(TooLong);
   });
 });
@@ -100,10 +179,23 @@ describe('links of a plain text', () => {
     ['line\r\nhttp://x.example/\r\nline', 'line\r\n[http://x.example/]\r\nline'],
     ['HTTP://X.example', '[HTTP://X.example]'],
   ];
-  for (const [before, after] of cases) it(`are found in ${JSON.stringify(before)}`, () => { expect(plain(before)).to.equal(after); });
+  for (const [before, after] of cases)
+    it(`are found in ${JSON.stringify(before)}`, () => {
+      expect(plain(before)).to.equal(after);
+    });
 
   it('stay when they are none', () => {
-    for (const text of ['http:// x', 'http://', 'https://...', 'xhttp://x.example/', 'ftp://x.example/', 'www.x.example', 'mailto:x@x.example', '']) expect(plain(text)).to.equal(text);
+    for (const text of [
+      'http:// x',
+      'http://',
+      'https://...',
+      'xhttp://x.example/',
+      'ftp://x.example/',
+      'www.x.example',
+      'mailto:x@x.example',
+      '',
+    ])
+      expect(plain(text)).to.equal(text);
   });
 });
 
@@ -112,8 +204,34 @@ describe('links in a text that is written to hurt', () => {
   const most = 2_000_000;
   const filled = (piece: string) => piece.repeat(Math.floor(most / piece.length));
   const hostile = [
-    '<', '<a ', '<a href=', '<a href="', '<a href="http://x.example/', "<a href='&", '<a href=http://x&amp', '</', '</body', '<!--', '<script>', '&', '&amp', '&#1', '<a mc:disable-tracking ',
-    '<a href= ', '<p ', '" ', '<a href="http://x.example/">', '<div>', 'http://', 'http://x)', 'http://x(', 'https://x.example/). ', 'http://x.example,', 'h', '((', '\t\r\n',
+    '<',
+    '<a ',
+    '<a href=',
+    '<a href="',
+    '<a href="http://x.example/',
+    "<a href='&",
+    '<a href=http://x&amp',
+    '</',
+    '</body',
+    '<!--',
+    '<script>',
+    '&',
+    '&amp',
+    '&#1',
+    '<a mc:disable-tracking ',
+    '<a href= ',
+    '<p ',
+    '" ',
+    '<a href="http://x.example/">',
+    '<div>',
+    'http://',
+    'http://x)',
+    'http://x(',
+    'https://x.example/). ',
+    'http://x.example,',
+    'h',
+    '((',
+    '\t\r\n',
   ];
   for (const piece of hostile) {
     it(`takes a time that grows with the text: ${JSON.stringify(piece)} over and over`, () => {

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
 import type { Parsed } from '../../src/mail/parsed.ts';
-import { CORPUS } from '../support/mime-corpus.ts';
 import { crlf, multipart } from '../support/mime.ts';
+import { CORPUS } from '../support/mime-corpus.ts';
 
 async function parse(bytes: Buffer): Promise<Parsed> {
   const scanned = scanMessage(bytes);
@@ -17,26 +17,38 @@ function sample(name: string): Promise<Parsed> {
 }
 
 function contentOf(parsed: Parsed): string[] {
-  return parsed.files.map(({ content }) => content.kind === 'bytes' ? Buffer.concat(content.chunks).toString('latin1') : 'base64');
+  return parsed.files.map(({ content }) =>
+    content.kind === 'bytes' ? Buffer.concat(content.chunks).toString('latin1') : 'base64',
+  );
 }
 
 describe('parsing a message', () => {
   it('keeps header fields in their order and unfolds them with one space', async () => {
-    const { fields } = await parse(crlf('X-B: 1', 'Received: from a', '\tby b;', '   Mon', 'x-b:2', 'Empty:', 'Odd : spaced', '', 'x'));
+    const { fields } = await parse(
+      crlf('X-B: 1', 'Received: from a', '\tby b;', '   Mon', 'x-b:2', 'Empty:', 'Odd : spaced', '', 'x'),
+    );
     expect(fields).to.deep.equal([
-      { name: 'X-B', value: '1' }, { name: 'Received', value: 'from a by b; Mon' }, { name: 'x-b', value: '2' },
-      { name: 'Empty', value: '' }, { name: 'Odd', value: 'spaced' },
+      { name: 'X-B', value: '1' },
+      { name: 'Received', value: 'from a by b; Mon' },
+      { name: 'x-b', value: '2' },
+      { name: 'Empty', value: '' },
+      { name: 'Odd', value: 'spaced' },
     ]);
   });
 
   it('leaves out lines that are no header field', async () => {
-    const { fields } = await parse(crlf('From x@example.com Mon Jan  5 12:00:00 2026', 'no colon', ': no name', 'bad name: x', 'Good: y', '', 'x'));
+    const { fields } = await parse(
+      crlf('From x@example.com Mon Jan  5 12:00:00 2026', 'no colon', ': no name', 'bad name: x', 'Good: y', '', 'x'),
+    );
     expect(fields).to.deep.equal([{ name: 'Good', value: 'y' }]);
   });
 
   it('reads header bytes that are not UTF-8 as windows-1252', async () => {
     const { fields } = await parse(Buffer.from('X-Name: J\xfcrgen \x80\r\nX-Other: plain\r\n\r\nx', 'latin1'));
-    expect(fields).to.deep.equal([{ name: 'X-Name', value: 'Jürgen €' }, { name: 'X-Other', value: 'plain' }]);
+    expect(fields).to.deep.equal([
+      { name: 'X-Name', value: 'Jürgen €' },
+      { name: 'X-Other', value: 'plain' },
+    ]);
   });
 
   it('decodes encoded words, also those that cut a character in two', async () => {
@@ -62,8 +74,14 @@ describe('parsing a message', () => {
   it('shows the members of groups beside the others, and nobody for an empty group', async () => {
     const { from, to, cc } = await sample('groups and comments');
     expect(from).to.deep.equal({ address: 'jane@example.com', name: 'Jane' });
-    expect(to).to.deep.equal([{ address: 'a@example.net', name: null }, { address: 'b@example.net', name: 'B' }]);
-    expect(cc).to.deep.equal([{ address: 'c@example.net', name: null }, { address: 'd@example.net', name: 'D' }]);
+    expect(to).to.deep.equal([
+      { address: 'a@example.net', name: null },
+      { address: 'b@example.net', name: 'B' },
+    ]);
+    expect(cc).to.deep.equal([
+      { address: 'c@example.net', name: null },
+      { address: 'd@example.net', name: 'D' },
+    ]);
   });
 
   it('tells a missing Cc from one without addresses', async () => {
@@ -86,34 +104,70 @@ describe('parsing a message', () => {
     expect([text, html]).to.deep.equal(['Hello\n\n', '<div dir="ltr">Hello \ncafé goes on</div>\n\n']);
   });
 
-  for (const [kind, header] of [['a common header', []], ['an uncommon header', ['To: a:;']]] as const) {
+  for (const [kind, header] of [
+    ['a common header', []],
+    ['an uncommon header', ['To: a:;']],
+  ] as const) {
     it(`leaves flowed text as it was written and says so (${kind})`, async () => {
-      const { text, textFlowed } = await parse(crlf('From: a@example.com', ...header, 'Content-Type: text/plain; format=flowed', '', 'A long line that ', 'goes on.', '> quoted ', '> more'));
+      const { text, textFlowed } = await parse(
+        crlf(
+          'From: a@example.com',
+          ...header,
+          'Content-Type: text/plain; format=flowed',
+          '',
+          'A long line that ',
+          'goes on.',
+          '> quoted ',
+          '> more',
+        ),
+      );
       expect([text, textFlowed]).to.deep.equal(['A long line that \ngoes on.\n> quoted \n> more\n', true]);
     });
 
     it(`keeps an embedded message as a file, whatever its disposition (${kind})`, async () => {
-      const parsed = await parse(multipart('mixed', ['From: a@example.com', ...header], ['', 'outer'],
-        ['Content-Type: message/rfc822', 'Content-Disposition: inline', '', 'Subject: inner', '', 'inner text']));
+      const parsed = await parse(
+        multipart(
+          'mixed',
+          ['From: a@example.com', ...header],
+          ['', 'outer'],
+          ['Content-Type: message/rfc822', 'Content-Disposition: inline', '', 'Subject: inner', '', 'inner text'],
+        ),
+      );
       expect(parsed.text).to.equal('outer\n');
       expect(contentOf(parsed)).to.deep.equal(['Subject: inner\r\n\r\ninner text']);
       expect(parsed.files[0]?.type).to.equal('message/rfc822');
     });
 
     it(`keeps a delivery status as a file (${kind})`, async () => {
-      const parsed = await parse(multipart('report', ['From: a@example.com', ...header], ['', 'failed'], ['Content-Type: message/delivery-status', '', 'Action: failed']));
+      const parsed = await parse(
+        multipart(
+          'report',
+          ['From: a@example.com', ...header],
+          ['', 'failed'],
+          ['Content-Type: message/delivery-status', '', 'Action: failed'],
+        ),
+      );
       expect(parsed.text).to.equal('failed\n');
       expect(contentOf(parsed)).to.deep.equal(['Action: failed']);
     });
 
     it(`says the type that was declared, not one guessed from the name (${kind})`, async () => {
-      const parsed = await parse(multipart('mixed', ['From: a@example.com', ...header], ['Content-Type: application/octet-stream; name=a.pdf', '', 'x']));
+      const parsed = await parse(
+        multipart(
+          'mixed',
+          ['From: a@example.com', ...header],
+          ['Content-Type: application/octet-stream; name=a.pdf', '', 'x'],
+        ),
+      );
       expect(parsed.files[0]).to.include({ type: 'application/octet-stream', name: 'a.pdf' });
     });
   }
 
   it('reads file names in pieces and in other charsets (RFC 2231)', async () => {
-    expect((await sample('file names in pieces (RFC 2231)')).files.map(({ name }) => name)).to.deep.equal(['Übersicht 2026.pdf', 'Übersicht.pdf']);
+    expect((await sample('file names in pieces (RFC 2231)')).files.map(({ name }) => name)).to.deep.equal([
+      'Übersicht 2026.pdf',
+      'Übersicht.pdf',
+    ]);
   });
 
   it('reads parts whose boundary and charset are in the form of RFC 2231', async () => {
@@ -122,12 +176,30 @@ describe('parsing a message', () => {
   });
 
   it('reads encoded file names', async () => {
-    expect((await sample('encoded file names')).files.map(({ name }) => name)).to.deep.equal(['Übersicht.pdf', '€ rates.txt']);
+    expect((await sample('encoded file names')).files.map(({ name }) => name)).to.deep.equal([
+      'Übersicht.pdf',
+      '€ rates.txt',
+    ]);
   });
 
   it('finds all files behind a part that nobody closed', async () => {
-    const parsed = await parse(crlf('Content-Type: multipart/mixed; boundary=out', '', '--out', 'Content-Type: multipart/alternative; boundary=in', '',
-      '--in', '', 'text', '--out', 'Content-Type: image/png; name=a.png', '', 'two', '--out--'));
+    const parsed = await parse(
+      crlf(
+        'Content-Type: multipart/mixed; boundary=out',
+        '',
+        '--out',
+        'Content-Type: multipart/alternative; boundary=in',
+        '',
+        '--in',
+        '',
+        'text',
+        '--out',
+        'Content-Type: image/png; name=a.png',
+        '',
+        'two',
+        '--out--',
+      ),
+    );
     expect([parsed.text, contentOf(parsed)]).to.deep.equal(['text\n', ['two']]);
   });
 });

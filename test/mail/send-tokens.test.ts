@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { readToken, sentId, toToken, type TokenKind } from '../../src/mail/send-tokens.ts';
+import { readToken, sentId, type TokenKind, toToken } from '../../src/mail/send-tokens.ts';
 
 const SECRET = 'a secret of the tests';
 const ID = sentId('a delivery');
@@ -8,7 +8,10 @@ const KINDS: readonly TokenKind[] = ['open', 'click', 'unsub', 'bounce'];
 describe('a token', () => {
   for (const kind of KINDS) {
     it(`of the kind ${kind} names its account and message`, () => {
-      expect(readToken(SECRET, kind, toToken(SECRET, kind, 1234, ID, 'about'), 'about')).to.deep.equal({ account: 1234, message: ID });
+      expect(readToken(SECRET, kind, toToken(SECRET, kind, 1234, ID, 'about'), 'about')).to.deep.equal({
+        account: 1234,
+        message: ID,
+      });
     });
 
     it(`of the kind ${kind} is read as no other kind`, () => {
@@ -20,7 +23,9 @@ describe('a token', () => {
       const token = toToken(SECRET, kind, 1234, ID);
       for (let at = 0; at < token.length; at++) {
         const other = token.charAt(at) === 'a' ? 'b' : 'a';
-        expect(readToken(SECRET, kind, token.slice(0, at) + other + token.slice(at + 1)), String(at)).to.equal(undefined);
+        expect(readToken(SECRET, kind, token.slice(0, at) + other + token.slice(at + 1)), String(at)).to.equal(
+          undefined,
+        );
       }
     });
   }
@@ -34,7 +39,19 @@ describe('a token', () => {
 
   it('is not read when it is cut, lengthened, or nothing of the kind', () => {
     const token = toToken(SECRET, 'open', 1, ID);
-    const wrong = [token.slice(0, -1), `${token}A`, `${token}\n`, ` ${token}`, token.slice(token.indexOf('-') + 1), '', '--', '-'.repeat(10_000), `1-${ID}-`, `1-${ID}-${'é'.repeat(22)}`, `1-${ID}-${'x'.repeat(100_000)}`];
+    const wrong = [
+      token.slice(0, -1),
+      `${token}A`,
+      `${token}\n`,
+      ` ${token}`,
+      token.slice(token.indexOf('-') + 1),
+      '',
+      '--',
+      '-'.repeat(10_000),
+      `1-${ID}-`,
+      `1-${ID}-${'é'.repeat(22)}`,
+      `1-${ID}-${'x'.repeat(100_000)}`,
+    ];
     for (const text of wrong) expect(readToken(SECRET, 'open', text), text.slice(0, 60)).to.equal(undefined);
   });
 
@@ -48,14 +65,19 @@ describe('a token', () => {
   });
 
   it('of an address is read in any case, as servers on the way may have changed it', () => {
-    for (const kind of ['unsub', 'bounce'] as const) expect(readToken(SECRET, kind, toToken(SECRET, kind, 35, ID).toUpperCase())).to.deep.equal({ account: 35, message: ID });
+    for (const kind of ['unsub', 'bounce'] as const)
+      expect(readToken(SECRET, kind, toToken(SECRET, kind, 35, ID).toUpperCase())).to.deep.equal({
+        account: 35,
+        message: ID,
+      });
     expect(readToken(SECRET, 'open', toToken(SECRET, 'open', 35, ID).toUpperCase())).to.equal(undefined);
   });
 
   it('of an address is signed with 80 bits, all of which count', () => {
     const signatures = Array.from({ length: 200 }, (_, n) => toToken(SECRET, 'bounce', n, ID).split('-')[2] ?? '');
     for (const signature of signatures) expect(signature).to.match(/^[0-9a-v]{16}$/);
-    for (let place = 0; place < 16; place++) expect(new Set(signatures.map((signature) => signature.charAt(place))).size, String(place)).to.be.greaterThan(16);
+    for (let place = 0; place < 16; place++)
+      expect(new Set(signatures.map((signature) => signature.charAt(place))).size, String(place)).to.be.greaterThan(16);
   });
 
   it('names a message by 32 hex digits that a delivery always gets again', () => {

@@ -1,14 +1,22 @@
 import { createHmac } from 'node:crypto';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
-import { mandrillSignature, runningMandrillSignature, runningStandardSignature, standardSignature, toSigningSecret } from '../../src/mail/signature.ts';
+import {
+  mandrillSignature,
+  runningMandrillSignature,
+  runningStandardSignature,
+  standardSignature,
+  toSigningSecret,
+} from '../../src/mail/signature.ts';
 
 const KEY = 'kJ8vQ2xLr0cYw5nTt7uZ1aBdEfGhIjKm';
 const URL = 'https://user:pass@example.com/hook/?a=1&b=2';
 
 describe('signatures of posts', () => {
   it('sign the empty list that tests a URL with the value consumers know', () => {
-    expect(mandrillSignature('test-webhook', 'https://example.com/hook', { mandrill_events: '[]' })).to.equal('q1iFfhUSFU7Unr1lnKqKA1TGkbM=');
+    expect(mandrillSignature('test-webhook', 'https://example.com/hook', { mandrill_events: '[]' })).to.equal(
+      'q1iFfhUSFU7Unr1lnKqKA1TGkbM=',
+    );
   });
 
   it('take the parameters by name, whatever their order', () => {
@@ -18,7 +26,11 @@ describe('signatures of posts', () => {
   });
 
   it('sign decoded values as UTF-8', () => {
-    expect(mandrillSignature(KEY, URL, { x: 'Grüße 🎉' })).to.equal(createHmac('sha1', KEY).update(Buffer.from(`${URL}xGrüße 🎉`, 'utf8')).digest('base64'));
+    expect(mandrillSignature(KEY, URL, { x: 'Grüße 🎉' })).to.equal(
+      createHmac('sha1', KEY)
+        .update(Buffer.from(`${URL}xGrüße 🎉`, 'utf8'))
+        .digest('base64'),
+    );
   });
 
   it('are the same when the value comes in pieces', () => {
@@ -31,10 +43,16 @@ describe('signatures of posts', () => {
   it('verify with the library of Standard Webhooks', () => {
     const body = Buffer.from('mandrill_events=%5B%5D');
     const seconds = Math.floor(Date.now() / 1000);
-    const headers = { 'webhook-id': 'msg-1', 'webhook-timestamp': String(seconds), 'webhook-signature': standardSignature([KEY], 'msg-1', seconds, body) };
+    const headers = {
+      'webhook-id': 'msg-1',
+      'webhook-timestamp': String(seconds),
+      'webhook-signature': standardSignature([KEY], 'msg-1', seconds, body),
+    };
     const webhook = new Webhook(toSigningSecret(KEY));
     expect(() => webhook.verify(body, headers, { jsonParse: false })).not.to.throw();
-    expect(() => webhook.verify(Buffer.from('mandrill_events=%5B1%5D'), headers, { jsonParse: false })).to.throw('No matching signature');
+    expect(() => webhook.verify(Buffer.from('mandrill_events=%5B1%5D'), headers, { jsonParse: false })).to.throw(
+      'No matching signature',
+    );
   });
 
   it('verify with the old key and with the new one while a rotation lasts', () => {
@@ -42,11 +60,17 @@ describe('signatures of posts', () => {
     const seconds = Math.floor(Date.now() / 1000);
     const running = runningStandardSignature(['new-key-new-key-new-key-new-key-', KEY], 'msg-1', seconds);
     running.update(body);
-    const headers = { 'webhook-id': 'msg-1', 'webhook-timestamp': String(seconds), 'webhook-signature': running.digest() };
+    const headers = {
+      'webhook-id': 'msg-1',
+      'webhook-timestamp': String(seconds),
+      'webhook-signature': running.digest(),
+    };
     for (const key of ['new-key-new-key-new-key-new-key-', KEY]) {
       expect(() => new Webhook(toSigningSecret(key)).verify(body, headers, { jsonParse: false }), key).not.to.throw();
     }
-    expect(() => new Webhook(toSigningSecret('another-key-another-key-another-')).verify(body, headers, { jsonParse: false })).to.throw();
+    expect(() =>
+      new Webhook(toSigningSecret('another-key-another-key-another-')).verify(body, headers, { jsonParse: false }),
+    ).to.throw();
   });
 
   it('show a key as Standard Webhooks libraries take it', () => {

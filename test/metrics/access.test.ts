@@ -2,15 +2,20 @@ import { expect } from 'chai';
 import { startDaemon } from '../support/daemon.ts';
 
 /** Asks for /metrics of a daemon with these settings, once with each set of headers; answers the statuses. */
-async function statusesOf(env: Readonly<Record<string, string>>, ...headers: readonly Record<string, string>[]): Promise<number[]> {
+async function statusesOf(
+  env: Readonly<Record<string, string>>,
+  ...headers: readonly Record<string, string>[]
+): Promise<number[]> {
   const postern = await startDaemon(env);
   try {
-    return await Promise.all(headers.map(async (one) => {
-      const response = await fetch(`${postern.base}/metrics`, { headers: one });
-      const text = await response.text();
-      if (response.status !== 200) expect(text).not.to.contain('postern_');
-      return response.status;
-    }));
+    return await Promise.all(
+      headers.map(async (one) => {
+        const response = await fetch(`${postern.base}/metrics`, { headers: one });
+        const text = await response.text();
+        if (response.status !== 200) expect(text).not.to.contain('postern_');
+        return response.status;
+      }),
+    );
   } finally {
     await postern.stop();
   }
@@ -26,13 +31,22 @@ describe('/metrics', function () {
   });
 
   it('is not for what a proxy on the host brings along that the settings do not know', async () => {
-    const forwarded = [{ 'X-Forwarded-For': '203.0.113.9' }, { 'X-Forwarded-For': '127.0.0.1' }, { Forwarded: 'for=203.0.113.9' }];
+    const forwarded = [
+      { 'X-Forwarded-For': '203.0.113.9' },
+      { 'X-Forwarded-For': '127.0.0.1' },
+      { Forwarded: 'for=203.0.113.9' },
+    ];
     expect(await statusesOf({}, ...forwarded)).to.deep.equal([403, 403, 403]);
   });
 
   it('asks who is behind a proxy that is trusted', async () => {
     const env = { POSTERN_HTTP__TRUSTED_PROXIES: '127.0.0.1', POSTERN_METRICS__ALLOW: '192.0.2.7' };
-    const headers = [{ 'X-Forwarded-For': '192.0.2.7' }, { 'X-Forwarded-For': '192.0.2.8' }, { 'X-Forwarded-For': '192.0.2.7, 192.0.2.8' }, {}];
+    const headers = [
+      { 'X-Forwarded-For': '192.0.2.7' },
+      { 'X-Forwarded-For': '192.0.2.8' },
+      { 'X-Forwarded-For': '192.0.2.7, 192.0.2.8' },
+      {},
+    ];
     expect(await statusesOf(env, ...headers)).to.deep.equal([200, 403, 403, 403]);
   });
 

@@ -1,13 +1,13 @@
-import { expect } from 'chai';
 import { X509Certificate } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
+import { expect } from 'chai';
 import { DECLARED } from '../../src/base/metric-list.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { message, openSession, sendMail } from '../support/mail.ts';
-import { startMailServer, type MailServer } from '../support/mail-server.ts';
+import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { scrape } from '../support/metrics.ts';
-import { startReceiver, type Receiver } from '../support/receiver.ts';
+import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { createClient, openData } from '../support/smtp.ts';
 import { plain } from '../support/submission.ts';
 import { PATIENCE, until } from '../support/until.ts';
@@ -23,14 +23,21 @@ describe('the numbers of the daemon', function () {
   let postern: TestDaemon;
   before(async () => {
     zone = await startZone({
-      'sender.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] }, 'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] }, 'mx.to.test': { A: ['127.0.0.1'] },
+      'sender.test': { TXT: ['v=spf1 ip4:127.0.0.1 -all'] },
+      'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+      'mx.to.test': { A: ['127.0.0.1'] },
     });
     server = await startMailServer();
     receiver = await startReceiver();
     postern = await startDaemon({
-      POSTERN_DNS__SERVERS: zone.server, POSTERN_DNS__TIMEOUT_MS: '5000', POSTERN_OUTBOUND__MX_PORT: String(server.port), POSTERN_OUTBOUND__MTA_STS: 'false',
-      POSTERN_SMTP__TLS__CERT: fixture('first.cert'), POSTERN_SMTP__TLS__KEY: fixture('first.key'),
-      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_DNS__TIMEOUT_MS: '5000',
+      POSTERN_OUTBOUND__MX_PORT: String(server.port),
+      POSTERN_OUTBOUND__MTA_STS: 'false',
+      POSTERN_SMTP__TLS__CERT: fixture('first.cert'),
+      POSTERN_SMTP__TLS__KEY: fixture('first.key'),
+      POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0',
+      POSTERN_WEBHOOKS__BATCH_WAIT_MS: '20',
     });
     await postern.api('/inbound/add-domain', { domain: 'in.test' });
     await postern.api('/inbound/add-route', { domain: 'in.test', pattern: 'box*', url: receiver.url });
@@ -40,8 +47,14 @@ describe('the numbers of the daemon', function () {
     await Promise.all([zone.stop(), receiver.stop(), server.stop()]);
   });
 
-  const mail = (to: string, text = 'Hello.') => sendMail(postern.smtp, { from: 'ada@sender.test', to }, message('numbers', text));
-  const settled = (count: number) => until(`${count} settled deliveries`, () => postern.log.lines.filter(({ event }) => /^delivery\.(delivered|deferred|failed)$/.test(event)).length >= count);
+  const mail = (to: string, text = 'Hello.') =>
+    sendMail(postern.smtp, { from: 'ada@sender.test', to }, message('numbers', text));
+  const settled = (count: number) =>
+    until(
+      `${count} settled deliveries`,
+      () =>
+        postern.log.lines.filter(({ event }) => /^delivery\.(delivered|deferred|failed)$/.test(event)).length >= count,
+    );
 
   it('show every metric that is declared, even before anything was counted', async () => {
     const { names } = await scrape(postern.base);
@@ -50,7 +63,8 @@ describe('the numbers of the daemon', function () {
 
   it('show faults of every kind as 0, so that the first is a growth that an alert sees', async () => {
     const { text } = await scrape(postern.base);
-    for (const event of ['spool.fault', 'daemon.fault', 'smtp.fault', 'api.fault', 'delivery.fault', 'task.fault']) expect(text).to.contain(`\npostern_log_lines_total{level="error",event="${event}"} 0\n`);
+    for (const event of ['spool.fault', 'daemon.fault', 'smtp.fault', 'api.fault', 'delivery.fault', 'task.fault'])
+      expect(text).to.contain(`\npostern_log_lines_total{level="error",event="${event}"} 0\n`);
   });
 
   it('count sessions, messages, their bytes and refusals as they happen', async () => {
@@ -59,7 +73,10 @@ describe('the numbers of the daemon', function () {
     for (let i = 0; i < 2; i++) expect(await mail('nobody@in.test')).to.match(/^550 5\.1\.1/);
     expect(await mail('box@elsewhere.test')).to.match(/^550 5\.7\.1/);
     await settled(3);
-    await until('the sessions to end', async () => (await scrape(postern.base)).of('postern_smtp_sessions_active{listener="smtp"}') === 0);
+    await until(
+      'the sessions to end',
+      async () => (await scrape(postern.base)).of('postern_smtp_sessions_active{listener="smtp"}') === 0,
+    );
     const after = await until('all to be counted', async () => {
       const found = await scrape(postern.base);
       return found.of('postern_spool_deliveries{state="delivered"}') === 3 && found;
@@ -84,7 +101,9 @@ describe('the numbers of the daemon', function () {
 
   it('count the questions that name servers were really asked', async () => {
     const { sum, of } = await scrape(postern.base);
-    expect(sum('postern_dns_questions_total')).to.equal(zone.questions.filter(({ type }) => !type.startsWith('TCP')).length).and.to.be.greaterThan(0);
+    expect(sum('postern_dns_questions_total'))
+      .to.equal(zone.questions.filter(({ type }) => !type.startsWith('TCP')).length)
+      .and.to.be.greaterThan(0);
     expect(of('postern_dns_seconds_count')).to.equal(sum('postern_dns_questions_total'));
   });
 
@@ -114,17 +133,25 @@ describe('the numbers of the daemon', function () {
     const { of } = await scrape(postern.base);
     expect(of(`postern_smtp_tls_sessions_total{listener="smtp",version="${version}"}`)).to.equal(1);
     expect(of('postern_smtp_sessions_active{listener="smtp"}')).to.equal(1);
-    expect(of('postern_tls_certificate_not_after_timestamp_seconds{listener="smtp"}'))
-      .to.equal(Date.parse(new X509Certificate(readFileSync(fixture('first.cert'))).validTo) / 1000);
+    expect(of('postern_tls_certificate_not_after_timestamp_seconds{listener="smtp"}')).to.equal(
+      Date.parse(new X509Certificate(readFileSync(fixture('first.cert'))).validTo) / 1000,
+    );
     client.destroy();
   });
 
   it('count mail that accounts send, from its submission to what became of it', async () => {
     const to = ['jo@to.test', 'gone@to.test', 'no address at all'].map((email) => ({ email }));
-    await postern.api('/messages/send', { message: { from_email: 'news@sender.test', subject: 'Numbers', text: 'Hello', to } });
+    await postern.api('/messages/send', {
+      message: { from_email: 'news@sender.test', subject: 'Numbers', text: 'Hello', to },
+    });
     const after = await until('both to be settled', async () => {
       const found = await scrape(postern.base);
-      return found.of('postern_dead_letters_total{class="mail"}') === 1 && found.of('postern_spool_deliveries{state="dead"}') === 1 && found.of('postern_spool_waiting{endpoint="mail"}') === 0 && found;
+      return (
+        found.of('postern_dead_letters_total{class="mail"}') === 1 &&
+        found.of('postern_spool_deliveries{state="dead"}') === 1 &&
+        found.of('postern_spool_waiting{endpoint="mail"}') === 0 &&
+        found
+      );
     });
     expect(after.of('postern_submissions_total{source="api"}')).to.equal(1);
     expect(after.of('postern_submission_recipients_total{status="queued"}')).to.equal(2);
@@ -176,7 +203,9 @@ describe('the numbers of the daemon', function () {
     expect(more('postern_api_calls_total{operation="/users/ping2",status="401"}')).to.equal(1);
     expect(more('postern_api_calls_total{operation="/inbound/add-domain",status="422"}')).to.equal(1);
     expect(more('postern_api_call_seconds_count{group="users"}')).to.equal(2);
-    expect(after.of('postern_store_operation_seconds_count{operation="one"}')).to.be.greaterThan(before.of('postern_store_operation_seconds_count{operation="one"}'));
+    expect(after.of('postern_store_operation_seconds_count{operation="one"}')).to.be.greaterThan(
+      before.of('postern_store_operation_seconds_count{operation="one"}'),
+    );
     expect(after.of('postern_store_away')).to.equal(0);
   });
 
@@ -186,10 +215,18 @@ describe('the numbers of the daemon', function () {
     for (let i = 0; i < 100; i++) await hostileSession(postern, 99);
     await fetchAll(postern, 10_000);
     const after = await scrape(postern.base);
-    expect(after.of('postern_smtp_sessions_total{listener="smtp"}') - before.of('postern_smtp_sessions_total{listener="smtp"}')).to.equal(100);
-    expect(after.of('postern_api_calls_total{operation="unknown",status="404"}') - before.of('postern_api_calls_total{operation="unknown",status="404"}')).to.equal(10_000);
+    expect(
+      after.of('postern_smtp_sessions_total{listener="smtp"}') -
+        before.of('postern_smtp_sessions_total{listener="smtp"}'),
+    ).to.equal(100);
+    expect(
+      after.of('postern_api_calls_total{operation="unknown",status="404"}') -
+        before.of('postern_api_calls_total{operation="unknown",status="404"}'),
+    ).to.equal(10_000);
     // A task may have run meanwhile.
-    expect(after.series.filter((one) => !before.series.includes(one) && !one.startsWith('postern_task_'))).to.deep.equal([]);
+    expect(
+      after.series.filter((one) => !before.series.includes(one) && !one.startsWith('postern_task_')),
+    ).to.deep.equal([]);
     expect(after.text).not.to.match(/evil/);
   });
 });
@@ -218,7 +255,8 @@ async function fetchAll({ base }: TestDaemon, count: number): Promise<void> {
   });
   for (let i = 0; i < count; i++) {
     const path = i % 2 === 0 ? `/api/1.0/evil-${i}/evil.json` : `/evil-${i}?evil=${i}`;
-    if (!socket.write(`POST ${path} HTTP/1.1\r\nHost: evil-${i}.test\r\nContent-Length: 2\r\n\r\n{}`)) await new Promise<void>((resolve) => socket.once('drain', () => resolve()));
+    if (!socket.write(`POST ${path} HTTP/1.1\r\nHost: evil-${i}.test\r\nContent-Length: 2\r\n\r\n{}`))
+      await new Promise<void>((resolve) => socket.once('drain', () => resolve()));
   }
   await until('the answers', () => answers === count, 30_000 * PATIENCE);
   socket.destroy();

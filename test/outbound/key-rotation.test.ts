@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createKeyRotation, createKeySwitch } from '../../src/outbound/key-rotation.ts';
 import { createDomainKeys } from '../../src/outbound/domain-keys.ts';
+import { createKeyRotation, createKeySwitch } from '../../src/outbound/key-rotation.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
@@ -29,8 +29,16 @@ for (const driver of drivers) {
 
     const newKeyPair = async () => ({ publicKey: `public${++made}`, privateKey: `private${made}` });
     const rotation = () => createKeyRotation(SETTINGS, { store, clock, newKeyPair });
-    const look = () => createKeySwitch(SETTINGS, { store, resolver: changingResolver(() => zone), clock, log: createTestLog() }).lookAtAll();
-    const publish = (selector: string, key: string, ttl = 300) => { zone = { ...zone, [`${selector}._domainkey.example.com`]: { TXT: [`v=DKIM1; k=rsa; p=${key}`], ttl } }; };
+    const look = () =>
+      createKeySwitch(SETTINGS, {
+        store,
+        resolver: changingResolver(() => zone),
+        clock,
+        log: createTestLog(),
+      }).lookAtAll();
+    const publish = (selector: string, key: string, ttl = 300) => {
+      zone = { ...zone, [`${selector}._domainkey.example.com`]: { TXT: [`v=DKIM1; k=rsa; p=${key}`], ttl } };
+    };
     const signing = async () => {
       const row = await store.domainKeys.one({ id: 'example.com' });
       return [row?.selector ?? 'postern', row?.privateKey];
@@ -85,9 +93,16 @@ for (const driver of drivers) {
       publish('postern2', 'public2', 0);
       expect(await look()).to.equal(1);
       const switched = clock.now();
-      expect(await rotation().begin('example.com')).to.deep.equal({ kind: 'resting', until: new Date(switched + 7 * DAY_MS) });
+      expect(await rotation().begin('example.com')).to.deep.equal({
+        kind: 'resting',
+        until: new Date(switched + 7 * DAY_MS),
+      });
       const row = await store.domainKeys.one({ id: 'example.com' });
-      expect(row?.previous).to.deep.equal({ selector: 'postern', publicKey: 'public1', keepUntil: new Date(switched + 7 * DAY_MS) });
+      expect(row?.previous).to.deep.equal({
+        selector: 'postern',
+        publicKey: 'public1',
+        keepUntil: new Date(switched + 7 * DAY_MS),
+      });
       expect(JSON.stringify(row)).to.not.contain('private1');
       await clock.advance(7 * DAY_MS);
       const again = await rotation().begin('example.com');

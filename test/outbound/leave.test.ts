@@ -17,13 +17,21 @@ const FIRST_QUOTA = 250;
 
 describe('leaving', () => {
   let store: Store;
-  beforeEach(async () => { store = await openTestStore(); });
+  beforeEach(async () => {
+    store = await openTestStore();
+  });
   afterEach(() => store.close());
 
-  const leaving = (quota = true, other: Partial<Store> = {}, jitter = () => 0) => createLeaving({ quota }, { store: { ...store, ...other }, ids: { jitter } });
+  const leaving = (quota = true, other: Partial<Store> = {}, jitter = () => 0) =>
+    createLeaving({ quota }, { store: { ...store, ...other }, ids: { jitter } });
   const of = (subaccount: string) => ({ ...PLAIN_OUTGOING, subaccount });
   /** How many of `count` may leave at `now`. */
-  async function letGo(part: ReturnType<typeof leaving>, outgoing: typeof PLAIN_OUTGOING, count: number, now: number): Promise<number> {
+  async function letGo(
+    part: ReturnType<typeof leaving>,
+    outgoing: typeof PLAIN_OUTGOING,
+    count: number,
+    now: number,
+  ): Promise<number> {
     const said = await Promise.all(Array.from({ length: count }, () => part.mayLeave(ACCOUNT, outgoing, now, now)));
     return said.filter(({ kind }) => kind === 'now').length;
   }
@@ -41,7 +49,12 @@ describe('leaving', () => {
   });
 
   it('counts what was sent before, by this host or another, and gives places back as it is an hour ago', async () => {
-    for (const [sent, ago] of [[100, 61 * MINUTE], [30, 60 * MINUTE], [40, 30 * MINUTE], [50, 0]] as const) {
+    for (const [sent, ago] of [
+      [100, 61 * MINUTE],
+      [30, 60 * MINUTE],
+      [40, 30 * MINUTE],
+      [50, 0],
+    ] as const) {
       await putCounts(store, ACCOUNT, 'account', ACCOUNT, { sent }, new Date(NOON - ago));
     }
     const months = { ...NO_COUNTS, sent: 220 };
@@ -50,15 +63,27 @@ describe('leaving', () => {
     const first = await letGo(part, PLAIN_OUTGOING, 2000, NOON + 10 * SECOND);
     expect(first, 'to the minute').to.equal(quota - 30 - 40 - 50);
     // The counters have got what was let go.
-    await store.counters.change({ account: ACCOUNT, kind: 'account', span: 'minute', key: ACCOUNT, start: new Date(NOON) }, { sent: 50 + first });
+    await store.counters.change(
+      { account: ACCOUNT, kind: 'account', span: 'minute', key: ACCOUNT, start: new Date(NOON) },
+      { sent: 50 + first },
+    );
     expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + 40 * SECOND)).to.equal(0);
     expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + MINUTE - 1)).to.equal(0);
     expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + MINUTE), 'a minute that is an hour ago').to.equal(30);
     const minute = new Date(NOON + MINUTE);
     const of = { account: ACCOUNT, kind: 'account', span: 'minute', key: ACCOUNT, start: minute } as const;
-    await store.counters.insert({ ...NO_COUNTS, ...of, id: counterId(ACCOUNT, 'account', 'minute', minute, ACCOUNT), firstAt: minute, sent: 30 });
+    await store.counters.insert({
+      ...NO_COUNTS,
+      ...of,
+      id: counterId(ACCOUNT, 'account', 'minute', minute, ACCOUNT),
+      firstAt: minute,
+      sent: 30,
+    });
     const late = await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON + 25 * MINUTE);
-    expect(late.kind === 'later' && late.at, 'when the next ones are, and a while for those who wait').to.be.within(NOON + 31 * MINUTE, NOON + 35 * MINUTE);
+    expect(late.kind === 'later' && late.at, 'when the next ones are, and a while for those who wait').to.be.within(
+      NOON + 31 * MINUTE,
+      NOON + 35 * MINUTE,
+    );
     expect(await letGo(part, PLAIN_OUTGOING, 2000, NOON + 31 * MINUTE)).to.equal(40);
   });
 
@@ -94,7 +119,9 @@ describe('leaving', () => {
       const now = waiting.sort((a, b) => b - a).pop() ?? 0;
       const said = await part.mayLeave(ACCOUNT, of('cust'), NOON, now);
       if (said.kind === 'later') {
-        expect(said.at).to.be.greaterThan(now).and.at.most(now + 30 * MINUTE);
+        expect(said.at)
+          .to.be.greaterThan(now)
+          .and.at.most(now + 30 * MINUTE);
         waiting.push(said.at);
       } else {
         left.push(now);
@@ -104,7 +131,8 @@ describe('leaving', () => {
       }
     }
     expect(left).to.have.length(100);
-    for (const from of left) expect(left.filter((at) => at >= from && at < from + HOUR).length, 'in any 60 minutes').to.be.at.most(30);
+    for (const from of left)
+      expect(left.filter((at) => at >= from && at < from + HOUR).length, 'in any 60 minutes').to.be.at.most(30);
     expect(left.at(-1)).to.be.below(NOON + 4.5 * HOUR);
   });
 
@@ -122,7 +150,10 @@ describe('leaving', () => {
     const later = await part.mayLeave(ACCOUNT, of('cust'), NOON, NOON + SECOND);
     if (later.kind !== 'later') throw new Error(later.kind);
     expect(later.at).to.be.within(NOON + 30 * SECOND, NOON + SECOND + MINUTE);
-    expect((await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON + SECOND)).kind, 'other mail of the account').to.equal('now');
+    expect(
+      (await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON + SECOND)).kind,
+      'other mail of the account',
+    ).to.equal('now');
     await store.subaccounts.change({ account: ACCOUNT, slug: 'cust' }, { status: 'active', pausedAt: null });
     expect(await part.mayLeave(ACCOUNT, of('cust'), NOON, later.at)).to.deep.equal({ kind: 'now' });
   });
@@ -140,21 +171,37 @@ describe('leaving', () => {
   });
 
   it('never sends for a subaccount that was deleted', async () => {
-    expect(await leaving().mayLeave(ACCOUNT, of('gone'), NOON, NOON)).to.deep.equal({ kind: 'never', reason: 'its subaccount was deleted' });
+    expect(await leaving().mayLeave(ACCOUNT, of('gone'), NOON, NOON)).to.deep.equal({
+      kind: 'never',
+      reason: 'its subaccount was deleted',
+    });
   });
 
   it('asks again later while the store is away, and remembers no failure', async () => {
     let away = true;
-    const counters = { ...store.counters, many: (...args: Parameters<Store['counters']['many']>) => away ? Promise.reject(new StoreAway('away')) : store.counters.many(...args) };
+    const counters = {
+      ...store.counters,
+      many: (...args: Parameters<Store['counters']['many']>) =>
+        away ? Promise.reject(new StoreAway('away')) : store.counters.many(...args),
+    };
     const part = leaving(true, { counters });
-    expect(await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON)).to.deep.equal({ kind: 'later', at: NOON + 30 * SECOND });
+    expect(await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON)).to.deep.equal({
+      kind: 'later',
+      at: NOON + 30 * SECOND,
+    });
     away = false;
     expect((await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON)).kind).to.equal('now');
   });
 
   it('asks the store once in some seconds, not for every message', async () => {
     let reads = 0;
-    const counters = { ...store.counters, many: (...args: Parameters<Store['counters']['many']>) => { reads++; return store.counters.many(...args); } };
+    const counters = {
+      ...store.counters,
+      many: (...args: Parameters<Store['counters']['many']>) => {
+        reads++;
+        return store.counters.many(...args);
+      },
+    };
     const part = leaving(true, { counters });
     for (let n = 0; n < 50; n++) await part.mayLeave(ACCOUNT, PLAIN_OUTGOING, NOON, NOON + n);
     expect(reads).to.equal(2);
@@ -177,7 +224,21 @@ describe('leaving', () => {
 
 function counter(key: string, start: Date) {
   return {
-    account: ACCOUNT, kind: 'subaccount', span: 'minute', key, start, firstAt: start, sent: 0, hardBounces: 0, softBounces: 0, rejects: 0, complaints: 0, unsubs: 0,
-    opens: 0, uniqueOpens: 0, clicks: 0, uniqueClicks: 0,
+    account: ACCOUNT,
+    kind: 'subaccount',
+    span: 'minute',
+    key,
+    start,
+    firstAt: start,
+    sent: 0,
+    hardBounces: 0,
+    softBounces: 0,
+    rejects: 0,
+    complaints: 0,
+    unsubs: 0,
+    opens: 0,
+    uniqueOpens: 0,
+    clicks: 0,
+    uniqueClicks: 0,
   } as const;
 }

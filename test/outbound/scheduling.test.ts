@@ -24,10 +24,23 @@ describe('scheduling', () => {
   async function scheduled(here: boolean, fields: Partial<ScheduledRow> = {}): Promise<ScheduledRow> {
     const now = opened.clock.now();
     const sendAt = fields.sendAt ?? new Date(now + HOUR);
-    const delivery = here ? (await put(opened.spool, opened.clock, { url: 'smtp://example.com' })).delivery.id : 'elsewhere';
+    const delivery = here
+      ? (await put(opened.spool, opened.clock, { url: 'smtp://example.com' })).delivery.id
+      : 'elsewhere';
     if (here) await opened.spool.reschedule({ ids: [delivery] }, now + HOUR);
     const id = sentId(delivery);
-    const row = { id, account: 'acme', createdAt: new Date(now), sender: 'a@example.com', email: 'jo@example.com', subject: 's', delivery, state: null, ...fields, sendAt };
+    const row = {
+      id,
+      account: 'acme',
+      createdAt: new Date(now),
+      sender: 'a@example.com',
+      email: 'jo@example.com',
+      subject: 's',
+      delivery,
+      state: null,
+      ...fields,
+      sendAt,
+    };
     await store.scheduled.insert(row);
     await store.messages.insert(messageRow('acme', id, { delivery, tags: ['t'], state: 'queued' }));
     await store.messageTags.insert({ id: `${id} t`, account: 'acme', tag: 't', message: id, createdAt: row.createdAt });
@@ -35,7 +48,12 @@ describe('scheduling', () => {
   }
   const stateOf = async ({ delivery }: ScheduledRow) => (await opened.spool.delivery(delivery))?.state;
   const rowOf = ({ id }: ScheduledRow) => store.scheduled.one({ id });
-  const nothing = async () => expect([await store.scheduled.many({}), await store.messages.many({}), await store.messageTags.many({})]).to.deep.equal([[], [], []]);
+  const nothing = async () =>
+    expect([
+      await store.scheduled.many({}),
+      await store.messages.many({}),
+      await store.messageTags.many({}),
+    ]).to.deep.equal([[], [], []]);
 
   it('drops here what was cancelled on another host', async () => {
     const row = await scheduled(true, { state: 'cancelled' });
@@ -49,7 +67,11 @@ describe('scheduling', () => {
     const sendAt = new Date(opened.clock.now() + 2 * HOUR);
     const row = await scheduled(true, { state: 'moved', sendAt });
     expect(await part().tend()).to.equal(1);
-    expect(await opened.spool.delivery(row.delivery)).to.include({ dueAt: sendAt.getTime(), budgetFrom: sendAt.getTime(), state: 'waiting' });
+    expect(await opened.spool.delivery(row.delivery)).to.include({
+      dueAt: sendAt.getTime(),
+      budgetFrom: sendAt.getTime(),
+      state: 'waiting',
+    });
     expect((await rowOf(row))?.state).to.equal(null);
   });
 
@@ -64,7 +86,17 @@ describe('scheduling', () => {
 
   it('does its own behind any number of messages that wait on hosts which are down', async () => {
     for (let n = 0; n < 450; n++) {
-      await store.scheduled.insert({ id: `0${n}`, account: 'acme', createdAt: new Date(), sendAt: new Date(opened.clock.now() + HOUR), sender: '', email: '', subject: '', delivery: `gone ${n}`, state: 'cancelled' });
+      await store.scheduled.insert({
+        id: `0${n}`,
+        account: 'acme',
+        createdAt: new Date(),
+        sendAt: new Date(opened.clock.now() + HOUR),
+        sender: '',
+        email: '',
+        subject: '',
+        delivery: `gone ${n}`,
+        state: 'cancelled',
+      });
     }
     const row = await scheduled(true, { state: 'cancelled' });
     expect(await part().tend()).to.equal(1);
@@ -85,8 +117,12 @@ describe('scheduling', () => {
   it('gives a message whose time has come to whoever has it, again and again, and then it is too late to cancel or move it', async () => {
     const row = await scheduled(true);
     await opened.clock.advance(HOUR);
-    for (const first of [true, false, false]) expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'ours', first });
-    expect([await part().cancel(row), await part().move(row, new Date(opened.clock.now() + HOUR))]).to.deep.equal(['late', 'late']);
+    for (const first of [true, false, false])
+      expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'ours', first });
+    expect([await part().cancel(row), await part().move(row, new Date(opened.clock.now() + HOUR))]).to.deep.equal([
+      'late',
+      'late',
+    ]);
     expect(await stateOf(row)).to.equal('waiting');
     expect(await store.messages.many({})).to.have.length(1);
   });
@@ -104,11 +140,19 @@ describe('scheduling', () => {
   it('gives it to exactly one of those who send and those who cancel at the same time', async () => {
     const rows = await Promise.all(Array.from({ length: 40 }, () => scheduled(true)));
     await opened.clock.advance(HOUR);
-    const outcomes = await Promise.all(rows.map(async (row, n) => {
-      const [first, second] = n % 2 === 0 ? [part().claim(row.delivery), part().cancel(row)] : [part().cancel(row), part().claim(row.delivery)];
-      return (await Promise.all([first, second])).map((one) => typeof one === 'string' ? one : one.kind);
-    }));
-    for (const both of outcomes) expect(both, JSON.stringify(both)).to.satisfy((said: string[]) => said.includes('ours') ? said.includes('late') : said.includes('done') && said.includes('cancelled'));
+    const outcomes = await Promise.all(
+      rows.map(async (row, n) => {
+        const [first, second] =
+          n % 2 === 0
+            ? [part().claim(row.delivery), part().cancel(row)]
+            : [part().cancel(row), part().claim(row.delivery)];
+        return (await Promise.all([first, second])).map((one) => (typeof one === 'string' ? one : one.kind));
+      }),
+    );
+    for (const both of outcomes)
+      expect(both, JSON.stringify(both)).to.satisfy((said: string[]) =>
+        said.includes('ours') ? said.includes('late') : said.includes('done') && said.includes('cancelled'),
+      );
   });
 
   it('does not give it out before the time that another host was told, and takes that time over', async () => {
@@ -117,7 +161,10 @@ describe('scheduling', () => {
     await store.scheduled.change({ id: row.id }, { sendAt, state: 'moved' });
     await opened.clock.advance(HOUR);
     expect(await part().claim(row.delivery)).to.deep.equal({ kind: 'moved', at: sendAt.getTime() });
-    expect(await opened.spool.delivery(row.delivery)).to.include({ dueAt: sendAt.getTime(), budgetFrom: sendAt.getTime() });
+    expect(await opened.spool.delivery(row.delivery)).to.include({
+      dueAt: sendAt.getTime(),
+      budgetFrom: sendAt.getTime(),
+    });
   });
 
   it('owes a message whose row is gone, but not one that was cancelled and dropped in this moment', async () => {

@@ -1,15 +1,28 @@
 import { expect } from 'chai';
 import { createDataScanner } from '../../src/smtp/data.ts';
-import { openData, sendMessage, sha256, startListener, type Client, type Started } from '../support/smtp.ts';
+import { type Client, openData, type Started, sendMessage, sha256, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 /** Content of a message as the scanner gives it back when the bytes come in two chunks. */
-function scanned(bytes: Buffer, split: number, bareNewline: 'reject' | 'normalize' = 'reject'): { content: Buffer; state: string; rest: string } {
+function scanned(
+  bytes: Buffer,
+  split: number,
+  bareNewline: 'reject' | 'normalize' = 'reject',
+): { content: Buffer; state: string; rest: string } {
   const scanner = createDataScanner(bareNewline);
   const first = scanner.scan(bytes.subarray(0, split));
-  if (first.state !== 'more') return { content: Buffer.concat(first.pieces), state: first.state, rest: first.rest.toString() + bytes.subarray(split).toString() };
+  if (first.state !== 'more')
+    return {
+      content: Buffer.concat(first.pieces),
+      state: first.state,
+      rest: first.rest.toString() + bytes.subarray(split).toString(),
+    };
   const second = scanner.scan(bytes.subarray(split));
-  return { content: Buffer.concat([...first.pieces, ...second.pieces]), state: second.state, rest: second.rest.toString() };
+  return {
+    content: Buffer.concat([...first.pieces, ...second.pieces]),
+    state: second.state,
+    rest: second.rest.toString(),
+  };
 }
 
 describe('the bytes of a message', () => {
@@ -24,13 +37,29 @@ describe('the bytes of a message', () => {
   });
 
   it('may be none at all', () => {
-    for (let split = 0; split <= 3; split++) expect(scanned(Buffer.from('.\r\n'), split)).to.deep.equal({ content: Buffer.alloc(0), state: 'end', rest: '' });
+    for (let split = 0; split <= 3; split++)
+      expect(scanned(Buffer.from('.\r\n'), split)).to.deep.equal({ content: Buffer.alloc(0), state: 'end', rest: '' });
   });
 
   it('are refused with a bare CR, a bare LF or a NUL among them, wherever the chunks are cut', () => {
-    for (const bad of ['\n', 'a\nb', '\n.\r\n', '\r\n.\n', '\r\n.\rx', '\rx', 'a\0b', '\0', '.\n', '.\rx', '\r\r\n', '\r\0', '\r\n.\r\r\n']) {
+    for (const bad of [
+      '\n',
+      'a\nb',
+      '\n.\r\n',
+      '\r\n.\n',
+      '\r\n.\rx',
+      '\rx',
+      'a\0b',
+      '\0',
+      '.\n',
+      '.\rx',
+      '\r\r\n',
+      '\r\0',
+      '\r\n.\r\r\n',
+    ]) {
       const sent = Buffer.from(`a\r\nb${bad}\r\n.\r\n`);
-      for (let split = 0; split <= sent.length; split++) expect(scanned(sent, split).state, JSON.stringify(bad)).to.equal('bare');
+      for (let split = 0; split <= sent.length; split++)
+        expect(scanned(sent, split).state, JSON.stringify(bad)).to.equal('bare');
     }
   });
 });
@@ -40,7 +69,10 @@ describe('the bytes of a message, where bare line ends are taken', () => {
   function meant(text: string): { content: string; rest: string } | undefined {
     const end = /(?:^|\r\n)\.\r\n/.exec(text);
     if (!end) return undefined;
-    const lines = text.slice(0, end.index + (end[0].startsWith('\r') ? 2 : 0)).replace(/\r\n|\r|\n/g, '\n').replace(/^\./gm, '');
+    const lines = text
+      .slice(0, end.index + (end[0].startsWith('\r') ? 2 : 0))
+      .replace(/\r\n|\r|\n/g, '\n')
+      .replace(/^\./gm, '');
     return { content: lines.replaceAll('\n', '\r\n'), rest: text.slice(end.index + end[0].length) };
   }
 
@@ -50,9 +82,12 @@ describe('the bytes of a message, where bare line ends are taken', () => {
     for (let n = 0; n < 4 ** 7; n++) {
       const text = `${Array.from({ length: 7 }, (_, place) => letters[Math.floor(n / 4 ** place) % 4]).join('')}\r\n.\r\nQUIT\r\n`;
       const wanted = meant(text);
-      for (const split of [0, 1 + n % 7, 8]) {
+      for (const split of [0, 1 + (n % 7), 8]) {
         const { content, state, rest } = scanned(Buffer.from(text), split, 'normalize');
-        expect({ state, content: content.toString(), rest }, JSON.stringify(text)).to.deep.equal({ state: 'end', ...wanted });
+        expect({ state, content: content.toString(), rest }, JSON.stringify(text)).to.deep.equal({
+          state: 'end',
+          ...wanted,
+        });
         expect(content.toString()).to.not.match(/\r(?!\n)|(?<!\r)\n/);
       }
       if (wanted?.rest !== 'QUIT\r\n') ends++;
@@ -62,7 +97,8 @@ describe('the bytes of a message, where bare line ends are taken', () => {
 
   it('are refused all the same with a NUL among them', () => {
     for (const text of ['a\0b\r\n.\r\n', '\0\r\n.\r\n', '\r\0\r\n.\r\n', '\n\0\r\n.\r\n', '\r\n.\0\r\n.\r\n']) {
-      for (let split = 0; split < 5; split++) expect(scanned(Buffer.from(text), split, 'normalize').state, JSON.stringify(text)).to.equal('bare');
+      for (let split = 0; split < 5; split++)
+        expect(scanned(Buffer.from(text), split, 'normalize').state, JSON.stringify(text)).to.equal('bare');
     }
   });
 });
@@ -77,8 +113,15 @@ describe('DATA', () => {
   afterEach(() => started.stop());
 
   it('keeps every byte as it was sent: 8-bit, malformed UTF-8, long lines, no header', async () => {
-    const every = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => ![0, 10, 13].includes(byte)));
-    const body = Buffer.concat([every, Buffer.from('\r\n'), Buffer.alloc(100_000, 'x'), Buffer.from('\r\n\xc3\x28\xff\xfe\r\n\r\n\t \r\n', 'latin1')]);
+    const every = Buffer.from(
+      Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => ![0, 10, 13].includes(byte)),
+    );
+    const body = Buffer.concat([
+      every,
+      Buffer.from('\r\n'),
+      Buffer.alloc(100_000, 'x'),
+      Buffer.from('\r\n\xc3\x28\xff\xfe\r\n\r\n\t \r\n', 'latin1'),
+    ]);
     await openData(client);
     client.send(body);
     client.send('.\r\n');
@@ -92,7 +135,9 @@ describe('DATA', () => {
     client.send(lines.map((line) => `${line.startsWith('.') ? '.' : ''}${line}\r\n`).join(''));
     client.send('.\r\n');
     expect(await client.reply()).to.match(/^250 2\.0\.0/);
-    expect(sha256(started.below.taken[0]?.bytes ?? Buffer.alloc(0))).to.equal(sha256(Buffer.from(lines.join('\r\n') + '\r\n')));
+    expect(sha256(started.below.taken[0]?.bytes ?? Buffer.alloc(0))).to.equal(
+      sha256(Buffer.from(lines.join('\r\n') + '\r\n')),
+    );
   });
 
   it('hands on who sent it, from where, and how', async () => {
@@ -193,7 +238,10 @@ describe('DATA', () => {
 
   it('says 250 only once the message is accepted', async () => {
     let synced = () => {};
-    started.below.accept = () => new Promise((resolve) => { synced = () => resolve('accepted'); });
+    started.below.accept = () =>
+      new Promise((resolve) => {
+        synced = () => resolve('accepted');
+      });
     await openData(client);
     client.send('text\r\n.\r\nNOOP\r\n');
     await until('accept', () => started.below.open === 0);
@@ -205,7 +253,9 @@ describe('DATA', () => {
   });
 
   it('logs a fault once, with its stack, and tells the client none of it', async () => {
-    started.below.accept = async () => { throw new Error('secret of the house'); };
+    started.below.accept = async () => {
+      throw new Error('secret of the house');
+    };
     expect(await sendMessage(client, 'text')).to.equal('451 4.3.0 Trouble on our side, try again later');
     const faults = started.log.of('smtp.fault');
     expect(faults).to.have.length(1);
@@ -220,7 +270,10 @@ describe('DATA', () => {
       const code = (await client.reply()).slice(0, 9);
       codes.set(code, (codes.get(code) ?? 0) + 1);
     }
-    expect([...codes]).to.deep.equal([['250 2.1.5', 100], ['452 4.5.3', 4900]]);
+    expect([...codes]).to.deep.equal([
+      ['250 2.1.5', 100],
+      ['452 4.5.3', 4900],
+    ]);
     await client.say('DATA');
     expect(await client.say('text\r\n.')).to.match(/^250 2\.0\.0/);
     expect(started.below.taken[0]?.routed).to.have.length(100);

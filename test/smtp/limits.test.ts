@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Clock } from '../../src/base/clock.ts';
 import { createTestClock } from '../support/clock.ts';
-import { openData, sendMessage, startListener, type Client, type Started } from '../support/smtp.ts';
+import { type Client, openData, type Started, sendMessage, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 /** Waits until the listener has everything that was sent: it has answered what came last. */
@@ -104,7 +104,10 @@ describe('a session', () => {
   it('is not ended while it is we who are slow', async () => {
     started = await startListener({ sessionTimeoutMs: 60_000 });
     let synced = () => {};
-    started.below.accept = () => new Promise((resolve) => { synced = () => resolve('accepted'); });
+    started.below.accept = () =>
+      new Promise((resolve) => {
+        synced = () => resolve('accepted');
+      });
     const client = await started.client();
     await openData(client);
     client.send('text\r\n.\r\n');
@@ -124,7 +127,13 @@ describe('a session', () => {
     expect(await client.reply()).to.equal('closed');
   });
 
-  for (const [what, line] of [['NOOP', 'NOOP'], ['RSET', 'RSET'], ['EHLO', 'EHLO x'], ['MAIL and RSET', 'MAIL FROM:<a@sender.test>\r\nRSET'], ['VRFY', 'VRFY b']] as const) {
+  for (const [what, line] of [
+    ['NOOP', 'NOOP'],
+    ['RSET', 'RSET'],
+    ['EHLO', 'EHLO x'],
+    ['MAIL and RSET', 'MAIL FROM:<a@sender.test>\r\nRSET'],
+    ['VRFY', 'VRFY b'],
+  ] as const) {
     it(`ends when it only goes round in ${what}`, async () => {
       started = await startListener();
       const client = await started.client();
@@ -196,9 +205,21 @@ describe('a session', () => {
     await client.say('QUIT');
     await until('the log', () => started.log.of('smtp.session').length === 1);
     expect(started.log.of('smtp.session')[0]?.fields).to.deep.equal({
-      client: '127.0.0.1', helo: 'client.test', tls: null, messages: 1, recipients: 1, refusals: 1, reason: 'quit', duration_ms: 0,
+      client: '127.0.0.1',
+      helo: 'client.test',
+      tls: null,
+      messages: 1,
+      recipients: 1,
+      refusals: 1,
+      reason: 'quit',
+      duration_ms: 0,
     });
-    expect(started.log.of('message.accepted')[0]?.fields).to.deep.equal({ message: 'message-1', recipients: 1, size: 6, client: '127.0.0.1' });
+    expect(started.log.of('message.accepted')[0]?.fields).to.deep.equal({
+      message: 'message-1',
+      recipients: 1,
+      size: 6,
+      client: '127.0.0.1',
+    });
   });
 });
 
@@ -211,7 +232,12 @@ describe('a refusal', () => {
     await client.say('AUTH PLAIN c2VjcmV0');
     await client.say('MAIL FROM:<a@sender.test>');
     await client.say('RCPT TO:<nobody@ours.test>');
-    expect(started.log.of('smtp.refused').map(({ fields }) => fields['command'])).to.deep.equal(['DATA', 'unknown', 'AUTH', 'RCPT TO:<nobody@ours.test>']);
+    expect(started.log.of('smtp.refused').map(({ fields }) => fields['command'])).to.deep.equal([
+      'DATA',
+      'unknown',
+      'AUTH',
+      'RCPT TO:<nobody@ours.test>',
+    ]);
     await started.stop();
   });
 });
@@ -254,7 +280,10 @@ describe('the listener', () => {
   it('answers 421 4.3.2 while the event loop lags, and takes sessions again when it no longer does', async () => {
     const steady = createTestClock();
     let lag = 0;
-    const clock: Clock & { advance(ms: number): Promise<void>; jump(ms: number): void } = { ...steady, monotonic: () => steady.monotonic() + lag };
+    const clock: Clock & { advance(ms: number): Promise<void>; jump(ms: number): void } = {
+      ...steady,
+      monotonic: () => steady.monotonic() + lag,
+    };
     started = await startListener({ maxLoopLagMs: 500 }, clock);
     // Each probe finds that more time has passed than it asked for.
     for (let i = 0; i < 3; i++) {
@@ -278,11 +307,23 @@ describe('the listener', () => {
   });
 
   it('listens on several addresses, or on none when one of them is taken', async () => {
-    started = await startListener({ listen: [{ host: '127.0.0.1', port: 0 }, { host: '127.0.0.1', port: 0 }] });
+    started = await startListener({
+      listen: [
+        { host: '127.0.0.1', port: 0 },
+        { host: '127.0.0.1', port: 0 },
+      ],
+    });
     expect(started.listener.addresses()).to.have.length(2);
     expect(started.listener.healthy()).to.equal(true);
     let refused: unknown;
-    await startListener({ listen: [{ host: '127.0.0.1', port: 0 }, { host: '127.0.0.1', port: started.port }] }).catch((error: unknown) => { refused = error; });
+    await startListener({
+      listen: [
+        { host: '127.0.0.1', port: 0 },
+        { host: '127.0.0.1', port: started.port },
+      ],
+    }).catch((error: unknown) => {
+      refused = error;
+    });
     expect(refused).to.have.property('code', 'EADDRINUSE');
   });
 });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { parseProxyHeader } from '../../src/smtp/proxy.ts';
-import { openData, startListener, type Started } from '../support/smtp.ts';
+import { openData, type Started, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 const SIGNATURE = '0d0a0d0a000d0a515549540a';
@@ -10,7 +10,11 @@ const v2 = (command: string, family: string, addresses: string) =>
   Buffer.from(SIGNATURE + command + family + (addresses.length / 2).toString(16).padStart(4, '0') + addresses, 'hex');
 
 const V2_IPV4 = v2('21', '11', 'c6336407' + 'cb007101' + 'c350' + '0019');
-const V2_IPV6 = v2('21', '21', '20010db8000000000000000000000007' + '20010db8000000000000000000000001' + 'c350' + '0019');
+const V2_IPV6 = v2(
+  '21',
+  '21',
+  '20010db8000000000000000000000007' + '20010db8000000000000000000000001' + 'c350' + '0019',
+);
 const V1 = 'PROXY TCP4 198.51.100.7 203.0.113.1 50000 25\r\n';
 
 describe('a PROXY header', () => {
@@ -25,19 +29,29 @@ describe('a PROXY header', () => {
     expect(client('PROXY TCP6 ::ffff:c633:6407 ::1 50000 25\r\n')).to.equal('198.51.100.7');
     expect(client(V2_IPV4)).to.equal('198.51.100.7');
     expect(client(V2_IPV6)).to.equal('2001:db8::7');
-    expect(client(v2('21', '21', '00000000000000000000ffffc6336407' + '0'.repeat(32) + 'c3500019'))).to.equal('198.51.100.7');
+    expect(client(v2('21', '21', '00000000000000000000ffffc6336407' + '0'.repeat(32) + 'c3500019'))).to.equal(
+      '198.51.100.7',
+    );
     expect(client(v2('21', '11', 'c6336407cb007101c3500019' + '0300040102030405'))).to.equal('198.51.100.7');
   });
 
   it('may say that the connection is the proxy’s own', () => {
-    for (const header of ['PROXY UNKNOWN\r\n', 'PROXY UNKNOWN ::1 ::1 1 2\r\n', v2('20', '00', ''), v2('20', '11', 'c6336407cb007101c3500019'), v2('21', '00', ''), v2('21', '31', '00'.repeat(216))]) {
+    for (const header of [
+      'PROXY UNKNOWN\r\n',
+      'PROXY UNKNOWN ::1 ::1 1 2\r\n',
+      v2('20', '00', ''),
+      v2('20', '11', 'c6336407cb007101c3500019'),
+      v2('21', '00', ''),
+      v2('21', '31', '00'.repeat(216)),
+    ]) {
       expect(client(header)).to.equal('local');
     }
   });
 
   it('is waited for while it may still come', () => {
     for (const whole of [Buffer.from(V1), V2_IPV4]) {
-      for (let cut = 0; cut < whole.length; cut++) expect(client(whole.subarray(0, cut)), `cut at ${cut}`).to.equal('more');
+      for (let cut = 0; cut < whole.length; cut++)
+        expect(client(whole.subarray(0, cut)), `cut at ${cut}`).to.equal('more');
     }
   });
 
@@ -53,25 +67,33 @@ describe('a PROXY header', () => {
     'the other wrong family': 'PROXY TCP6 198.51.100.7 203.0.113.1 1 25\r\n',
     'a name for an address': 'PROXY TCP4 client.test 203.0.113.1 1 25\r\n',
     'two blanks': 'PROXY  TCP4 198.51.100.7 203.0.113.1 1 25\r\n',
-    'UDP': 'PROXY UDP4 198.51.100.7 203.0.113.1 1 25\r\n',
+    UDP: 'PROXY UDP4 198.51.100.7 203.0.113.1 1 25\r\n',
     'version 3': v2('31', '11', 'c6336407cb007101c3500019'),
     'an unknown command': v2('22', '11', 'c6336407cb007101c3500019'),
-    'datagrams': v2('21', '12', 'c6336407cb007101c3500019'),
+    datagrams: v2('21', '12', 'c6336407cb007101c3500019'),
     'too short an address': v2('21', '11', 'c6336407'),
     'too short an IPv6 address': v2('21', '21', 'c6336407cb007101c3500019'),
     'a length of 64 KiB': Buffer.from(`${SIGNATURE}2111ffff`, 'hex'),
     'a broken signature': Buffer.from('0d0a0d0a000d0a515549540b2111000c', 'hex'),
   })) {
-    it(`is refused with ${what}`, () => { expect(client(header)).to.equal('bad'); });
+    it(`is refused with ${what}`, () => {
+      expect(client(header)).to.equal('bad');
+    });
   }
 });
 
 describe('a session behind a proxy', () => {
   let started: Started;
-  beforeEach(async () => { started = await startListener({ proxyProtocol: ['10.0.0.0/8', '127.0.0.1'], maxSessionsPerAddress: 2 }); });
+  beforeEach(async () => {
+    started = await startListener({ proxyProtocol: ['10.0.0.0/8', '127.0.0.1'], maxSessionsPerAddress: 2 });
+  });
   afterEach(() => started.stop());
 
-  for (const [version, header, address] of [['1', V1, '198.51.100.7'], ['2', V2_IPV4, '198.51.100.7'], ['2 with IPv6', V2_IPV6, '2001:db8::7']] as const) {
+  for (const [version, header, address] of [
+    ['1', V1, '198.51.100.7'],
+    ['2', V2_IPV4, '198.51.100.7'],
+    ['2 with IPv6', V2_IPV6, '2001:db8::7'],
+  ] as const) {
     it(`is that of the announced client (version ${version}), in the envelope and in the log`, async () => {
       const client = started.raw();
       client.send(header);
@@ -131,7 +153,10 @@ describe('a session behind a proxy', () => {
   it('does not begin when the header does not come', async () => {
     const client = started.raw();
     client.send('PROXY TCP4 198');
-    await until('the connection', async () => { await started.clock.advance(11_000); return client.pending().length === 0; });
+    await until('the connection', async () => {
+      await started.clock.advance(11_000);
+      return client.pending().length === 0;
+    });
     await client.closed();
   });
 

@@ -1,15 +1,18 @@
 import { expect } from 'chai';
-import { startListener, type Started } from '../support/smtp.ts';
+import { type Started, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 // What some server or other has taken for the end of DATA. Only CRLF.CRLF is one (RFC 5321 section 4.1.1.4).
 const ENDINGS = ['\n.\n', '\n.\r\n', '\r\n.\n', '\r.\r', '\r.\r\n', '\r\n.\r', '\r\n\0.\r\n', '\r\n.\r\r\n', '\n.\r'];
-const SMUGGLED = 'MAIL FROM:<evil@sender.test>\r\nRCPT TO:<b@ours.test>\r\nDATA\r\nSubject: evil\r\n\r\nx\r\n.\r\nQUIT\r\n';
+const SMUGGLED =
+  'MAIL FROM:<evil@sender.test>\r\nRCPT TO:<b@ours.test>\r\nDATA\r\nSubject: evil\r\n\r\nx\r\n.\r\nQUIT\r\n';
 const BEGIN = 'MAIL FROM:<a@sender.test>\r\nRCPT TO:<b@ours.test>\r\nDATA\r\n';
 
 describe('SMTP smuggling', () => {
   let started: Started;
-  before(async () => { started = await startListener({ maxSessions: 1000, maxSessionsPerAddress: 1000 }); });
+  before(async () => {
+    started = await startListener({ maxSessions: 1000, maxSessionsPerAddress: 1000 });
+  });
   after(() => started.stop());
 
   for (const ending of ENDINGS) {
@@ -52,7 +55,9 @@ describe('SMTP smuggling', () => {
 
 describe('SMTP smuggling where bare line ends are taken', () => {
   let started: Started;
-  before(async () => { started = await startListener({ bareNewline: 'normalize', maxSessions: 1000, maxSessionsPerAddress: 1000 }); });
+  before(async () => {
+    started = await startListener({ bareNewline: 'normalize', maxSessions: 1000, maxSessionsPerAddress: 1000 });
+  });
   after(() => started.stop());
 
   for (const ending of ENDINGS.filter((text) => !text.includes('\0'))) {
@@ -73,7 +78,9 @@ describe('SMTP smuggling where bare line ends are taken', () => {
         const taken = started.below.taken.slice(before);
         expect(taken).to.have.length(1);
         const text = taken[0]?.bytes.toString() ?? '';
-        expect(text).to.match(/^Subject: x\r\n\r\ntext\r\n/).and.not.match(/\r(?!\n)|(?<!\r)\n/);
+        expect(text)
+          .to.match(/^Subject: x\r\n\r\ntext\r\n/)
+          .and.not.match(/\r(?!\n)|(?<!\r)\n/);
         expect(text.endsWith(`\n${inside}`)).to.equal(true);
         client.destroy();
       }

@@ -1,8 +1,8 @@
-import { expect } from 'chai';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
-import { openData, sendMessage, startListener, type Started } from '../support/smtp.ts';
+import { expect } from 'chai';
+import { openData, type Started, sendMessage, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 
 // Self-signed, made for these tests alone (openssl req -x509, prime256v1, CN=first.ours.test and second.ours.test).
@@ -19,7 +19,9 @@ async function secured(started: Started) {
 
 describe('STARTTLS', () => {
   let started: Started;
-  beforeEach(async () => { started = await startListener({ tls: FIRST }); });
+  beforeEach(async () => {
+    started = await startListener({ tls: FIRST });
+  });
   afterEach(() => started.stop());
 
   it('is offered until it is used', async () => {
@@ -49,7 +51,10 @@ describe('STARTTLS', () => {
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^503 5\.5\.1/);
   });
 
-  for (const [where, injected] of [['the same packet', 'STARTTLS\r\nRSET\r\nMAIL FROM:<evil@sender.test>\r\n'], ['an unfinished line', 'STARTTLS\r\nNOOP']] as const) {
+  for (const [where, injected] of [
+    ['the same packet', 'STARTTLS\r\nRSET\r\nMAIL FROM:<evil@sender.test>\r\n'],
+    ['an unfinished line', 'STARTTLS\r\nNOOP'],
+  ] as const) {
     it(`obeys nothing that came in plaintext behind it in ${where}`, async () => {
       const client = await started.client();
       client.send(injected);
@@ -88,7 +93,9 @@ describe('STARTTLS', () => {
 
   it('keeps the old certificate when the new one does not fit its key', async () => {
     let refused: unknown;
-    await started.listener.reload({ ...SECOND, key: FIRST.key }).catch((error: unknown) => { refused = error; });
+    await started.listener.reload({ ...SECOND, key: FIRST.key }).catch((error: unknown) => {
+      refused = error;
+    });
     expect(refused).to.be.an.instanceOf(Error);
     expect((await secured(started)).name()).to.equal('first.ours.test');
   });
@@ -147,7 +154,12 @@ describe('STARTTLS', () => {
       await client.say('STARTTLS');
       const raw = client.socket();
       const secure = connectTls({ socket: raw, rejectUnauthorized: false });
-      await new Promise<void>((resolve) => secure.once('secureConnect', () => { raw.destroy(); resolve(); }));
+      await new Promise<void>((resolve) =>
+        secure.once('secureConnect', () => {
+          raw.destroy();
+          resolve();
+        }),
+      );
     }
     await until('the end of all', () => started.log.of('smtp.session').length === 5);
   });

@@ -1,17 +1,25 @@
-import { expect } from 'chai';
 import { connect } from 'node:net';
-import { createTransport, type SendMailOptions } from 'nodemailer';
 import { connect as connectTls } from 'node:tls';
+import { expect } from 'chai';
+import { createTransport, type SendMailOptions } from 'nodemailer';
 import { keyHash } from '../../src/store/keys.ts';
-import { ACCOUNT, base64, CERTIFICATE, plain, startSubmission, SUBMISSION_KEY, type StartedSubmission } from '../support/submission.ts';
-import { createClient, openData, sendMessage, type Client } from '../support/smtp.ts';
+import { type Client, createClient, openData, sendMessage } from '../support/smtp.ts';
+import {
+  ACCOUNT,
+  base64,
+  CERTIFICATE,
+  plain,
+  type StartedSubmission,
+  SUBMISSION_KEY,
+  startSubmission,
+} from '../support/submission.ts';
 import { until } from '../support/until.ts';
 
 const FROM = 'From: Ann <Ann@Sender.test>\r\nTo: b@away.test\r\nSubject: Hello\r\n';
 
 /** Hands a message over, and answers what was handed on. */
 async function submit(started: StartedSubmission, message: string, client?: Client) {
-  const reply = await sendMessage(client ?? await started.loggedIn(), message);
+  const reply = await sendMessage(client ?? (await started.loggedIn()), message);
   expect(reply).to.match(/^250 2\.0\.0 OK: queued as 0{31}1$/);
   const submission = started.below.submitted.at(-1);
   if (!submission) throw new Error('nothing was submitted');
@@ -22,23 +30,49 @@ const refusal = async (started: StartedSubmission, message: string) => sendMessa
 
 describe('mail that is handed over', () => {
   let started: StartedSubmission;
-  beforeEach(async () => { started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] }); });
+  beforeEach(async () => {
+    started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] });
+  });
   afterEach(() => started.stop());
 
   it('is handed on with who sends it and what is asked of it', async () => {
     const { account, outgoing, recipients, sendAt, client, text } = await submit(started, `${FROM}\r\ntext`);
-    expect({ account, recipients, sendAt }).to.deep.equal({ account: ACCOUNT, recipients: ['b@ours.test'], sendAt: null });
+    expect({ account, recipients, sendAt }).to.deep.equal({
+      account: ACCOUNT,
+      recipients: ['b@ours.test'],
+      sendAt: null,
+    });
     expect(client).to.deep.equal({ address: '127.0.0.1', helo: 'client.test', tls: 'TLSv1.3' });
     expect(outgoing).to.deep.equal({
-      sender: 'ann@sender.test', fromName: 'Ann', subject: 'Hello', tags: [], template: null, subaccount: null, metadata: {}, apiKey: keyHash(SUBMISSION_KEY),
-      trackOpens: false, trackClicks: 'none', globalVars: null, rcptVars: {}, rcptMetadata: {}, preserveRecipients: false, autoText: false, signingDomain: null, pool: null, form: 'mime',
+      sender: 'ann@sender.test',
+      fromName: 'Ann',
+      subject: 'Hello',
+      tags: [],
+      template: null,
+      subaccount: null,
+      metadata: {},
+      apiKey: keyHash(SUBMISSION_KEY),
+      trackOpens: false,
+      trackClicks: 'none',
+      globalVars: null,
+      rcptVars: {},
+      rcptMetadata: {},
+      preserveRecipients: false,
+      autoText: false,
+      signingDomain: null,
+      pool: null,
+      form: 'mime',
     });
     expect(text).to.equal(`${FROM}\r\ntext\r\n`);
   });
 
   it('may come from any address and the null sender, in any number of messages', async () => {
     const client = await started.loggedIn();
-    for (const from of ['MAIL FROM:<>', 'MAIL FROM:<a@elsewhere.test> SIZE=100 BODY=8BITMIME AUTH=<>', 'MAIL FROM:<"x y"@[127.0.0.1]> SMTPUTF8']) {
+    for (const from of [
+      'MAIL FROM:<>',
+      'MAIL FROM:<a@elsewhere.test> SIZE=100 BODY=8BITMIME AUTH=<>',
+      'MAIL FROM:<"x y"@[127.0.0.1]> SMTPUTF8',
+    ]) {
       expect(await client.say(from)).to.match(/^250 2\.1\.0/);
       expect(await client.say('RCPT TO:<b@away.test>')).to.match(/^250 2\.1\.5/);
       expect(await client.say('DATA')).to.match(/^354/);
@@ -61,18 +95,49 @@ describe('mail that is handed over', () => {
   });
 
   it('loses its X-MC-* fields, Bcc and Return-Path, and not one other byte', async () => {
-    const { text } = await submit(started, `X-MC-Tags: a,\r\n b\r\n${FROM}x-mc-track : opens\r\nBCC: hidden@away.test\r\nX-Other: é\r\n\tfolded\r\nReturn-Path: <x@y.test>\r\nX-MCTags: stays\r\n\r\nX-MC-Tags: body\r\nBcc: body`);
-    expect(text).to.equal(`${FROM}X-Other: ${Buffer.from('é').toString('latin1')}\r\n\tfolded\r\nX-MCTags: stays\r\n\r\nX-MC-Tags: body\r\nBcc: body\r\n`);
+    const { text } = await submit(
+      started,
+      `X-MC-Tags: a,\r\n b\r\n${FROM}x-mc-track : opens\r\nBCC: hidden@away.test\r\nX-Other: é\r\n\tfolded\r\nReturn-Path: <x@y.test>\r\nX-MCTags: stays\r\n\r\nX-MC-Tags: body\r\nBcc: body`,
+    );
+    expect(text).to.equal(
+      `${FROM}X-Other: ${Buffer.from('é').toString('latin1')}\r\n\tfolded\r\nX-MCTags: stays\r\n\r\nX-MC-Tags: body\r\nBcc: body\r\n`,
+    );
   });
 
   it('asks by its X-MC-* fields', async () => {
-    const { outgoing, recipients, text } = await submit(started, [
-      'X-MC-Tags: one, two', 'X-MC-Track: opens, clicks_htmlonly', 'X-MC-Autotext: yes', 'X-MC-MergeVars: {"a":"b"}', 'X-MC-MergeVars: {"_rcpt":"B@ours.test","a":"c"}',
-      'X-MC-Metadata: {"order":7}', 'X-MC-PreserveRecipients: true', 'X-MC-SigningDomain: sign.test', 'X-MC-Subaccount: cust-1', 'X-MC-IpPool: Main Pool',
-      'X-MC-BccAddress: copy@away.test', 'X-MC-Important: true', 'X-MC-GoogleAnalytics: x.test', `${FROM}`, 'x'].join('\r\n'));
+    const { outgoing, recipients, text } = await submit(
+      started,
+      [
+        'X-MC-Tags: one, two',
+        'X-MC-Track: opens, clicks_htmlonly',
+        'X-MC-Autotext: yes',
+        'X-MC-MergeVars: {"a":"b"}',
+        'X-MC-MergeVars: {"_rcpt":"B@ours.test","a":"c"}',
+        'X-MC-Metadata: {"order":7}',
+        'X-MC-PreserveRecipients: true',
+        'X-MC-SigningDomain: sign.test',
+        'X-MC-Subaccount: cust-1',
+        'X-MC-IpPool: Main Pool',
+        'X-MC-BccAddress: copy@away.test',
+        'X-MC-Important: true',
+        'X-MC-GoogleAnalytics: x.test',
+        `${FROM}`,
+        'x',
+      ].join('\r\n'),
+    );
     expect(outgoing).to.deep.include({
-      tags: ['one', 'two'], trackOpens: true, trackClicks: 'html', autoText: true, globalVars: [{ name: 'a', content: 'b' }], rcptVars: { 'b@ours.test': [{ name: 'a', content: 'c' }] },
-      metadata: { order: 7 }, preserveRecipients: true, signingDomain: 'sign.test', subaccount: 'cust-1', pool: 'Main Pool', form: 'mime',
+      tags: ['one', 'two'],
+      trackOpens: true,
+      trackClicks: 'html',
+      autoText: true,
+      globalVars: [{ name: 'a', content: 'b' }],
+      rcptVars: { 'b@ours.test': [{ name: 'a', content: 'c' }] },
+      metadata: { order: 7 },
+      preserveRecipients: true,
+      signingDomain: 'sign.test',
+      subaccount: 'cust-1',
+      pool: 'Main Pool',
+      form: 'mime',
       extras: { analytics: { domains: ['x.test'], campaign: null } },
     });
     expect(recipients).to.deep.equal(['b@ours.test', 'copy@away.test']);
@@ -82,18 +147,25 @@ describe('mail that is handed over', () => {
   it('notes malformed fields in the log, by name, and goes on', async () => {
     const { outgoing } = await submit(started, `X-MC-Track: secret-a\r\nX-MC-MergeVars: {"secret-b\r\n${FROM}\r\nx`);
     expect(outgoing).to.deep.include({ trackOpens: false, globalVars: [] });
-    expect(started.log.of('submission.note').map(({ fields }) => fields)).to.deep.equal([{ account: ACCOUNT, client: '127.0.0.1', ignored: 'X-MC-MergeVars, X-MC-Track' }]);
+    expect(started.log.of('submission.note').map(({ fields }) => fields)).to.deep.equal([
+      { account: ACCOUNT, client: '127.0.0.1', ignored: 'X-MC-MergeVars, X-MC-Track' },
+    ]);
     expect(JSON.stringify(started.log.lines)).to.not.include('secret-');
   });
 
   it('is sent at its time, and at once when that is past', async () => {
-    expect((await submit(started, `X-MC-SendAt: 2026-01-05 12:00:01\r\n${FROM}\r\nx`)).sendAt).to.deep.equal(new Date('2026-01-05T12:00:01Z'));
+    expect((await submit(started, `X-MC-SendAt: 2026-01-05 12:00:01\r\n${FROM}\r\nx`)).sendAt).to.deep.equal(
+      new Date('2026-01-05T12:00:01Z'),
+    );
     expect((await submit(started, `X-MC-SendAt: 2026-01-05 11:59:59\r\n${FROM}\r\nx`)).sendAt).to.equal(null);
   });
 
   for (const [from, sender, name] of [
-    ['From: a@b.test', 'a@b.test', null], ['from: =?UTF-8?Q?J=C3=B6rg?= <J@B.test>', 'j@b.test', 'Jörg'], ['FROM: "One, Two" <a@b.test>', 'a@b.test', 'One, Two'],
-    ['From: (comment) a@b.test', 'a@b.test', undefined], ['From: Ann\r\n  <a@b.test>', 'a@b.test', 'Ann'],
+    ['From: a@b.test', 'a@b.test', null],
+    ['from: =?UTF-8?Q?J=C3=B6rg?= <J@B.test>', 'j@b.test', 'Jörg'],
+    ['FROM: "One, Two" <a@b.test>', 'a@b.test', 'One, Two'],
+    ['From: (comment) a@b.test', 'a@b.test', undefined],
+    ['From: Ann\r\n  <a@b.test>', 'a@b.test', 'Ann'],
   ] as const) {
     it(`knows its sender by ${JSON.stringify(from)}`, async () => {
       const { outgoing } = await submit(started, `${from}\r\n\r\nx`);
@@ -103,8 +175,17 @@ describe('mail that is handed over', () => {
   }
 
   for (const header of [
-    'Subject: no sender', 'From: a@b.test\r\nFrom: c@d.test', 'From: a@b.test, c@d.test', 'From: nobody', 'From:', 'From: undisclosed:;', 'From: a@[127.0.0.1]',
-    `From: ${'x'.repeat(5000)} <a@b.test>`, 'Sender: a@b.test', ' From: a@b.test', '\r\nFrom: a@b.test',
+    'Subject: no sender',
+    'From: a@b.test\r\nFrom: c@d.test',
+    'From: a@b.test, c@d.test',
+    'From: nobody',
+    'From:',
+    'From: undisclosed:;',
+    'From: a@[127.0.0.1]',
+    `From: ${'x'.repeat(5000)} <a@b.test>`,
+    'Sender: a@b.test',
+    ' From: a@b.test',
+    '\r\nFrom: a@b.test',
   ]) {
     it(`is refused without one sender (${JSON.stringify(header.slice(0, 40))})`, async () => {
       expect(await refusal(started, `${header}\r\n\r\nx`)).to.match(/^550 5\.6\.0/);
@@ -123,10 +204,15 @@ describe('mail that is handed over', () => {
 
   it('is refused for a subaccount that does not exist, in the words of the API', async () => {
     started.below.answer = async () => ({ outcome: 'unknown-subaccount' });
-    expect(await refusal(started, `X-MC-Subaccount: cust-\x1b\x7fé1\r\n${FROM}\r\nx`)).to.equal('550 5.7.1 No subaccount exists with the id cust-???1');
+    expect(await refusal(started, `X-MC-Subaccount: cust-\x1b\x7fé1\r\n${FROM}\r\nx`)).to.equal(
+      '550 5.7.1 No subaccount exists with the id cust-???1',
+    );
   });
 
-  for (const [outcome, reply] of [['full', /^452 4\.3\.1/], ['fault', /^451 4\.3\.0/]] as const) {
+  for (const [outcome, reply] of [
+    ['full', /^452 4\.3\.1/],
+    ['fault', /^451 4\.3\.0/],
+  ] as const) {
     it(`is put off when the spool answers ${outcome}, and the session goes on`, async () => {
       const client = await started.loggedIn();
       started.below.answer = async () => ({ outcome });
@@ -136,16 +222,29 @@ describe('mail that is handed over', () => {
   }
 
   it('is put off without a word of what broke', async () => {
-    started.below.answer = async () => { throw new Error('secret of the house'); };
+    started.below.answer = async () => {
+      throw new Error('secret of the house');
+    };
     expect(await refusal(started, `${FROM}\r\nx`)).to.equal('451 4.3.0 Trouble on our side, try again later');
     expect(started.log.of('smtp.fault')).to.have.length(1);
   });
 
   it('waits for the sync before its 250', async () => {
     let sync: (() => void) | undefined;
-    started.below.answer = ({ recipients }) => new Promise((resolve) => {
-      sync = () => resolve({ outcome: 'accepted', recipients: recipients.map((email) => ({ id: 'f'.repeat(32), email, status: 'rejected', rejectReason: 'hard-bounce', queuedReason: null })) });
-    });
+    started.below.answer = ({ recipients }) =>
+      new Promise((resolve) => {
+        sync = () =>
+          resolve({
+            outcome: 'accepted',
+            recipients: recipients.map((email) => ({
+              id: 'f'.repeat(32),
+              email,
+              status: 'rejected',
+              rejectReason: 'hard-bounce',
+              queuedReason: null,
+            })),
+          });
+      });
     const client = await started.loggedIn();
     await openData(client);
     client.send(`${FROM}\r\nx\r\n.\r\n`);
@@ -170,7 +269,9 @@ describe('mail that is handed over', () => {
   it('is refused when it is too big, announced or not', async () => {
     const client = await started.loggedIn();
     expect(await client.say('MAIL FROM:<a@sender.test> SIZE=1000001')).to.match(/^552 5\.3\.4/);
-    expect(await sendMessage(client, `${FROM}\r\n${'x'.repeat(998).concat('\r\n').repeat(1100)}`)).to.match(/^552 5\.3\.4/);
+    expect(await sendMessage(client, `${FROM}\r\n${'x'.repeat(998).concat('\r\n').repeat(1100)}`)).to.match(
+      /^552 5\.3\.4/,
+    );
     expect(started.below.submitted).to.deep.equal([]);
   });
 
@@ -198,9 +299,19 @@ describe('mail that is handed over', () => {
     const CODE = '<div mc:edit="main">default</div><p mc:edit="foot">foot</p>';
     const content = { code: CODE, subject: 'Usual', fromEmail: null, fromName: null, text: 'plain *|NAME|*' };
     const DATES = { createdAt: new Date(0), updatedAt: new Date(0) };
-    const add = (name: string, published: typeof content | null, account = ACCOUNT) => started.store.templates.insert({
-      id: `${account} ${name}`, account, name, slug: name.toLowerCase().replaceAll(' ', '-'), labels: [], draft: content, published, publishedAt: null, ...DATES, version: 1,
-    });
+    const add = (name: string, published: typeof content | null, account = ACCOUNT) =>
+      started.store.templates.insert({
+        id: `${account} ${name}`,
+        account,
+        name,
+        slug: name.toLowerCase().replaceAll(' ', '-'),
+        labels: [],
+        draft: content,
+        published,
+        publishedAt: null,
+        ...DATES,
+        version: 1,
+      });
 
     beforeEach(async () => {
       await add('Our News', content);
@@ -209,38 +320,83 @@ describe('mail that is handed over', () => {
     });
 
     it('becomes that template with the document in its block', async () => {
-      const { outgoing, text } = await submit(started, `X-MC-Template: our-news\r\nCc: C <c@away.test>\r\nReply-To: r@sender.test\r\n${FROM}MIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<b>new</b>`);
-      expect(outgoing).to.deep.include({ form: 'draft', template: 'our-news', subject: 'Hello', globalVars: [], autoText: true });
+      const { outgoing, text } = await submit(
+        started,
+        `X-MC-Template: our-news\r\nCc: C <c@away.test>\r\nReply-To: r@sender.test\r\n${FROM}MIME-Version: 1.0\r\nContent-Type: text/html\r\n\r\n<b>new</b>`,
+      );
+      expect(outgoing).to.deep.include({
+        form: 'draft',
+        template: 'our-news',
+        subject: 'Hello',
+        globalVars: [],
+        autoText: true,
+      });
       expect(JSON.parse(text)).to.deep.equal({
-        html: '<div><b>new</b>\n</div><p mc:edit="foot">foot</p>', text: 'plain *|NAME|*', attachments: [], images: [], headers: [['Reply-To', 'r@sender.test']],
-        to: [{ email: 'b@away.test', name: null, type: 'to' }, { email: 'c@away.test', name: 'C', type: 'cc' }],
+        html: '<div><b>new</b>\n</div><p mc:edit="foot">foot</p>',
+        text: 'plain *|NAME|*',
+        attachments: [],
+        images: [],
+        headers: [['Reply-To', 'r@sender.test']],
+        to: [
+          { email: 'b@away.test', name: null, type: 'to' },
+          { email: 'c@away.test', name: 'C', type: 'cc' },
+        ],
       });
     });
 
     it('takes the block that is named, plain text as HTML, and the subject of the template when it has none', async () => {
-      const { outgoing, text } = await submit(started, 'X-MC-Template: Our News|foot\r\nFrom: a@b.test\r\n\r\n1 < 2\r\n& 3');
+      const { outgoing, text } = await submit(
+        started,
+        'X-MC-Template: Our News|foot\r\nFrom: a@b.test\r\n\r\n1 < 2\r\n& 3',
+      );
       expect(outgoing.subject).to.equal('Usual');
       expect(JSON.parse(text).html).to.equal('<div mc:edit="main">default</div><p>1 &lt; 2<br>\n&amp; 3<br>\n</p>');
     });
 
     it('keeps its files', async () => {
-      const { text } = await submit(started, [
-        `X-MC-Template: our-news\r\n${FROM}MIME-Version: 1.0`, 'Content-Type: multipart/mixed; boundary=b', '', '--b', 'Content-Type: text/plain', '', 'hi', '--b',
-        'Content-Type: image/png', 'Content-ID: <logo>', 'Content-Transfer-Encoding: base64', '', 'AAEC', '--b', 'Content-Type: text/csv; name=n.csv',
-        'Content-Disposition: attachment; filename=n.csv', '', 'a,b', '--b--'].join('\r\n'));
+      const { text } = await submit(
+        started,
+        [
+          `X-MC-Template: our-news\r\n${FROM}MIME-Version: 1.0`,
+          'Content-Type: multipart/mixed; boundary=b',
+          '',
+          '--b',
+          'Content-Type: text/plain',
+          '',
+          'hi',
+          '--b',
+          'Content-Type: image/png',
+          'Content-ID: <logo>',
+          'Content-Transfer-Encoding: base64',
+          '',
+          'AAEC',
+          '--b',
+          'Content-Type: text/csv; name=n.csv',
+          'Content-Disposition: attachment; filename=n.csv',
+          '',
+          'a,b',
+          '--b--',
+        ].join('\r\n'),
+      );
       expect(JSON.parse(text)).to.deep.include({
-        images: [{ name: 'logo', type: 'image/png', content: 'AAEC' }], attachments: [{ name: 'n.csv', type: 'text/csv', content: base64('a,b') }],
+        images: [{ name: 'logo', type: 'image/png', content: 'AAEC' }],
+        attachments: [{ name: 'n.csv', type: 'text/csv', content: base64('a,b') }],
       });
     });
 
     for (const name of ['nowhere', 'hidden', 'other', 'our news']) {
       it(`that the account cannot send is refused (${name})`, async () => {
-        expect(await refusal(started, `X-MC-Template: ${name}\r\n${FROM}\r\nx`)).to.equal(`550 5.7.1 No such template "${name}"`);
+        expect(await refusal(started, `X-MC-Template: ${name}\r\n${FROM}\r\nx`)).to.equal(
+          `550 5.7.1 No such template "${name}"`,
+        );
       });
     }
 
     it('is refused when nothing may parse it', async () => {
-      const deep = Array.from({ length: 70 }, (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\r\n\r\n--b${i}\r\n`).join('');
+      const deep = Array.from(
+        { length: 70 },
+        (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\r\n\r\n--b${i}\r\n`,
+      ).join('');
       expect(await refusal(started, `X-MC-Template: our-news\r\n${FROM}${deep}`)).to.match(/^550 5\.6\.0/);
     });
   });
@@ -248,17 +404,25 @@ describe('mail that is handed over', () => {
 
 describe('a login', () => {
   let started: StartedSubmission;
-  beforeEach(async () => { started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] }); });
+  beforeEach(async () => {
+    started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] });
+  });
   afterEach(() => started.stop());
 
   it('is offered under TLS only', async () => {
     const client = await started.client('');
-    expect(await client.say('EHLO client.test')).to.include('STARTTLS').and.not.include('AUTH');
+    expect(await client.say('EHLO client.test'))
+      .to.include('STARTTLS')
+      .and.not.include('AUTH');
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Say STARTTLS first');
     const secured = await started.secured('');
-    expect(await secured.say('EHLO client.test')).to.include('AUTH PLAIN LOGIN').and.not.include('STARTTLS');
+    expect(await secured.say('EHLO client.test'))
+      .to.include('AUTH PLAIN LOGIN')
+      .and.not.include('STARTTLS');
     expect(await secured.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Log in first');
-    expect(await (await started.implicit('')).say('EHLO client.test')).to.include('AUTH PLAIN LOGIN').and.not.include('STARTTLS');
+    expect(await (await started.implicit('')).say('EHLO client.test'))
+      .to.include('AUTH PLAIN LOGIN')
+      .and.not.include('STARTTLS');
   });
 
   for (const [name, lines] of Object.entries({
@@ -281,7 +445,10 @@ describe('a login', () => {
 
   it('asks in the words that clients know', async () => {
     const client = await started.secured();
-    expect([await client.say('AUTH LOGIN'), await client.say(base64('x'))]).to.deep.equal(['334 VXNlcm5hbWU6', '334 UGFzc3dvcmQ6']);
+    expect([await client.say('AUTH LOGIN'), await client.say(base64('x'))]).to.deep.equal([
+      '334 VXNlcm5hbWU6',
+      '334 UGFzc3dvcmQ6',
+    ]);
   });
 
   it('comes once, after EHLO, and not within a transaction', async () => {
@@ -306,7 +473,10 @@ describe('a login', () => {
     const client = await started.secured();
     for (let i = 0; i < 6; i++) expect(await client.say('EXPN all')).to.match(/^5/);
     await client.say(`AUTH PLAIN ${plain('wrong')}`);
-    const said = started.log.of('smtp.refused').filter(({ level }) => level === 'info').map(({ fields }) => [fields['client'], fields['command'], String(fields['reply']).slice(0, 9)]);
+    const said = started.log
+      .of('smtp.refused')
+      .filter(({ level }) => level === 'info')
+      .map(({ fields }) => [fields['client'], fields['command'], String(fields['reply']).slice(0, 9)]);
     expect(said).to.have.length(6);
     expect(said.at(-1)).to.deep.equal(['127.0.0.1', 'AUTH', '535 5.7.8']);
   });
@@ -327,7 +497,8 @@ describe('a login', () => {
   it('is put off while the store is away, and costs nothing', async () => {
     started.storeState.away = true;
     const client = await started.secured();
-    for (let i = 0; i < 30; i++) expect(await client.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^454 4\.7\.0/);
+    for (let i = 0; i < 30; i++)
+      expect(await client.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^454 4\.7\.0/);
     started.storeState.away = false;
     expect(await client.say(`AUTH PLAIN ${plain(SUBMISSION_KEY)}`)).to.match(/^235/);
     started.storeState.away = true;
@@ -343,7 +514,9 @@ describe('a login', () => {
     const strict = await startSubmission({ tls: CERTIFICATE, maxAccountBytes: 1000 });
     const client = await strict.loggedIn();
     strict.below.bytes = 1000;
-    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('452 4.2.2 Account storage limit reached, try again later');
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal(
+      '452 4.2.2 Account storage limit reached, try again later',
+    );
     strict.below.bytes = 999;
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.match(/^250/);
     await strict.stop();
@@ -381,7 +554,9 @@ describe('a login', () => {
   it('is nowhere without a certificate otherwise, unless the operator says so', async () => {
     const closed = await startSubmission();
     const client = await closed.client('');
-    expect(await client.say('EHLO x')).to.not.include('AUTH').and.not.include('STARTTLS');
+    expect(await client.say('EHLO x'))
+      .to.not.include('AUTH')
+      .and.not.include('STARTTLS');
     expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Log in first');
     await closed.stop();
     const open = await startSubmission({ requireTls: false });
@@ -394,11 +569,25 @@ describe('a login', () => {
     await client.say('AUTH LOGIN');
     await client.say(base64('a-user'));
     await client.say(base64('a-wrong-key'));
-    for (const line of ['AUTH LOGIN', base64('a-user'), 'RCPT TO:<a-wrong-key>', 'a-wrong-key', `AUTH PLAIN ${plain(SUBMISSION_KEY)}`]) await client.say(line);
+    for (const line of [
+      'AUTH LOGIN',
+      base64('a-user'),
+      'RCPT TO:<a-wrong-key>',
+      'a-wrong-key',
+      `AUTH PLAIN ${plain(SUBMISSION_KEY)}`,
+    ])
+      await client.say(line);
     await client.say('QUIT');
     await until('the line of the session', () => started.log.of('smtp.session').length === 1);
     const log = JSON.stringify(started.log.lines);
-    for (const secret of [SUBMISSION_KEY, base64(SUBMISSION_KEY), plain(SUBMISSION_KEY), 'a-wrong-key', base64('a-wrong-key')]) expect(log).to.not.include(secret);
+    for (const secret of [
+      SUBMISSION_KEY,
+      base64(SUBMISSION_KEY),
+      plain(SUBMISSION_KEY),
+      'a-wrong-key',
+      base64('a-wrong-key'),
+    ])
+      expect(log).to.not.include(secret);
     expect(started.log.of('smtp.refused').length).to.be.greaterThan(0);
   });
 });
@@ -406,7 +595,9 @@ describe('a login', () => {
 describe('TLS from the first byte', () => {
   let started: StartedSubmission;
   const settings = { tls: CERTIFICATE, listen: [], tlsListen: [{ host: '127.0.0.1', port: 0 }] };
-  beforeEach(async () => { started = await startSubmission(settings); });
+  beforeEach(async () => {
+    started = await startSubmission(settings);
+  });
   afterEach(() => started.stop());
 
   it('says nothing to who speaks plaintext', async () => {
@@ -444,11 +635,19 @@ describe('TLS from the first byte', () => {
 
 describe('clients that people use (nodemailer)', () => {
   let started: StartedSubmission;
-  beforeEach(async () => { started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] }); });
+  beforeEach(async () => {
+    started = await startSubmission({ tls: CERTIFICATE, tlsListen: [{ host: '127.0.0.1', port: 0 }] });
+  });
   afterEach(() => started.stop());
 
   const MESSAGE: SendMailOptions = {
-    from: 'Ann <ann@sender.test>', to: 'b@away.test', cc: 'c@away.test', bcc: 'd@away.test', subject: 'Grüße', text: 'text', html: '<p>html</p>',
+    from: 'Ann <ann@sender.test>',
+    to: 'b@away.test',
+    cc: 'c@away.test',
+    bcc: 'd@away.test',
+    subject: 'Grüße',
+    text: 'text',
+    html: '<p>html</p>',
     headers: { 'X-MC-Tags': 'one,two', 'X-MC-MergeVars': JSON.stringify({ long: 'ä'.repeat(300) }) },
   };
 
@@ -456,20 +655,38 @@ describe('clients that people use (nodemailer)', () => {
     for (const authMethod of ['PLAIN', 'LOGIN']) {
       it(`hand over by ${authMethod} ${secure ? 'with TLS from the start' : 'over STARTTLS'}`, async () => {
         const transport = createTransport({
-          host: '127.0.0.1', port: secure ? started.tlsPort : started.port, secure, requireTLS: !secure, authMethod, auth: { user: 'x', pass: SUBMISSION_KEY }, tls: { rejectUnauthorized: false },
+          host: '127.0.0.1',
+          port: secure ? started.tlsPort : started.port,
+          secure,
+          requireTLS: !secure,
+          authMethod,
+          auth: { user: 'x', pass: SUBMISSION_KEY },
+          tls: { rejectUnauthorized: false },
         });
         const sent = await transport.sendMail(MESSAGE);
         expect(sent.response).to.match(/^250 2\.0\.0 OK: queued as 0+1$/);
         expect(started.below.submitted[0]?.recipients).to.have.members(['b@away.test', 'c@away.test', 'd@away.test']);
-        expect(started.below.submitted[0]?.outgoing).to.deep.include({ subject: 'Grüße', tags: ['one', 'two'], globalVars: [{ name: 'long', content: 'ä'.repeat(300) }] });
+        expect(started.below.submitted[0]?.outgoing).to.deep.include({
+          subject: 'Grüße',
+          tags: ['one', 'two'],
+          globalVars: [{ name: 'long', content: 'ä'.repeat(300) }],
+        });
         transport.close();
       });
     }
   }
 
   it('are told that the key is wrong', async () => {
-    const transport = createTransport({ host: '127.0.0.1', port: started.port, auth: { user: 'x', pass: 'wrong' }, tls: { rejectUnauthorized: false } });
-    const error = await transport.sendMail(MESSAGE).then(() => undefined, (reason: unknown) => reason);
+    const transport = createTransport({
+      host: '127.0.0.1',
+      port: started.port,
+      auth: { user: 'x', pass: 'wrong' },
+      tls: { rejectUnauthorized: false },
+    });
+    const error = await transport.sendMail(MESSAGE).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    );
     expect(error).to.deep.include({ code: 'EAUTH', responseCode: 535 });
     transport.close();
   });

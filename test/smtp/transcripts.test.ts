@@ -1,8 +1,8 @@
-import { expect } from 'chai';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { startListener, type Client, type Started } from '../support/smtp.ts';
-import { startSubmission, type StartedSubmission } from '../support/submission.ts';
+import { expect } from 'chai';
+import { type Client, type Started, startListener } from '../support/smtp.ts';
+import { type StartedSubmission, startSubmission } from '../support/submission.ts';
 
 /**
  * Every file in transcripts/ is a dialog in the notation of RFC 5321 appendix D, with an EHLO already behind it:
@@ -12,20 +12,43 @@ import { startSubmission, type StartedSubmission } from '../support/submission.t
 const folder = join(import.meta.dirname, 'transcripts');
 
 const TROUBLES: Record<string, (started: Started) => void> = {
-  'no room': ({ below }) => { below.room = false; },
-  'backlog full': ({ below }) => { below.backlog = 1001; },
-  'spool broken': ({ below }) => { below.accept = async () => 'fault'; },
-  'spool full': ({ below }) => { below.accept = async () => 'full'; },
-  'spool throws': ({ below }) => { below.accept = async () => { throw new Error('secret of the house'); }; },
-  'disk breaks': ({ below }) => { below.write = async () => { throw new Error('secret of the house'); }; },
-  'routing throws': ({ below }) => { below.lookup = () => { throw new Error('secret of the house'); }; },
+  'no room': ({ below }) => {
+    below.room = false;
+  },
+  'backlog full': ({ below }) => {
+    below.backlog = 1001;
+  },
+  'spool broken': ({ below }) => {
+    below.accept = async () => 'fault';
+  },
+  'spool full': ({ below }) => {
+    below.accept = async () => 'full';
+  },
+  'spool throws': ({ below }) => {
+    below.accept = async () => {
+      throw new Error('secret of the house');
+    };
+  },
+  'disk breaks': ({ below }) => {
+    below.write = async () => {
+      throw new Error('secret of the house');
+    };
+  },
+  'routing throws': ({ below }) => {
+    below.lookup = () => {
+      throw new Error('secret of the house');
+    };
+  },
 };
 
 /** Each reply of the server as one text, its lines joined. */
 async function hear(client: Client, expected: string[]): Promise<void> {
   const wanted = expected.join('\n');
   const heard = (await client.reply()).replaceAll('\r\n', '\n');
-  const pattern = wanted.split('…').map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&')).join('[^\\n]*');
+  const pattern = wanted
+    .split('…')
+    .map((part) => part.replace(/[.*+?^${}()|[\]\\]/g, '\\$&'))
+    .join('[^\\n]*');
   expect(heard === 'closed' ? '(closed)' : heard).to.match(new RegExp(`^${pattern}$`));
 }
 
@@ -47,7 +70,9 @@ async function play(client: Client, lines: readonly string[]): Promise<void> {
 
 describe('an SMTP dialog', () => {
   let started: Started;
-  beforeEach(async () => { started = await startListener(); });
+  beforeEach(async () => {
+    started = await startListener();
+  });
   afterEach(() => started.stop());
 
   for (const file of readdirSync(folder).filter((name) => name.endsWith('.txt') && !name.startsWith('submission-'))) {
@@ -64,13 +89,18 @@ describe('an SMTP dialog', () => {
 /** submission-*.txt are dialogs of a developer's machine: everything on loopback, no certificate, so a login needs no TLS. */
 describe('an SMTP dialog in which mail is handed over', () => {
   let started: StartedSubmission;
-  beforeEach(async () => { started = await startSubmission({ loopbackOnly: true }); });
+  beforeEach(async () => {
+    started = await startSubmission({ loopbackOnly: true });
+  });
   afterEach(() => started.stop());
 
   for (const file of readdirSync(folder).filter((name) => name.startsWith('submission-'))) {
     const lines = readFileSync(join(folder, file), 'utf8').split('\n');
     it(lines.find((line) => line.startsWith('# '))?.slice(2) ?? file, async () => {
-      await play(await started.client(lines.some((line) => line.startsWith('* unsaid')) ? '' : 'EHLO client.test'), lines);
+      await play(
+        await started.client(lines.some((line) => line.startsWith('* unsaid')) ? '' : 'EHLO client.test'),
+        lines,
+      );
     });
   }
 });

@@ -8,11 +8,28 @@ describe('what is put on the spool', () => {
     const { message, delivery } = await put(opened.spool, opened.clock);
     const spool = await opened.reopen();
     const found = await spool.message(message.id);
-    expect(found?.body.kind === 'inline' && Buffer.compare(found.body.bytes, message.body.kind === 'inline' ? message.body.bytes : new Uint8Array())).to.equal(0);
-    expect(found?.message).to.deep.equal({ id: message.id, receivedAt: message.receivedAt, envelope: message.envelope, trace: message.trace, verdicts: null });
+    expect(
+      found?.body.kind === 'inline' &&
+        Buffer.compare(found.body.bytes, message.body.kind === 'inline' ? message.body.bytes : new Uint8Array()),
+    ).to.equal(0);
+    expect(found?.message).to.deep.equal({
+      id: message.id,
+      receivedAt: message.receivedAt,
+      envelope: message.envelope,
+      trace: message.trace,
+      verdicts: null,
+    });
     expect(await spool.delivery(delivery.id)).to.deep.equal({
-      ...delivery, state: 'waiting', createdAt: message.receivedAt, dueAt: message.receivedAt, attempts: 0, endedAt: null,
-      budgetFrom: message.receivedAt, parked: false, lastStatus: null, lastError: null,
+      ...delivery,
+      state: 'waiting',
+      createdAt: message.receivedAt,
+      dueAt: message.receivedAt,
+      attempts: 0,
+      endedAt: null,
+      budgetFrom: message.receivedAt,
+      parked: false,
+      lastStatus: null,
+      lastError: null,
     });
   });
 
@@ -38,14 +55,18 @@ describe('what is put on the spool', () => {
   it('is told to whoever listens, after it was accepted', async () => {
     const { spool, clock } = await freshSpool();
     const told: string[] = [];
-    spool.onChange((fresh) => { told.push(...fresh.map(({ id }) => id)); });
+    spool.onChange((fresh) => {
+      told.push(...fresh.map(({ id }) => id));
+    });
     const { delivery } = await put(spool, clock);
     expect(told).to.deep.equal([delivery.id]);
   });
 
   it('stays accepted when a listener fails', async () => {
     const { spool, clock, log } = await freshSpool();
-    spool.onChange(() => { throw new Error('not my day'); });
+    spool.onChange(() => {
+      throw new Error('not my day');
+    });
     await put(spool, clock);
     expect(spool.backlog('acme')).to.equal(1);
     expect(log.of('spool.fault')).to.have.length(1);
@@ -66,7 +87,8 @@ describe('what is put on the spool', () => {
     const wrong = mail(clock);
     const hostile = { ...wrong.message, receivedAt: Number.NaN };
     const [bad, ...outcomes] = await Promise.all([
-      spool.accept(hostile, wrong.deliveries), ...good.map(({ message, deliveries }) => spool.accept(message, deliveries)),
+      spool.accept(hostile, wrong.deliveries),
+      ...good.map(({ message, deliveries }) => spool.accept(message, deliveries)),
     ]);
     expect(bad).to.equal('fault');
     expect(new Set(outcomes)).to.deep.equal(new Set(['accepted']));
@@ -98,10 +120,15 @@ describe('what is put on the spool', () => {
     const opened = await freshSpool();
     const { message, delivery } = await put(opened.spool, opened.clock);
     const verdicts = {
-      spf: { result: 'pass', detail: 'sender permitted' }, dkim: { signed: true, valid: true },
-      dmarc: { result: 'pass', policy: null, aligned: true }, arc: { result: 'none' },
+      spf: { result: 'pass', detail: 'sender permitted' },
+      dkim: { signed: true, valid: true },
+      dmarc: { result: 'pass', policy: null, aligned: true },
+      arc: { result: 'none' },
     } as const;
-    await opened.spool.settle({ ...settled(opened.clock, delivery, { attempt: attempt(opened.clock, 500) }), state: 'waiting' }, verdicts);
+    await opened.spool.settle(
+      { ...settled(opened.clock, delivery, { attempt: attempt(opened.clock, 500) }), state: 'waiting' },
+      verdicts,
+    );
     expect((await opened.spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);
     const spool = await opened.reopen();
     expect((await spool.message(message.id))?.message.verdicts).to.deep.equal(verdicts);
@@ -111,7 +138,10 @@ describe('what is put on the spool', () => {
     const { spool, clock } = await freshSpool();
     const { message, delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 204) }));
-    expect((await spool.message(message.id))?.body).to.deep.equal({ kind: 'inline', bytes: message.body.kind === 'inline' ? message.body.bytes : null });
+    expect((await spool.message(message.id))?.body).to.deep.equal({
+      kind: 'inline',
+      bytes: message.body.kind === 'inline' ? message.body.bytes : null,
+    });
   });
 
   it('proves with a synced write that mail could be taken', async () => {

@@ -9,7 +9,13 @@ const KIB = 1024;
 describe('the body of a message', () => {
   it('stays in memory up to 256 KiB, however it is cut', async () => {
     const { spool } = await freshSpool();
-    for (const [size, step] of [[0, 1], [1, 1], [5000, 7], [256 * KIB, 64 * KIB], [256 * KIB, 256 * KIB]] as const) {
+    for (const [size, step] of [
+      [0, 1],
+      [1, 1],
+      [5000, 7],
+      [256 * KIB, 64 * KIB],
+      [256 * KIB, 256 * KIB],
+    ] as const) {
       const bytes = randomBytes(size);
       const writer = spool.body(`m${size}-${step}`);
       for (let at = 0; at < size; at += step) await writer.write(bytes.subarray(at, at + step));
@@ -36,7 +42,10 @@ describe('the body of a message', () => {
     expect(await readdir(join(dir, 'tmp'))).to.deep.equal(['large']);
     const body = await writer.finish();
     expect(body).to.deep.equal({
-      kind: 'blob', path: join(dir, 'blobs', 'large'), size: bytes.byteLength, sha256: createHash('sha256').update(bytes).digest('hex'),
+      kind: 'blob',
+      path: join(dir, 'blobs', 'large'),
+      size: bytes.byteLength,
+      sha256: createHash('sha256').update(bytes).digest('hex'),
     });
     expect(await readdir(join(dir, 'tmp'))).to.deep.equal([]);
     await put(spool, clock, { id: 'large', body });

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { freshSpool } from '../support/spool.ts';
-import { tempDir } from '../support/temp.ts';
 import { killAfter, missing, startSpoolProcess } from '../support/spool-process.ts';
+import { tempDir } from '../support/temp.ts';
 
 describe('a daemon that is killed in the middle of mail', function () {
   this.timeout(60_000);

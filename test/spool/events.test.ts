@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { createIds } from '../../src/base/ids.ts';
 import { systemClock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import type { EventNews, Frozen } from '../../src/spool/event-types.ts';
 import type { Delivery, Spool } from '../../src/spool/types.ts';
 import { hook, idsIn, LIMITS, someEvents, wanted } from '../support/hooks.ts';
-import { attempt, freshSpool, openOne, put, settled, type OpenedSpool } from '../support/spool.ts';
+import { attempt, freshSpool, type OpenedSpool, openOne, put, settled } from '../support/spool.ts';
 import { tempDir } from '../support/temp.ts';
 
 const ids = createIds(systemClock);
@@ -20,31 +20,41 @@ describe('events on the spool', function () {
     world.spool.events.onNews((one) => news.push(one));
   });
 
-  const publish = (count: number, from = 0, to = hook()) => world.spool.events.publish([wanted(someEvents(count, from), to)], world.clock.now());
-  const freeze = (limits = LIMITS, webhook = '4') => world.spool.events.freeze(webhook, ids.message(), limits, world.clock.now());
-  const settle = (delivery: Delivery, change: Parameters<typeof settled>[2] = {}) => world.spool.settle(settled(world.clock, delivery, change));
+  const publish = (count: number, from = 0, to = hook()) =>
+    world.spool.events.publish([wanted(someEvents(count, from), to)], world.clock.now());
+  const freeze = (limits = LIMITS, webhook = '4') =>
+    world.spool.events.freeze(webhook, ids.message(), limits, world.clock.now());
+  const settle = (delivery: Delivery, change: Parameters<typeof settled>[2] = {}) =>
+    world.spool.settle(settled(world.clock, delivery, change));
   const fail = (delivery: Delivery, change: Parameters<typeof settled>[2] = {}) =>
     settle(delivery, { attempt: { ...attempt(world.clock, 500), answer: 'Oh no' }, state: 'waiting', ...change });
-  const pending = async (spool: Spool = world.spool) => (await spool.events.pending(10_000)).map(({ webhook, pending: { events } }) => [webhook, events]);
+  const pending = async (spool: Spool = world.spool) =>
+    (await spool.events.pending(10_000)).map(({ webhook, pending: { events } }) => [webhook, events]);
   const made = ({ delivery }: Frozen): Delivery => {
     if (!delivery) throw new Error('no batch was made');
     return delivery;
   };
   const tally = async () => {
-    const [{ batches, events, sentAt, error, errorAt } = { batches: 0, events: 0, sentAt: null, error: null, errorAt: null }] = await world.spool.events.tallies();
+    const [
+      { batches, events, sentAt, error, errorAt } = { batches: 0, events: 0, sentAt: null, error: null, errorAt: null },
+    ] = await world.spool.events.tallies();
     return { batches, events, sentAt, error, errorAt };
   };
 
   it('wait for each webhook that wants them, over a restart, and are taken once', async () => {
     await world.spool.events.publish([wanted(someEvents(3)), wanted(someEvents(2, 1), hook('8'))], world.clock.now());
     await publish(4, 2);
-    const bytes = (count: number, from: number) => someEvents(count, from).reduce((sum, { body }) => sum + body.length, 0);
+    const bytes = (count: number, from: number) =>
+      someEvents(count, from).reduce((sum, { body }) => sum + body.length, 0);
     expect(news).to.deep.equal([
       { kind: 'pending', webhook: '4', events: 3, bytes: bytes(3, 0) },
       { kind: 'pending', webhook: '8', events: 2, bytes: bytes(2, 1) },
       { kind: 'pending', webhook: '4', events: 3, bytes: bytes(3, 3) },
     ]);
-    expect(await pending(await world.reopen())).to.deep.equal([['4', 6], ['8', 2]]);
+    expect(await pending(await world.reopen())).to.deep.equal([
+      ['4', 6],
+      ['8', 2],
+    ]);
   });
 
   it('become one batch with one delivery, in the order they came', async () => {
@@ -54,9 +64,21 @@ describe('events on the spool', function () {
     const { delivery, blocked, left } = await freeze();
     expect({ blocked, left }).to.deep.equal({ blocked: false, left: { events: 0, bytes: 0, since: 0 } });
     expect(heard).to.deep.equal([delivery]);
-    expect(delivery).to.deep.include({ account: 'acme', url: hook().url, routeId: '', pattern: '', recipient: '', batch: { webhook: '4', events: 3 } });
+    expect(delivery).to.deep.include({
+      account: 'acme',
+      url: hook().url,
+      routeId: '',
+      pattern: '',
+      recipient: '',
+      batch: { webhook: '4', events: 3 },
+    });
     expect(await idsIn(world.spool, delivery)).to.deep.equal(['e0', 'e1', 'e2']);
-    expect(await world.spool.delivery(delivery?.id ?? '')).to.deep.include({ ...delivery, state: 'waiting', attempts: 0, dueAt: world.clock.now() });
+    expect(await world.spool.delivery(delivery?.id ?? '')).to.deep.include({
+      ...delivery,
+      state: 'waiting',
+      attempts: 0,
+      dueAt: world.clock.now(),
+    });
     expect(world.spool.backlog('acme')).to.equal(1);
     expect(await pending()).to.deep.equal([]);
     expect(await freeze()).to.deep.include({ delivery: null, blocked: false });
@@ -85,7 +107,10 @@ describe('events on the spool', function () {
     expect(sizes).to.deep.equal([10, 10, 5]);
 
     const to = hook('8');
-    await world.spool.events.publish([wanted([...someEvents(10, 100, 300), ...someEvents(1, 200, 5000), ...someEvents(1, 300, 300)], to)], world.clock.now());
+    await world.spool.events.publish(
+      [wanted([...someEvents(10, 100, 300), ...someEvents(1, 200, 5000), ...someEvents(1, 300, 300)], to)],
+      world.clock.now(),
+    );
     const bodies = [];
     for (let i = 0; i < 4; i++) {
       const found = await world.spool.message(made(await freeze({ events: 1000, bytes: 2000 }, '8')).messageId);
@@ -108,7 +133,12 @@ describe('events on the spool', function () {
   it('make at most four open batches, and the next when one of them has ended or is parked', async () => {
     await publish(10);
     const one = { events: 1, bytes: 1000 };
-    const [first, second, third] = [made(await freeze(one)), made(await freeze(one)), made(await freeze(one)), made(await freeze(one))];
+    const [first, second, third] = [
+      made(await freeze(one)),
+      made(await freeze(one)),
+      made(await freeze(one)),
+      made(await freeze(one)),
+    ];
     const blocked = async () => (await freeze(one)).blocked;
     expect(await freeze(one)).to.deep.include({ delivery: null, blocked: true });
     await fail(first, { dueAt: world.clock.now() + 5000 });
@@ -161,7 +191,13 @@ describe('events on the spool', function () {
       await publish(2);
       const delivery = made(await freeze());
       await fail(delivery);
-      expect(await tally()).to.deep.equal({ batches: 0, events: 0, sentAt: null, error: `POST to ${hook().url} failed with 500: Oh no`, errorAt: world.clock.now() });
+      expect(await tally()).to.deep.equal({
+        batches: 0,
+        events: 0,
+        sentAt: null,
+        error: `POST to ${hook().url} failed with 500: Oh no`,
+        errorAt: world.clock.now(),
+      });
       await settle(delivery, { attempt: attempt(world.clock, null), state: 'waiting' });
       expect((await tally()).error).to.equal(`POST to ${hook().url} failed: timeout`);
     });
@@ -175,7 +211,9 @@ describe('events on the spool', function () {
       }
       const [mine] = await world.spool.events.tallies();
       const [theirs] = await other.spool.events.tallies();
-      expect(mine?.spool).to.match(/^[0-9a-z]+$/).and.not.equal(theirs?.spool);
+      expect(mine?.spool)
+        .to.match(/^[0-9a-z]+$/)
+        .and.not.equal(theirs?.spool);
       const [after] = await (await world.reopen()).events.tallies();
       expect(after?.spool).to.equal(mine?.spool);
     });
@@ -203,11 +241,14 @@ describe('events on the spool', function () {
     await settle(delivered);
     await put(world.spool, world.clock, { url: hook().url });
     await world.spool.events.redirect('4', 'https://new.example/hook');
-    const urls = async (...all: Delivery[]) => (await world.spool.list({ ids: all.map(({ id }) => id) }, 10)).map(({ url }) => url);
+    const urls = async (...all: Delivery[]) =>
+      (await world.spool.list({ ids: all.map(({ id }) => id) }, 10)).map(({ url }) => url);
     expect(await urls(waiting, dead)).to.deep.equal(['https://new.example/hook', 'https://new.example/hook']);
     expect(await urls(delivered)).to.deep.equal([hook().url]);
     expect(made(await freeze()).url).to.equal('https://new.example/hook');
-    expect(await world.spool.count({ url: hook().url, states: ['waiting'] }), 'mail to the old URL stays').to.include({ waiting: 1 });
+    expect(await world.spool.count({ url: hook().url, states: ['waiting'] }), 'mail to the old URL stays').to.include({
+      waiting: 1,
+    });
   });
 
   it('are given up when they have waited too long to become a batch', async () => {
@@ -217,7 +258,10 @@ describe('events on the spool', function () {
     await publish(1, 20, hook('8'));
     expect(await world.spool.events.expire(world.clock.now())).to.deep.equal([{ webhook: '4', events: 3 }]);
     expect(await world.spool.events.expire(world.clock.now())).to.deep.equal([]);
-    expect(await pending()).to.deep.equal([['4', 2], ['8', 1]]);
+    expect(await pending()).to.deep.equal([
+      ['4', 2],
+      ['8', 1],
+    ]);
   });
 
   it('make a batch at once when they are sent by themselves, whatever else is pending or open', async () => {
@@ -233,7 +277,8 @@ describe('events on the spool', function () {
     await publish(1);
     await publish(1, 1, hook('8'));
     const batches = [made(await freeze()).id, made(await freeze(LIMITS, '8')).id];
-    const list = async (selection: Parameters<Spool['list']>[0]) => (await world.spool.list(selection, 10)).map(({ id }) => id);
+    const list = async (selection: Parameters<Spool['list']>[0]) =>
+      (await world.spool.list(selection, 10)).map(({ id }) => id);
     expect(await list({ kind: 'mail' })).to.deep.equal([mail.id]);
     expect(await list({ kind: 'batch' })).to.have.members(batches);
     expect(await list({ webhook: '8' })).to.deep.equal([batches[1]]);
@@ -244,8 +289,15 @@ describe('events on the spool', function () {
 
   it('are refused when the disk is nearly full, so that their rows keep them', async () => {
     const dir = await tempDir();
-    const spool = await openOne(dir, { clock: world.clock, log: world.log }, { dir, minFreePercent: 100, minFreeBytes: 0, maxMessageBytes: 1 });
-    const failure = await spool.events.publish([wanted(someEvents(1))], world.clock.now()).then(() => undefined, (error: Error) => error.name);
+    const spool = await openOne(
+      dir,
+      { clock: world.clock, log: world.log },
+      { dir, minFreePercent: 100, minFreeBytes: 0, maxMessageBytes: 1 },
+    );
+    const failure = await spool.events.publish([wanted(someEvents(1))], world.clock.now()).then(
+      () => undefined,
+      (error: Error) => error.name,
+    );
     expect(failure).to.equal('SpoolFull');
     expect(await spool.events.pending(10)).to.deep.equal([]);
   });

@@ -14,7 +14,8 @@ describe('the queue of the spool', () => {
     await put(spool, clock, { url: A, account: 'other' });
     clock.jump(10);
     const third = await put(spool, clock, { url: A });
-    const due = async (now: number, limit: number, except: string[]) => (await spool.due('acme', A, now, limit, except)).map(({ id }) => id);
+    const due = async (now: number, limit: number, except: string[]) =>
+      (await spool.due('acme', A, now, limit, except)).map(({ id }) => id);
     expect(await due(clock.now(), 10, [])).to.deep.equal([first.delivery.id, second.delivery.id, third.delivery.id]);
     expect(await due(clock.now(), 1, [first.delivery.id])).to.deep.equal([second.delivery.id]);
     expect(await due(clock.now() - 10, 10, [first.delivery.id])).to.deep.equal([second.delivery.id]);
@@ -24,9 +25,24 @@ describe('the queue of the spool', () => {
   it('puts a deferred delivery back with its attempt, and counts until it is replayed', async () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
-    await spool.settle(settled(clock, delivery, { attempt: attempt(clock, null), state: 'waiting', dueAt: clock.now() + 5000, parked: true }));
+    await spool.settle(
+      settled(clock, delivery, {
+        attempt: attempt(clock, null),
+        state: 'waiting',
+        dueAt: clock.now() + 5000,
+        parked: true,
+      }),
+    );
     const queued = await spool.delivery(delivery.id);
-    expect(queued).to.include({ state: 'waiting', attempts: 1, parked: true, dueAt: clock.now() + 5000, lastStatus: null, lastError: 'timeout', endedAt: null });
+    expect(queued).to.include({
+      state: 'waiting',
+      attempts: 1,
+      parked: true,
+      dueAt: clock.now() + 5000,
+      lastStatus: null,
+      lastError: 'timeout',
+      endedAt: null,
+    });
     expect(await spool.due('acme', delivery.url, clock.now(), 10, [])).to.have.length(0);
     expect(await spool.due('acme', delivery.url, clock.now() + 5000, 10, [])).to.have.length(1);
     expect(spool.backlog('acme')).to.equal(1);
@@ -36,7 +52,13 @@ describe('the queue of the spool', () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     await spool.settle(settled(clock, delivery));
-    expect(await spool.delivery(delivery.id)).to.include({ state: 'delivered', attempts: 1, endedAt: clock.now(), lastStatus: 200, lastError: null });
+    expect(await spool.delivery(delivery.id)).to.include({
+      state: 'delivered',
+      attempts: 1,
+      endedAt: clock.now(),
+      lastStatus: 200,
+      lastError: null,
+    });
     expect(spool.backlog('acme')).to.equal(0);
     expect(await spool.endpoints()).to.deep.equal([]);
   });
@@ -56,7 +78,9 @@ describe('the queue of the spool', () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     for (let i = 1; i <= 55; i++) {
-      await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock, 500), answer: `answer ${i}` }, state: 'waiting' }));
+      await spool.settle(
+        settled(clock, delivery, { attempt: { ...attempt(clock, 500), answer: `answer ${i}` }, state: 'waiting' }),
+      );
     }
     const attempts = await spool.attempts(delivery.id);
     expect(attempts.map(({ answer }) => answer)).to.deep.equal(Array.from({ length: 50 }, (_, i) => `answer ${i + 6}`));
@@ -89,11 +113,19 @@ describe('the queue of the spool', () => {
     await spool.settle(settled(clock, delivery, { attempt: attempt(clock, 500), state: 'dead', parked: true }));
     clock.jump(60_000);
     let changes = 0;
-    spool.onChange((fresh) => { if (fresh.length === 0) changes++; });
+    spool.onChange((fresh) => {
+      if (fresh.length === 0) changes++;
+    });
     expect(await spool.replay({ ids: [delivery.id] }, clock.now())).to.equal(1);
     expect(changes).to.be.greaterThan(0);
     expect(await spool.delivery(delivery.id)).to.include({
-      id: delivery.id, state: 'waiting', attempts: 0, budgetFrom: clock.now(), dueAt: clock.now(), parked: false, endedAt: null,
+      id: delivery.id,
+      state: 'waiting',
+      attempts: 0,
+      budgetFrom: clock.now(),
+      dueAt: clock.now(),
+      parked: false,
+      endedAt: null,
     });
     expect(await spool.replay({}, clock.now())).to.equal(0);
     expect(spool.backlog('acme')).to.equal(1);
@@ -125,7 +157,10 @@ describe('the queue of the spool', () => {
     expect(await spool.redirect('1.1', B)).to.equal(2);
     const urlOf = async ({ delivery }: { delivery: { id: string } }) => (await spool.delivery(delivery.id))?.url;
     expect([await urlOf(waits), await urlOf(dead), await urlOf(done), await urlOf(other)]).to.deep.equal([B, B, A, A]);
-    expect((await spool.endpoints()).map(({ url, waiting }) => [url, waiting])).to.have.deep.members([[A, 1], [B, 1]]);
+    expect((await spool.endpoints()).map(({ url, waiting }) => [url, waiting])).to.have.deep.members([
+      [A, 1],
+      [B, 1],
+    ]);
     expect(spool.backlog('acme')).to.equal(2);
   });
 
@@ -138,7 +173,11 @@ describe('the queue of the spool', () => {
     clock.jump(1000);
     const c = await put(spool, clock, { account: 'other', url: A, routeId: '2.1', recipients: ['cat@example.com'] });
     await spool.settle(settled(clock, b.delivery));
-    const names = new Map([[a.delivery.id, 'a'], [b.delivery.id, 'b'], [c.delivery.id, 'c']]);
+    const names = new Map([
+      [a.delivery.id, 'a'],
+      [b.delivery.id, 'b'],
+      [c.delivery.id, 'c'],
+    ]);
     const list = async (selection: Parameters<typeof spool.list>[0], limit = 10) =>
       (await spool.list(selection, limit)).map(({ id }) => names.get(id)).join('');
     expect(await list({})).to.equal('cba');
@@ -183,7 +222,10 @@ describe('the queue of the spool', () => {
 
   it('forgets at once what was settled to be forgotten, when the last delivery of its message has ended', async () => {
     const { spool, clock } = await freshSpool();
-    const { message, deliveries: [first, second] } = await put(spool, clock, { recipients: ['a@example.com', 'b@example.com'] });
+    const {
+      message,
+      deliveries: [first, second],
+    } = await put(spool, clock, { recipients: ['a@example.com', 'b@example.com'] });
     const given = await put(spool, clock);
     if (!first || !second) throw new Error('two deliveries');
     const none = { deliveredBefore: 1, deadBefore: 1, deliveredBytes: 1e9 };

@@ -1,18 +1,18 @@
+import { randomBytes } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { mkdir, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { randomBytes } from 'node:crypto';
 import { expect } from 'chai';
-import type { Spool } from '../../src/spool/types.ts';
 import type { Clock } from '../../src/base/clock.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
-import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../support/spool.ts';
-import { killAfter, missing, startSpoolProcess } from '../support/spool-process.ts';
+import type { Spool } from '../../src/spool/types.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
-import { until } from '../support/until.ts';
+import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../support/spool.ts';
+import { killAfter, missing, startSpoolProcess } from '../support/spool-process.ts';
 import { tempDir } from '../support/temp.ts';
+import { until } from '../support/until.ts';
 
 async function putLarge(spool: Spool, clock: Clock, id: string) {
   const writer = spool.body(id);
@@ -40,13 +40,21 @@ describe('opening the spool', () => {
     expect(await readdir(join(dir, 'tmp'))).to.deep.equal([]);
     expect(await readdir(join(dir, 'blobs'))).to.deep.equal(['kept']);
     expect(await again.message(kept.message.id)).to.not.equal(undefined);
-    expect(log.of('spool.recovered').at(-1)?.fields).to.include({ waiting: 1, orphans: 1, unfinished: 1, largeBodies: 1 });
+    expect(log.of('spool.recovered').at(-1)?.fields).to.include({
+      waiting: 1,
+      orphans: 1,
+      unfinished: 1,
+      largeBodies: 1,
+    });
   });
 
   it('gives up the deliveries of a message whose large body is missing, cut or changed, and goes on with the others', async () => {
     const { dir, spool, clock, reopen, log } = await freshSpool();
     const [gone, cut, changed, whole] = [
-      await putLarge(spool, clock, 'gone'), await putLarge(spool, clock, 'cut'), await putLarge(spool, clock, 'changed'), await putLarge(spool, clock, 'whole'),
+      await putLarge(spool, clock, 'gone'),
+      await putLarge(spool, clock, 'cut'),
+      await putLarge(spool, clock, 'changed'),
+      await putLarge(spool, clock, 'whole'),
     ];
     await spool.close();
     await rm(join(dir, 'blobs', 'gone'));
@@ -132,7 +140,10 @@ describe('a damaged queue file', () => {
     for (const { message, delivery } of mails) {
       const found = await spool.message(message.id);
       const queued = await spool.delivery(delivery.id);
-      const same = found?.body.kind === 'inline' && message.body.kind === 'inline' && Buffer.compare(found.body.bytes, message.body.bytes) === 0;
+      const same =
+        found?.body.kind === 'inline' &&
+        message.body.kind === 'inline' &&
+        Buffer.compare(found.body.bytes, message.body.bytes) === 0;
       if (same && queued?.state === 'waiting') counts.whole++;
       else if (found && !same) counts.wrong++;
       else if (queued?.state === 'dead' && queued.lastError?.startsWith('message lost: ')) counts.dead++;
@@ -158,7 +169,11 @@ describe('a damaged queue file', () => {
   async function putNamed(spool: Spool, clock: Clock, n: number) {
     const name = (what: string) => `${what}-${String(n).padStart(2, '0')}-own`;
     const one = mail(clock, { routeId: name('route'), recipients: [name('recipient')] });
-    const message = { ...one.message, trace: name('trace'), envelope: { ...one.message.envelope, mailFrom: name('sender') } };
+    const message = {
+      ...one.message,
+      trace: name('trace'),
+      envelope: { ...one.message.envelope, mailFrom: name('sender') },
+    };
     expect(await spool.accept(message, one.deliveries)).to.equal('accepted');
     const [delivery] = one.deliveries;
     if (!delivery) throw new Error('no delivery');
@@ -190,10 +205,19 @@ describe('a damaged queue file', () => {
       await flip(join(opened.dir, 'spool.db'), of(victim));
       const spool = await opened.reopen();
       const due = await spool.due('acme', victim.delivery.url, opened.clock.now(), 100, []);
-      const found = await Promise.all(due.map(async ({ id, messageId }) => ({ id, message: await spool.message(messageId, id) })));
-      expect(found.filter(({ message }) => message).map(({ id }) => id)).to.have.members(mails.filter((mail) => mail !== victim).map(({ delivery }) => delivery.id));
-      expect(await spool.delivery(victim.delivery.id)).to.include({ state: 'dead', lastError: 'message lost: its row was damaged on the disk' });
-      expect(opened.log.of('spool.fault').map(({ level, fields }) => [level, fields['reason'], fields['deliveries']])).to.deep.equal([['error', 'message lost: its row was damaged on the disk', 1]]);
+      const found = await Promise.all(
+        due.map(async ({ id, messageId }) => ({ id, message: await spool.message(messageId, id) })),
+      );
+      expect(found.filter(({ message }) => message).map(({ id }) => id)).to.have.members(
+        mails.filter((mail) => mail !== victim).map(({ delivery }) => delivery.id),
+      );
+      expect(await spool.delivery(victim.delivery.id)).to.include({
+        state: 'dead',
+        lastError: 'message lost: its row was damaged on the disk',
+      });
+      expect(
+        opened.log.of('spool.fault').map(({ level, fields }) => [level, fields['reason'], fields['deliveries']]),
+      ).to.deep.equal([['error', 'message lost: its row was damaged on the disk', 1]]);
       expect(spool.backlog('acme')).to.equal(19);
     });
   }
@@ -216,7 +240,12 @@ describe('a damaged queue file', () => {
   it('costs verdicts that were changed, which are taken again, and nothing else', async () => {
     const opened = await freshSpool();
     const { message, delivery } = await put(opened.spool, opened.clock);
-    const verdicts: Verdicts = { spf: { result: 'pass', detail: 'as-it-was' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' } };
+    const verdicts: Verdicts = {
+      spf: { result: 'pass', detail: 'as-it-was' },
+      dkim: { signed: false, valid: false },
+      dmarc: { result: 'none', policy: null, aligned: false },
+      arc: { result: 'none' },
+    };
     await opened.spool.settle(settled(opened.clock, delivery, { state: 'waiting' }), verdicts);
     expect((await (await opened.reopen()).message(message.id))?.message.verdicts).to.deep.equal(verdicts);
     await opened.spool.close();
@@ -263,14 +292,18 @@ describe('a damaged queue file', () => {
     const { mails, file, dir, spool: closed, clock, log } = await filled(1000);
     await closed.close();
     const root = new DatabaseSync(file);
-    const page = Number(root.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_messages_1'").get()?.['rootpage']);
+    const page = Number(
+      root.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'sqlite_autoindex_messages_1'").get()?.['rootpage'],
+    );
     root.close();
     const bytes = await readFile(file);
     bytes.fill(0xee, (page - 1) * 4096, page * 4096);
     await writeFile(file, bytes);
     const spool = await openOne(dir, { clock, log });
     const told: number[] = [];
-    spool.onChange((fresh) => { told.push(fresh.length); });
+    spool.onChange((fresh) => {
+      told.push(fresh.length);
+    });
     expect(await judge(spool, mails)).to.deep.equal({ whole: 1000, dead: 0, gone: 0, wrong: 0 });
     expect((await readdir(dir)).some((name) => name.startsWith('spool.db.damaged-'))).to.equal(true);
     expect(told).to.contain(0);
@@ -284,7 +317,11 @@ describe('a damaged queue file', () => {
     await opened.spool.close();
     await writeFile(join(opened.dir, 'spool.db'), randomBytes(20_000));
     const spool = await opened.reopen();
-    expect(opened.log.of('spool.fault').some(({ level, fields }) => level === 'error' && String(fields['aside']).includes('damaged-'))).to.equal(true);
+    expect(
+      opened.log
+        .of('spool.fault')
+        .some(({ level, fields }) => level === 'error' && String(fields['aside']).includes('damaged-')),
+    ).to.equal(true);
     await put(spool, opened.clock);
     await opened.reopen();
     const names = await readdir(opened.dir, { recursive: true });
@@ -298,7 +335,9 @@ describe('the command line beside a running daemon', () => {
     const { delivery } = await put(spool, clock);
     const visitor = await openOne(dir, { clock, log: createTestLog(), role: 'visitor' });
     let noticed = 0;
-    spool.onChange((fresh) => { if (fresh.length === 0) noticed++; });
+    spool.onChange((fresh) => {
+      if (fresh.length === 0) noticed++;
+    });
     expect(await visitor.drop({ ids: [delivery.id] }, clock.now())).to.equal(1);
     for (let i = 0; i < 200 && noticed === 0; i++) {
       await clock.advance(1000);

@@ -55,7 +55,9 @@ describe('reports of mail that went out', () => {
     const { delivery } = await put(world.spool, world.clock);
     await world.spool.close();
     const old = new DatabaseSync(join(world.dir, 'spool.db'));
-    old.exec('DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; PRAGMA user_version = 2');
+    old.exec(
+      'DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; PRAGMA user_version = 2',
+    );
     old.close();
     const grown = await world.reopen();
     expect((await grown.delivery(delivery.id))?.state).to.equal('waiting');
@@ -69,13 +71,28 @@ describe('reports of a process that was killed', function () {
 
   it('are all there but those that were told, and each delivery that was settled has one', async () => {
     const dir = await tempDir();
-    const child = spawn(process.execPath, ['--no-warnings', fileURLToPath(new URL('../support/reports-child.ts', import.meta.url)), dir], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(
+      process.execPath,
+      ['--no-warnings', fileURLToPath(new URL('../support/reports-child.ts', import.meta.url)), dir],
+      { stdio: ['ignore', 'pipe', 'inherit'] },
+    );
     let out = '';
-    child.stdout.on('data', (chunk) => { out += String(chunk); });
+    child.stdout.on('data', (chunk) => {
+      out += String(chunk);
+    });
     const ended = once(child, 'close');
-    const said = (word: string) => out.split('\n').slice(0, -1).filter((line) => line.startsWith(word)).map((line) => line.slice(word.length + 1));
+    const said = (word: string) =>
+      out
+        .split('\n')
+        .slice(0, -1)
+        .filter((line) => line.startsWith(word))
+        .map((line) => line.slice(word.length + 1));
     try {
-      await until('some are settled, and some told', () => said('settled').length > 60 && said('told').length > 10, 30_000);
+      await until(
+        'some are settled, and some told',
+        () => said('settled').length > 60 && said('told').length > 10,
+        30_000,
+      );
     } finally {
       child.kill('SIGKILL');
       await ended;
@@ -83,9 +100,15 @@ describe('reports of a process that was killed', function () {
     const { spool } = await freshSpool(dir);
     const kept = new Set((await spool.reports(100_000)).map(({ id }) => id));
     const told = new Set(said('told'));
-    expect(said('settled').filter((id) => !kept.has(id) && !told.has(id)), 'lost').to.deep.equal([]);
+    expect(
+      said('settled').filter((id) => !kept.has(id) && !told.has(id)),
+      'lost',
+    ).to.deep.equal([]);
     const delivered = await spool.list({ states: ['delivered'] }, 100_000);
-    expect(delivered.filter(({ id }) => !kept.has(id) && !told.has(id)), 'settled without a report').to.deep.equal([]);
+    expect(
+      delivered.filter(({ id }) => !kept.has(id) && !told.has(id)),
+      'settled without a report',
+    ).to.deep.equal([]);
     expect(kept.size + told.size).to.be.at.least(delivered.length);
   });
 
@@ -98,7 +121,9 @@ describe('reports of a process that was killed', function () {
     await world.spool.close();
     const path = join(world.dir, 'spool.db');
     const damaged = new DatabaseSync(path);
-    const page = Number(damaged.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'deliveries_due'").get()?.['rootpage']);
+    const page = Number(
+      damaged.prepare("SELECT rootpage FROM sqlite_schema WHERE name = 'deliveries_due'").get()?.['rootpage'],
+    );
     const size = Number(damaged.prepare('PRAGMA page_size').get()?.['page_size']);
     damaged.close();
     const file = await openFile(path, 'r+');
@@ -113,18 +138,29 @@ describe('reports of a process that was killed', function () {
 describe('a delivery that is not to go before a time', () => {
   it('is due then, its time budget begins then, and it was accepted now', async () => {
     const { spool, clock } = await freshSpool();
-    const { message, deliveries: [one] } = mail(clock, { url: mailUrl('example.com') });
+    const {
+      message,
+      deliveries: [one],
+    } = mail(clock, { url: mailUrl('example.com') });
     if (!one) throw new Error('no delivery');
     const later = clock.now() + 2 * DAY;
     await spool.accept(message, [{ ...one, notBefore: later }]);
-    expect(await spool.delivery(one.id)).to.include({ createdAt: clock.now(), dueAt: later, budgetFrom: later, attempts: 0 });
+    expect(await spool.delivery(one.id)).to.include({
+      createdAt: clock.now(),
+      dueAt: later,
+      budgetFrom: later,
+      attempts: 0,
+    });
     expect(await spool.due(one.account, one.url, later - 1, 10, [])).to.deep.equal([]);
     expect(await spool.due(one.account, one.url, later, 10, [])).to.have.length(1);
   });
 
   it('keeps to it though everything that waits is made due', async () => {
     const { spool, clock } = await freshSpool();
-    const { message, deliveries: [one] } = mail(clock, { url: mailUrl('example.com') });
+    const {
+      message,
+      deliveries: [one],
+    } = mail(clock, { url: mailUrl('example.com') });
     if (!one) throw new Error('no delivery');
     const later = clock.now() + 2 * DAY;
     await spool.accept(message, [{ ...one, notBefore: later }]);
@@ -134,7 +170,10 @@ describe('a delivery that is not to go before a time', () => {
 
   it('is due at once when that time is over', async () => {
     const { spool, clock } = await freshSpool();
-    const { message, deliveries: [one] } = mail(clock);
+    const {
+      message,
+      deliveries: [one],
+    } = mail(clock);
     if (!one) throw new Error('no delivery');
     await spool.accept(message, [{ ...one, notBefore: clock.now() - DAY }]);
     expect(await spool.delivery(one.id)).to.include({ dueAt: clock.now(), budgetFrom: clock.now() });
@@ -146,7 +185,11 @@ describe('a selection by kind', () => {
     const { spool, clock } = await freshSpool();
     const inbound = await put(spool, clock);
     const outgoing = await put(spool, clock, { url: mailUrl('example.com'), routeId: '' });
-    const batch = await spool.events.send({ hook: { id: '1', account: 'acme', url: 'https://a.example/' }, events: [{ id: 'e', body: '{}' }] }, 'b'.repeat(26), clock.now());
+    const batch = await spool.events.send(
+      { hook: { id: '1', account: 'acme', url: 'https://a.example/' }, events: [{ id: 'e', body: '{}' }] },
+      'b'.repeat(26),
+      clock.now(),
+    );
     expect([spool.backlog('acme'), spool.backlog('acme', 'in')]).to.deep.equal([3, 2]);
     const ids = async (kind: 'mail' | 'batch' | 'outgoing') => (await spool.list({ kind }, 10)).map(({ id }) => id);
     expect(await ids('mail')).to.deep.equal([inbound.delivery.id]);

@@ -18,8 +18,14 @@ describe('rescheduling on the spool', () => {
 
   it('leaves alone what was attempted, what ended, and what is not selected', async () => {
     const { spool, clock } = await freshSpool();
-    const [tried, ended, other] = [await put(spool, clock), await put(spool, clock), await put(spool, clock, { account: 'other' })];
-    await spool.settle(settled(clock, tried.delivery, { state: 'waiting', dueAt: clock.now() + 5000, attempt: attempt(clock, 500) }));
+    const [tried, ended, other] = [
+      await put(spool, clock),
+      await put(spool, clock),
+      await put(spool, clock, { account: 'other' }),
+    ];
+    await spool.settle(
+      settled(clock, tried.delivery, { state: 'waiting', dueAt: clock.now() + 5000, attempt: attempt(clock, 500) }),
+    );
     await spool.settle(settled(clock, ended.delivery));
     expect(await spool.reschedule({ account: 'acme' }, clock.now() + 9000)).to.equal(0);
     expect((await spool.delivery(tried.delivery.id))?.dueAt).to.equal(clock.now() + 5000);
@@ -30,7 +36,9 @@ describe('rescheduling on the spool', () => {
     const { spool, clock } = await freshSpool();
     const { delivery } = await put(spool, clock);
     let heard = 0;
-    spool.onChange(() => { heard++; });
+    spool.onChange(() => {
+      heard++;
+    });
     await spool.reschedule({ ids: [delivery.id] }, clock.now() + 9000);
     expect(heard).to.equal(1);
   });

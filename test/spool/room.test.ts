@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { createHash, randomBytes } from 'node:crypto';
 import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
@@ -11,7 +11,6 @@ import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../suppo
 import { missing } from '../support/spool-process.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
-import { createHash } from 'node:crypto';
 
 describe('room for new mail', () => {
   const settings = { minFreePercent: 10, minFreeBytes: 50, maxMessageBytes: 10 };
@@ -27,9 +26,12 @@ describe('room for new mail', () => {
 
   it('is there above the largest of the three floors only', async () => {
     for (const [total, free, overrides, expected] of [
-      [1000, 100, {}, true], [1000, 99, {}, false],
-      [100, 50, {}, true], [100, 49, {}, false],
-      [100, 60, { maxMessageBytes: 20 }, true], [100, 59, { maxMessageBytes: 20 }, false],
+      [1000, 100, {}, true],
+      [1000, 99, {}, false],
+      [100, 50, {}, true],
+      [100, 49, {}, false],
+      [100, 60, { maxMessageBytes: 20 }, true],
+      [100, 59, { maxMessageBytes: 20 }, false],
     ] as const) {
       const { room } = await watched(total, free, overrides);
       expect(room.has(), `${free} of ${total}`).to.equal(expected);
@@ -52,7 +54,13 @@ describe('room for new mail', () => {
 
   it('is not there while the disk does not say', async () => {
     const { clock, room, disk, log } = await watched(1000, 500);
-    Object.defineProperty(disk, 'free', { configurable: true, enumerable: true, get() { throw new Error('EIO'); } });
+    Object.defineProperty(disk, 'free', {
+      configurable: true,
+      enumerable: true,
+      get() {
+        throw new Error('EIO');
+      },
+    });
     await clock.advance(3000);
     expect(room.has()).to.equal(false);
     Object.defineProperty(disk, 'free', { value: 500, enumerable: true });
@@ -102,21 +110,27 @@ describe('a disk that is full', function () {
       const body = inline(size);
       const { message, deliveries } = mail(opened.clock, { body });
       const outcome = await opened.spool.accept(message, deliveries);
-      if (outcome === 'accepted' && body.kind === 'inline') accepted.push({ id: message.id, sha256: createHash('sha256').update(body.bytes).digest('hex') });
+      if (outcome === 'accepted' && body.kind === 'inline')
+        accepted.push({ id: message.id, sha256: createHash('sha256').update(body.bytes).digest('hex') });
       return outcome;
     };
     let outcome = 'accepted';
     for (let i = 0; i < 1000 && outcome === 'accepted'; i++) outcome = await offer(100_000);
     expect(outcome).to.equal('full');
-    for (let i = 0; i < 1000 && await offer(500) === 'accepted'; i++);
+    for (let i = 0; i < 1000 && (await offer(500)) === 'accepted'; i++);
 
     const writer = opened.spool.body('large');
     for (let i = 0; i < 40; i++) await writer.write(randomBytes(500_000));
-    const failure = await writer.finish().then(() => undefined, (error: unknown) => error);
+    const failure = await writer.finish().then(
+      () => undefined,
+      (error: unknown) => error,
+    );
     expect(failure).to.have.property('name', 'SpoolFull');
 
     let done = false;
-    const settling = opened.spool.settle(settled(opened.clock, first.delivery)).then(() => { done = true; });
+    const settling = opened.spool.settle(settled(opened.clock, first.delivery)).then(() => {
+      done = true;
+    });
     await rm(filler);
     await until('the settlement', async () => {
       await opened.clock.advance(1000);

@@ -1,9 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { missing, startSpoolProcess } from '../support/spool-process.ts';
 import { freshSpool } from '../support/spool.ts';
-import { noStrace, parseTrace, type Call } from '../support/strace.ts';
+import { missing, startSpoolProcess } from '../support/spool-process.ts';
+import { type Call, noStrace, parseTrace } from '../support/strace.ts';
 import { tempDir } from '../support/temp.ts';
 
 const SYNCS = new Set(['fsync', 'fdatasync']);
@@ -11,14 +11,26 @@ const WRITES = new Set(['write', 'pwrite64', 'pwritev', 'writev']);
 
 /** Whether a sync of the file lies wholly between the last write to it and `before`. */
 function syncedBefore(calls: readonly Call[], file: RegExp, before: number): boolean {
-  const lastWrite = Math.max(-1, ...calls.filter(({ name, text, began }) => WRITES.has(name) && file.test(text) && began < before).map(({ done }) => done));
-  return lastWrite >= 0 && calls.some(({ name, text, began, done }) =>
-    SYNCS.has(name) && file.test(text) && text.endsWith('= 0') && began > lastWrite && done < before);
+  const lastWrite = Math.max(
+    -1,
+    ...calls
+      .filter(({ name, text, began }) => WRITES.has(name) && file.test(text) && began < before)
+      .map(({ done }) => done),
+  );
+  return (
+    lastWrite >= 0 &&
+    calls.some(
+      ({ name, text, began, done }) =>
+        SYNCS.has(name) && file.test(text) && text.endsWith('= 0') && began > lastWrite && done < before,
+    )
+  );
 }
 
 /** Acknowledgements for which the bytes were not on the disk when they were given. */
 function unsynced(calls: readonly Call[]): string[] {
-  const acknowledgements = calls.filter(({ name, text }) => name === 'write' && text.startsWith('1<') && text.includes('"accepted '));
+  const acknowledgements = calls.filter(
+    ({ name, text }) => name === 'write' && text.startsWith('1<') && text.includes('"accepted '),
+  );
   return acknowledgements.filter(({ began }) => !syncedBefore(calls, /spool\.db-wal>/, began)).map(({ text }) => text);
 }
 
@@ -36,10 +48,24 @@ describe('what is accepted', function () {
   async function trace(messages: number, largeEvery: number, bytes = 2000) {
     const dir = await tempDir();
     const out = join(dir, 'trace');
-    const process = startSpoolProcess([dir, 1, messages, largeEvery, bytes],
-      ['strace', '-f', '-y', '-s', '64', '-o', out, '-e', 'trace=write,writev,pwrite64,pwritev,fsync,fdatasync,rename,renameat2']);
+    const process = startSpoolProcess(
+      [dir, 1, messages, largeEvery, bytes],
+      [
+        'strace',
+        '-f',
+        '-y',
+        '-s',
+        '64',
+        '-o',
+        out,
+        '-e',
+        'trace=write,writev,pwrite64,pwritev,fsync,fdatasync,rename,renameat2',
+      ],
+    );
     expect(await process.ended).to.equal(0);
-    expect(process.results().map(({ outcome }) => outcome)).to.deep.equal(Array.from({ length: messages }, () => 'accepted'));
+    expect(process.results().map(({ outcome }) => outcome)).to.deep.equal(
+      Array.from({ length: messages }, () => 'accepted'),
+    );
     return { calls: parseTrace(await readFile(out, 'utf8')), results: process.results() };
   }
 
@@ -57,7 +83,9 @@ describe('what is accepted', function () {
       const renamed = calls.find(({ name, text }) => name.startsWith('rename') && text.includes(`/blobs/${id}"`));
       if (!renamed) throw new Error('it was never put in its place');
       expect(syncedBefore(calls, new RegExp(`/tmp/${id}>`), renamed.began)).to.equal(true);
-      const folder = calls.find(({ name, text, began }) => name === 'fsync' && /\/blobs>/.test(text) && began > renamed.done);
+      const folder = calls.find(
+        ({ name, text, began }) => name === 'fsync' && /\/blobs>/.test(text) && began > renamed.done,
+      );
       const answer = calls.find(({ text }) => text.includes(`"accepted ${id}`));
       expect(folder && answer && folder.done < answer.began).to.equal(true);
     }
@@ -69,25 +97,49 @@ describe('what is accepted', function () {
     const logged = calls.filter(({ name, text }) => WRITES.has(name) && text.includes('spool.db-wal>'));
     const [accepting, ...others] = [...new Set(logged.map(({ thread }) => thread))];
     expect(others).to.deep.equal([]);
-    const moved = calls.filter(({ name, text, thread }) => WRITES.has(name) && /spool\.db>/.test(text) && thread !== accepting);
+    const moved = calls.filter(
+      ({ name, text, thread }) => WRITES.has(name) && /spool\.db>/.test(text) && thread !== accepting,
+    );
     expect(moved.length).to.be.greaterThan(1000);
-    expect(syncedBefore(calls.filter(({ thread }) => thread === moved[0]?.thread), /spool\.db>/, Number.POSITIVE_INFINITY)).to.equal(true);
-    expect(logged.some(({ began }) => began > (moved[0]?.began ?? 0) && began < (moved.at(-1)?.done ?? 0))).to.equal(true);
+    expect(
+      syncedBefore(
+        calls.filter(({ thread }) => thread === moved[0]?.thread),
+        /spool\.db>/,
+        Number.POSITIVE_INFINITY,
+      ),
+    ).to.equal(true);
+    expect(logged.some(({ began }) => began > (moved[0]?.began ?? 0) && began < (moved.at(-1)?.done ?? 0))).to.equal(
+      true,
+    );
   });
 
   /** Lets `calls` on `paths` fail as `inject` says and looks at what became of the messages. */
   async function failing(paths: readonly string[], inject: string, messages = 12, bytes = 2000) {
     const { dir, spool: empty } = await freshSpool(); // so that the syncs that make the file are not counted
     await empty.close();
-    const process = startSpoolProcess([dir, 1, messages, 0, bytes],
-      ['strace', '-f', '-o', '/dev/null', ...paths.flatMap((path) => ['-P', join(dir, path)]), '-e', 'trace=fsync,fdatasync', '-e', `inject=${inject}`]);
+    const process = startSpoolProcess(
+      [dir, 1, messages, 0, bytes],
+      [
+        'strace',
+        '-f',
+        '-o',
+        '/dev/null',
+        ...paths.flatMap((path) => ['-P', join(dir, path)]),
+        '-e',
+        'trace=fsync,fdatasync',
+        '-e',
+        `inject=${inject}`,
+      ],
+    );
     expect(await process.ended).to.equal(0);
     const results = process.results();
     const accepted = results.filter(({ outcome }) => outcome === 'accepted');
     const refused = results.filter(({ outcome }) => outcome !== 'accepted');
     const { spool } = await freshSpool(dir);
     expect(await missing(spool, accepted)).to.deep.equal([]);
-    expect((await spool.list({}, 10_000)).map(({ messageId }) => messageId).sort()).to.deep.equal(accepted.map(({ id }) => id).sort());
+    expect((await spool.list({}, 10_000)).map(({ messageId }) => messageId).sort()).to.deep.equal(
+      accepted.map(({ id }) => id).sort(),
+    );
     return { process, results, refused };
   }
 
@@ -101,7 +153,10 @@ describe('what is accepted', function () {
   });
 
   it('waits until the new file can be synced, when that fails as well', async () => {
-    const { process, results, refused } = await failing(['spool.db-wal', 'spool.db.part'], 'fsync,fdatasync:error=EIO:when=6..12');
+    const { process, results, refused } = await failing(
+      ['spool.db-wal', 'spool.db.part'],
+      'fsync,fdatasync:error=EIO:when=6..12',
+    );
     expect(refused.length).to.be.greaterThan(0);
     expect(new Set(refused.map(({ outcome }) => outcome))).to.deep.equal(new Set(['fault']));
     expect(results.at(-1)?.outcome).to.equal('accepted');
@@ -118,7 +173,10 @@ describe('what is accepted', function () {
 
   it('is not a large body whose own sync failed', async () => {
     const dir = await tempDir();
-    const process = startSpoolProcess([dir, 1, 1, 1], ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO:when=1+']);
+    const process = startSpoolProcess(
+      [dir, 1, 1, 1],
+      ['strace', '-f', '-o', '/dev/null', '-e', 'trace=fdatasync', '-e', 'inject=fdatasync:error=EIO:when=1+'],
+    );
     expect(await process.ended).to.not.equal(0);
     expect(process.log()).to.contain('SpoolFault');
     const { spool } = await freshSpool(dir);

@@ -5,12 +5,16 @@ import { until } from '../support/until.ts';
 
 describe('a thread of the spool that dies', () => {
   let workers: Worker[] = [];
-  const note = (worker: Worker) => { workers.push(worker); };
+  const note = (worker: Worker) => {
+    workers.push(worker);
+  };
   beforeEach(() => {
     workers = [];
     process.on('worker', note);
   });
-  afterEach(() => { process.off('worker', note); });
+  afterEach(() => {
+    process.off('worker', note);
+  });
 
   it('answers what it had not answered as a fault, keeps nothing of that, and is replaced', async () => {
     const { spool, clock, log } = await freshSpool();

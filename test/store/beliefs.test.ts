@@ -9,11 +9,15 @@ describe('what is believed of the store', () => {
   function world() {
     const clock = createTestClock();
     const state = { value: 'one', away: false, reads: 0 };
-    const beliefs = createBeliefs(async (key) => {
-      state.reads++;
-      if (state.away) throw new StoreAway('away');
-      return `${key} ${state.value}`;
-    }, FRESH_MS, { clock });
+    const beliefs = createBeliefs(
+      async (key) => {
+        state.reads++;
+        if (state.away) throw new StoreAway('away');
+        return `${key} ${state.value}`;
+      },
+      FRESH_MS,
+      { clock },
+    );
     return { clock, state, beliefs };
   }
 

@@ -1,5 +1,13 @@
 import { expect } from 'chai';
-import { DuplicateRow, type Collection, type CollectionSpec, type Database, type Filter, type Row, type Value } from '../../src/store/collection.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  DuplicateRow,
+  type Filter,
+  type Row,
+  type Value,
+} from '../../src/store/collection.ts';
 import { drivers, ofItsOwn } from '../support/database.ts';
 import { lacks } from '../support/mongo-server.ts';
 import { failure } from './notes.ts';
@@ -14,20 +22,81 @@ interface Thing extends Row {
 }
 
 const things: CollectionSpec<Thing> = {
-  name: 'things', indexes: [['account', 'rank'], ['label'], ['rank'], ['at']], dates: ['at'],
+  name: 'things',
+  indexes: [['account', 'rank'], ['label'], ['rank'], ['at']],
+  dates: ['at'],
 };
 
-interface Seat extends Row { readonly room: string; readonly number?: number | null; readonly guest?: string | null; readonly visits?: number }
+interface Seat extends Row {
+  readonly room: string;
+  readonly number?: number | null;
+  readonly guest?: string | null;
+  readonly visits?: number;
+}
 
 const seats: CollectionSpec<Seat> = { name: 'seats', indexes: [], unique: [['room', 'number']], dates: [] };
 
-const thing = (id: string, fields: Partial<Thing> = {}): Thing => ({ id, account: 'a', label: null, rank: null, at: null, ...fields });
+const thing = (id: string, fields: Partial<Thing> = {}): Thing => ({
+  id,
+  account: 'a',
+  label: null,
+  rank: null,
+  at: null,
+  ...fields,
+});
 
 /** What a person or a machine with bad intent would try where a text is expected. */
 const HOSTILE = [
-  '', ' ', '$gt', '$where', '{"$gt":""}', 'a.b', '.', '$', '__proto__', 'constructor', 'toString', `'`, `"`, `'; DROP TABLE things; --`,
-  '%', '_', '100%', 'a_c', '\\', '\\%', '*', 'a*', '[a-z]', '^a', 'a$', '(a+)+$', '.*', '?', '\n', '\r\n', '\t', '\0', 'a\0b', 'a\0', '\u2028',
-  'é', 'e\u0301', '😀', '😀😀', '\ud7ff', '\ue000', '\uffff', '\u{10ffff}', '\u{10ffff}a', 'null', 'true', '1', '1.0', '2026-01-05T12:00:00.000Z', 'x'.repeat(5000),
+  '',
+  ' ',
+  '$gt',
+  '$where',
+  '{"$gt":""}',
+  'a.b',
+  '.',
+  '$',
+  '__proto__',
+  'constructor',
+  'toString',
+  `'`,
+  `"`,
+  `'; DROP TABLE things; --`,
+  '%',
+  '_',
+  '100%',
+  'a_c',
+  '\\',
+  '\\%',
+  '*',
+  'a*',
+  '[a-z]',
+  '^a',
+  'a$',
+  '(a+)+$',
+  '.*',
+  '?',
+  '\n',
+  '\r\n',
+  '\t',
+  '\0',
+  'a\0b',
+  'a\0',
+  '\u2028',
+  'é',
+  'e\u0301',
+  '😀',
+  '😀😀',
+  '\ud7ff',
+  '\ue000',
+  '\uffff',
+  '\u{10ffff}',
+  '\u{10ffff}a',
+  'null',
+  'true',
+  '1',
+  '1.0',
+  '2026-01-05T12:00:00.000Z',
+  'x'.repeat(5000),
 ];
 
 for (const driver of drivers) {
@@ -44,11 +113,17 @@ for (const driver of drivers) {
       await database.close();
       await crowded.close();
     });
-    beforeEach(async () => { rows = await database.collection(ofItsOwn(things)); });
+    beforeEach(async () => {
+      rows = await database.collection(ofItsOwn(things));
+    });
     /** For cases in which many want to write the same row at once. */
-    const useCrowded = async () => { rows = await crowded.collection(ofItsOwn(things)); };
+    const useCrowded = async () => {
+      rows = await crowded.collection(ofItsOwn(things));
+    };
 
-    const put = async (...list: Thing[]) => { for (const row of list) expect(await rows.insert(row)).to.equal('inserted'); };
+    const put = async (...list: Thing[]) => {
+      for (const row of list) expect(await rows.insert(row)).to.equal('inserted');
+    };
     const ids = async (filter: Filter<Thing>) => (await rows.many(filter, { sort: 'id' })).map(({ id }) => id);
 
     describe('finds', () => {
@@ -60,14 +135,24 @@ for (const driver of drivers) {
       });
 
       it('rows for which every named field matches', async () => {
-        await put(thing('1', { account: 'a', label: 'x' }), thing('2', { account: 'a', label: 'y' }), thing('3', { account: 'b', label: 'x' }));
+        await put(
+          thing('1', { account: 'a', label: 'x' }),
+          thing('2', { account: 'a', label: 'y' }),
+          thing('3', { account: 'b', label: 'x' }),
+        );
         expect(await ids({ account: 'a', label: 'x' })).to.deep.equal(['1']);
         expect(await ids({ account: 'a' })).to.deep.equal(['1', '2']);
         expect(await ids({})).to.deep.equal(['1', '2', '3']);
       });
 
       it('a field that is null or absent by null, and not by anything else', async () => {
-        await put(thing('null', { note: null }), thing('absent'), thing('empty', { note: '' }), thing('zero', { note: 0 }), thing('false', { note: false }));
+        await put(
+          thing('null', { note: null }),
+          thing('absent'),
+          thing('empty', { note: '' }),
+          thing('zero', { note: 0 }),
+          thing('false', { note: false }),
+        );
         expect(await ids({ note: null })).to.deep.equal(['absent', 'null']);
         expect(await ids({ label: null })).to.have.length(5);
         expect(await ids({ note: { exists: false } })).to.deep.equal(['absent', 'null']);
@@ -78,7 +163,13 @@ for (const driver of drivers) {
       });
 
       it('values of the same type only: 1 is not true and not "1"', async () => {
-        await put(thing('n', { rank: 1 }), thing('s', { rank: '1' }), thing('t', { rank: true }), thing('f', { rank: false }), thing('z', { rank: 0 }));
+        await put(
+          thing('n', { rank: 1 }),
+          thing('s', { rank: '1' }),
+          thing('t', { rank: true }),
+          thing('f', { rank: false }),
+          thing('z', { rank: 0 }),
+        );
         expect(await ids({ rank: 1 })).to.deep.equal(['n']);
         expect(await ids({ rank: '1' })).to.deep.equal(['s']);
         expect(await ids({ rank: true })).to.deep.equal(['t']);
@@ -92,11 +183,18 @@ for (const driver of drivers) {
         expect(await ids({ label: { in: [null] } })).to.deep.equal(['3']);
         expect(await ids({ label: { in: [] } })).to.deep.equal([]);
         expect(await ids({ id: { in: ['4', '2', '9'] } })).to.deep.equal(['2', '4']);
-        expect(await ids({ label: { in: Array.from({ length: 2000 }, (_, i) => `l${i}`).concat('y') } })).to.deep.equal(['2']);
+        expect(await ids({ label: { in: Array.from({ length: 2000 }, (_, i) => `l${i}`).concat('y') } })).to.deep.equal(
+          ['2'],
+        );
       });
 
       it('a range of numbers, with and without its ends', async () => {
-        await put(...[-1, 0, 0.1, 1, 2, 10].map((rank) => thing(`n${rank}`, { rank })), thing('text', { rank: '1' }), thing('null'), thing('true', { rank: true }));
+        await put(
+          ...[-1, 0, 0.1, 1, 2, 10].map((rank) => thing(`n${rank}`, { rank })),
+          thing('text', { rank: '1' }),
+          thing('null'),
+          thing('true', { rank: true }),
+        );
         expect(await ids({ rank: { range: { gt: 0, lt: 2 } } })).to.deep.equal(['n0.1', 'n1']);
         expect(await ids({ rank: { range: { gte: 0, lte: 2 } } })).to.deep.equal(['n0', 'n0.1', 'n1', 'n2']);
         expect(await ids({ rank: { range: { gt: 1 } } })).to.deep.equal(['n10', 'n2']);
@@ -104,18 +202,26 @@ for (const driver of drivers) {
         expect(await ids({ account: 'a', rank: { range: { gte: 10 } } })).to.deep.equal(['n10']);
       });
 
-      if (!lacks(driver.kind, 'code points')) it('a range of text, in the order of code points', async () => {
-        await put(...['A', 'B', 'a', 'b', 'é', '\ue000', '😀'].map((label) => thing(label, { label })), thing('A0'));
-        expect(await ids({ label: { range: { gte: 'B', lt: 'b' } } })).to.deep.equal(['B', 'a']);
-        expect(await ids({ label: { range: { gt: 'b' } } })).to.deep.equal(['é', '\ue000', '😀']);
-        expect(await ids({ label: { range: { lte: 'A' } } })).to.deep.equal(['A']);
-        expect(await ids({ id: { range: { gt: 'a', lte: 'é' } } })).to.deep.equal(['b', 'é']);
-      });
+      if (!lacks(driver.kind, 'code points'))
+        it('a range of text, in the order of code points', async () => {
+          await put(...['A', 'B', 'a', 'b', 'é', '\ue000', '😀'].map((label) => thing(label, { label })), thing('A0'));
+          expect(await ids({ label: { range: { gte: 'B', lt: 'b' } } })).to.deep.equal(['B', 'a']);
+          expect(await ids({ label: { range: { gt: 'b' } } })).to.deep.equal(['é', '\ue000', '😀']);
+          expect(await ids({ label: { range: { lte: 'A' } } })).to.deep.equal(['A']);
+          expect(await ids({ id: { range: { gt: 'a', lte: 'é' } } })).to.deep.equal(['b', 'é']);
+        });
 
       it('a range of dates and of booleans', async () => {
         const days = ['1969-12-31', '2026-01-05', '2026-01-06'];
-        await put(...days.map((day) => thing(day, { at: new Date(day) })), thing('false', { rank: false }), thing('true', { rank: true }), thing('text', { rank: 'x' }));
-        expect(await ids({ at: { range: { gte: new Date('2026-01-05'), lt: new Date('2026-01-06') } } })).to.deep.equal(['2026-01-05']);
+        await put(
+          ...days.map((day) => thing(day, { at: new Date(day) })),
+          thing('false', { rank: false }),
+          thing('true', { rank: true }),
+          thing('text', { rank: 'x' }),
+        );
+        expect(await ids({ at: { range: { gte: new Date('2026-01-05'), lt: new Date('2026-01-06') } } })).to.deep.equal(
+          ['2026-01-05'],
+        );
         expect(await ids({ at: { range: { lt: new Date('2026-01-01') } } })).to.deep.equal(['1969-12-31']);
         expect(await ids({ rank: { range: { gt: false } } })).to.deep.equal(['true']);
         expect(await ids({ rank: { range: { lt: true } } })).to.deep.equal(['false']);
@@ -128,23 +234,31 @@ for (const driver of drivers) {
       });
 
       it('a prefix, letter by letter', async () => {
-        await put(...['ab', 'abc', 'abd', 'aB', 'ac', 'b', 'a', 'xab'].map((label) => thing(label, { label })), thing('number', { rank: 1 }));
+        await put(
+          ...['ab', 'abc', 'abd', 'aB', 'ac', 'b', 'a', 'xab'].map((label) => thing(label, { label })),
+          thing('number', { rank: 1 }),
+        );
         expect(await ids({ label: { startsWith: 'ab' } })).to.deep.equal(['ab', 'abc', 'abd']);
         expect(await ids({ label: { startsWith: '' } })).to.have.length(8);
         expect(await ids({ id: { startsWith: 'ab' } })).to.deep.equal(['ab', 'abc', 'abd']);
       });
 
-      if (!lacks(driver.kind, 'code points')) it('every hostile text as itself, by equality, list and prefix', async () => {
-        await put(...HOSTILE.map((label, i) => thing(`h${i}`, { label, note: label })));
-        const found = async (filter: Filter<Thing>) => (await rows.many(filter)).map(({ label }) => label);
-        for (const text of HOSTILE) {
-          expect(await found({ label: text }), `equality: ${JSON.stringify(text)}`).to.deep.equal([text]);
-          expect(await found({ note: text }), `equality without an index: ${JSON.stringify(text)}`).to.deep.equal([text]);
-          expect(await found({ label: { in: [text] } }), `list: ${JSON.stringify(text)}`).to.deep.equal([text]);
-          const expected = HOSTILE.filter((other) => other.startsWith(text));
-          expect(await found({ label: { startsWith: text } }), `prefix: ${JSON.stringify(text)}`).to.have.members(expected);
-        }
-      });
+      if (!lacks(driver.kind, 'code points'))
+        it('every hostile text as itself, by equality, list and prefix', async () => {
+          await put(...HOSTILE.map((label, i) => thing(`h${i}`, { label, note: label })));
+          const found = async (filter: Filter<Thing>) => (await rows.many(filter)).map(({ label }) => label);
+          for (const text of HOSTILE) {
+            expect(await found({ label: text }), `equality: ${JSON.stringify(text)}`).to.deep.equal([text]);
+            expect(await found({ note: text }), `equality without an index: ${JSON.stringify(text)}`).to.deep.equal([
+              text,
+            ]);
+            expect(await found({ label: { in: [text] } }), `list: ${JSON.stringify(text)}`).to.deep.equal([text]);
+            const expected = HOSTILE.filter((other) => other.startsWith(text));
+            expect(await found({ label: { startsWith: text } }), `prefix: ${JSON.stringify(text)}`).to.have.members(
+              expected,
+            );
+          }
+        });
 
       it('hostile ids', async () => {
         await put(...HOSTILE.map((id) => thing(id)));
@@ -163,12 +277,22 @@ for (const driver of drivers) {
       const order = async (sort: 'rank' | '-rank' | 'id' | '-id' | '-at', limit?: number) =>
         (await rows.many({ account: 'a' }, { sort, ...(limit === undefined ? {} : { limit }) })).map(({ id }) => id);
 
-      beforeEach(() => put(
-        thing('d', { rank: 2 }), thing('b', { rank: 1 }), thing('c', { rank: 1 }), thing('a', { rank: 10 }), thing('e'), thing('f', { rank: -1, at: new Date(5) }), thing('x', { account: 'other', rank: 1 }),
-      ));
+      beforeEach(() =>
+        put(
+          thing('d', { rank: 2 }),
+          thing('b', { rank: 1 }),
+          thing('c', { rank: 1 }),
+          thing('a', { rank: 10 }),
+          thing('e'),
+          thing('f', { rank: -1, at: new Date(5) }),
+          thing('x', { account: 'other', rank: 1 }),
+        ),
+      );
 
-      it('up, null first, ties by id', async () => expect(await order('rank')).to.deep.equal(['e', 'f', 'b', 'c', 'd', 'a']));
-      it('down, null last, ties by id downwards', async () => expect(await order('-rank')).to.deep.equal(['a', 'd', 'c', 'b', 'f', 'e']));
+      it('up, null first, ties by id', async () =>
+        expect(await order('rank')).to.deep.equal(['e', 'f', 'b', 'c', 'd', 'a']));
+      it('down, null last, ties by id downwards', async () =>
+        expect(await order('-rank')).to.deep.equal(['a', 'd', 'c', 'b', 'f', 'e']));
       it('by id both ways', async () => {
         expect(await order('id')).to.deep.equal(['a', 'b', 'c', 'd', 'e', 'f']);
         expect(await order('-id')).to.deep.equal(['f', 'e', 'd', 'c', 'b', 'a']);
@@ -181,22 +305,44 @@ for (const driver of drivers) {
         expect(await order('rank', 100)).to.have.length(6);
       });
       it('more rows than one answer of a server holds', async () => {
-        await Promise.all(Array.from({ length: 250 }, (_, i) => rows.insert(thing(`m${String(i).padStart(3, '0')}`, { account: 'many' }))));
+        await Promise.all(
+          Array.from({ length: 250 }, (_, i) =>
+            rows.insert(thing(`m${String(i).padStart(3, '0')}`, { account: 'many' })),
+          ),
+        );
         const found = await rows.many({ account: 'many' }, { sort: 'id' });
-        expect(found.map(({ id }) => id)).to.deep.equal(Array.from({ length: 250 }, (_, i) => `m${String(i).padStart(3, '0')}`));
+        expect(found.map(({ id }) => id)).to.deep.equal(
+          Array.from({ length: 250 }, (_, i) => `m${String(i).padStart(3, '0')}`),
+        );
       });
     });
 
     describe('keeps', () => {
       it('Dates, at the top and inside a value', async () => {
-        const row = thing('1', { at: new Date('0001-02-03T04:05:06.789Z'), note: { seen: [new Date(0), new Date('9999-12-31T23:59:59.999Z')], $date: '2026-01-05T12:00:00.000Z' } });
+        const row = thing('1', {
+          at: new Date('0001-02-03T04:05:06.789Z'),
+          note: { seen: [new Date(0), new Date('9999-12-31T23:59:59.999Z')], $date: '2026-01-05T12:00:00.000Z' },
+        });
         await put(row);
         expect(await rows.one({ id: '1' })).to.deep.equal(row);
         expect((await rows.one({ at: new Date('0001-02-03T04:05:06.789Z') }))?.at).to.be.instanceOf(Date);
       });
 
       it('numbers exactly', async () => {
-        const numbers = [0, -1, 0.1, 1e-7, 1e21, 1.7976931348623157e308, 5e-324, 2 ** 31, -(2 ** 31) - 1, 2 ** 53 - 1, -(2 ** 53) + 1, 123456789.123];
+        const numbers = [
+          0,
+          -1,
+          0.1,
+          1e-7,
+          1e21,
+          1.7976931348623157e308,
+          5e-324,
+          2 ** 31,
+          -(2 ** 31) - 1,
+          2 ** 53 - 1,
+          -(2 ** 53) + 1,
+          123456789.123,
+        ];
         await put(...numbers.map((rank, i) => thing(`n${i}`, { rank, note: [rank] })));
         for (const [i, rank] of numbers.entries()) {
           expect(await rows.one({ id: `n${i}` })).to.deep.equal(thing(`n${i}`, { rank, note: [rank] }));
@@ -205,14 +351,18 @@ for (const driver of drivers) {
       });
 
       it('nested values with names that mean something to a database or to JavaScript', async () => {
-        const note: Value = JSON.parse('{"__proto__":{"polluted":true},"constructor":1,"$gt":"","$set":{"a":1},"a.b":{"c.d":null},"":"empty","%":"%","%24":"x","nul\\u0000":1,"list":[1,"2",null,{"$in":[]}],"deep":{"deep":{"deep":[true]}}}');
+        const note: Value = JSON.parse(
+          '{"__proto__":{"polluted":true},"constructor":1,"$gt":"","$set":{"a":1},"a.b":{"c.d":null},"":"empty","%":"%","%24":"x","nul\\u0000":1,"list":[1,"2",null,{"$in":[]}],"deep":{"deep":{"deep":[true]}}}',
+        );
         const row = thing('1', { note });
         await put(row);
         const back = await rows.one({ id: '1' });
         expect(back).to.deep.equal(row);
         expect(Object.keys(Object(back?.note))).to.deep.equal(Object.keys(Object(note)));
         expect(({} as { polluted?: boolean }).polluted).to.equal(undefined);
-        expect(await rows.change({ id: '1' }, { note: { $inc: { rank: 1 }, 'x.y': 1 } })).to.deep.equal(thing('1', { note: { $inc: { rank: 1 }, 'x.y': 1 } }));
+        expect(await rows.change({ id: '1' }, { note: { $inc: { rank: 1 }, 'x.y': 1 } })).to.deep.equal(
+          thing('1', { note: { $inc: { rank: 1 }, 'x.y': 1 } }),
+        );
       });
 
       it('lists in lists', async function () {
@@ -225,20 +375,36 @@ for (const driver of drivers) {
     describe('refuses, as a fault of ours,', () => {
       // What the compiler would not let through comes in as JSON.
       const wrong: readonly [string, string][] = [
-        ['an operator', '{"account":{"$gt":""}}'], ['a condition it does not know', '{"account":{"regex":".*"}}'],
-        ['two conditions at once', '{"account":{"in":["a"],"exists":true}}'], ['an empty condition', '{"account":{}}'],
-        ['a list as a value', '{"account":["a"]}'], ['an object in a list', '{"account":{"in":[{"$gt":""}]}}'],
-        ['an object as a bound', '{"rank":{"range":{"gt":{"$gt":1}}}}'], ['a bound it does not know', '{"rank":{"range":{"$gt":1}}}'],
-        ['a range without ends', '{"rank":{"range":{}}}'], ['null as a bound', '{"rank":{"range":{"gt":null}}}'],
-        ['an operator as a field', '{"$where":"1"}'], ['a path as a field', '{"note.a":1}'], ['a prototype as a field', '{"__proto__":1}'],
-        ['the inner id as a field', '{"_id":"1"}'], ['a number as an id', '{"id":1}'], ['text as a date', '{"at":"2026-01-05"}'], ['a prefix of a date', '{"at":{"startsWith":"2"}}'],
+        ['an operator', '{"account":{"$gt":""}}'],
+        ['a condition it does not know', '{"account":{"regex":".*"}}'],
+        ['two conditions at once', '{"account":{"in":["a"],"exists":true}}'],
+        ['an empty condition', '{"account":{}}'],
+        ['a list as a value', '{"account":["a"]}'],
+        ['an object in a list', '{"account":{"in":[{"$gt":""}]}}'],
+        ['an object as a bound', '{"rank":{"range":{"gt":{"$gt":1}}}}'],
+        ['a bound it does not know', '{"rank":{"range":{"$gt":1}}}'],
+        ['a range without ends', '{"rank":{"range":{}}}'],
+        ['null as a bound', '{"rank":{"range":{"gt":null}}}'],
+        ['an operator as a field', '{"$where":"1"}'],
+        ['a path as a field', '{"note.a":1}'],
+        ['a prototype as a field', '{"__proto__":1}'],
+        ['the inner id as a field', '{"_id":"1"}'],
+        ['a number as an id', '{"id":1}'],
+        ['text as a date', '{"at":"2026-01-05"}'],
+        ['a prefix of a date', '{"at":{"startsWith":"2"}}'],
         ['a prefix that is no text', '{"label":{"startsWith":{"$gt":""}}}'],
       ];
       for (const [what, json] of wrong) {
         it(`${what} in a filter: ${json}`, async () => {
           await put(thing('1', { label: 'x', rank: 2 }));
           const filter: Filter<Thing> = JSON.parse(json);
-          for (const act of [rows.one(filter), rows.many(filter), rows.change(filter, { label: 'y' }), rows.remove(filter)]) expect(await failure(act)).to.be.instanceOf(TypeError);
+          for (const act of [
+            rows.one(filter),
+            rows.many(filter),
+            rows.change(filter, { label: 'y' }),
+            rows.remove(filter),
+          ])
+            expect(await failure(act)).to.be.instanceOf(TypeError);
           expect(await rows.many({})).to.deep.equal([thing('1', { label: 'x', rank: 2 })]);
         });
       }
@@ -250,9 +416,26 @@ for (const driver of drivers) {
 
       it('values that cannot be kept', async () => {
         const at = new Date(Number.NaN);
-        const bad: object[] = [{ rank: Number.NaN }, { rank: Infinity }, { at }, { at: new Date('+010000-01-01') }, { at: '2026' }, { label: new Date() }, { note: new Map() }, { note: 1n }, { rank: [1] }, { rank: { a: 1 } }, { $set: 1 }, { 'a.b': 1 }, JSON.parse('{"__proto__":1}')];
+        const bad: object[] = [
+          { rank: Number.NaN },
+          { rank: Infinity },
+          { at },
+          { at: new Date('+010000-01-01') },
+          { at: '2026' },
+          { label: new Date() },
+          { note: new Map() },
+          { note: 1n },
+          { rank: [1] },
+          { rank: { a: 1 } },
+          { $set: 1 },
+          { 'a.b': 1 },
+          JSON.parse('{"__proto__":1}'),
+        ];
         for (const fields of bad) {
-          const row: Thing = Object.fromEntries([...Object.entries(thing('1')), ...Object.entries(fields)]) as unknown as Thing;
+          const row: Thing = Object.fromEntries([
+            ...Object.entries(thing('1')),
+            ...Object.entries(fields),
+          ]) as unknown as Thing;
           expect(await failure(rows.insert(row))).to.be.instanceOf(TypeError);
         }
         expect(await rows.many({})).to.deep.equal([]);
@@ -279,7 +462,9 @@ for (const driver of drivers) {
       });
 
       it('one of 50 rows with the same id', async () => {
-        const outcomes = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.insert(thing('same', { rank: i }))));
+        const outcomes = await Promise.all(
+          Array.from({ length: 50 }, (_, i) => rows.insert(thing('same', { rank: i }))),
+        );
         expect(outcomes.filter((outcome) => outcome === 'inserted')).to.have.length(1);
         expect((await rows.one({ id: 'same' }))?.rank).to.equal(outcomes.indexOf('inserted'));
       });
@@ -287,7 +472,9 @@ for (const driver of drivers) {
       it('the neighbours of a duplicate', async () => {
         await put(thing('n25'));
         const outcomes = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.insert(thing(`n${i}`))));
-        expect(outcomes.map((outcome, i) => (outcome === 'duplicate' ? i : -1)).filter((i) => i >= 0)).to.deep.equal([25]);
+        expect(outcomes.map((outcome, i) => (outcome === 'duplicate' ? i : -1)).filter((i) => i >= 0)).to.deep.equal([
+          25,
+        ]);
         expect(await rows.many({})).to.have.length(50);
       });
 
@@ -301,8 +488,12 @@ for (const driver of drivers) {
     describe('changes', () => {
       it('the named fields, and answers the row as it is then', async () => {
         await put(thing('1', { label: 'x', rank: 1, at: new Date(1), note: { a: 1, b: 2 } }));
-        expect(await rows.change({ id: '1' }, { label: '$rank', at: new Date(2), note: { c: 3 } })).to.deep.equal(thing('1', { label: '$rank', rank: 1, at: new Date(2), note: { c: 3 } }));
-        expect(await rows.one({ id: '1' })).to.deep.equal(thing('1', { label: '$rank', rank: 1, at: new Date(2), note: { c: 3 } }));
+        expect(await rows.change({ id: '1' }, { label: '$rank', at: new Date(2), note: { c: 3 } })).to.deep.equal(
+          thing('1', { label: '$rank', rank: 1, at: new Date(2), note: { c: 3 } }),
+        );
+        expect(await rows.one({ id: '1' })).to.deep.equal(
+          thing('1', { label: '$rank', rank: 1, at: new Date(2), note: { c: 3 } }),
+        );
       });
 
       it('a field to null, and leaves one that is undefined', async () => {
@@ -331,7 +522,9 @@ for (const driver of drivers) {
       it('for one of 50 that want the same row', async () => {
         await useCrowded();
         await put(thing('1', { label: 'free' }));
-        const got = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.change({ id: '1', label: 'free' }, { label: 'taken', rank: i })));
+        const got = await Promise.all(
+          Array.from({ length: 50 }, (_, i) => rows.change({ id: '1', label: 'free' }, { label: 'taken', rank: i })),
+        );
         expect(got.filter((row) => row !== undefined)).to.have.length(1);
         expect(await rows.one({ id: '1' })).to.deep.equal(got.find((row) => row !== undefined));
       });
@@ -350,18 +543,21 @@ for (const driver of drivers) {
         await useCrowded();
         const { id: _, ...row } = thing('1', { rank: 0 });
         const answers = await Promise.all(Array.from({ length: 50 }, () => rows.add('1', { rank: 1, count: 2 }, row)));
-        expect(answers.map(({ rank }) => Number(rank)).sort((a, b) => a - b)).to.deep.equal(Array.from({ length: 50 }, (_, i) => i + 1));
+        expect(answers.map(({ rank }) => Number(rank)).sort((a, b) => a - b)).to.deep.equal(
+          Array.from({ length: 50 }, (_, i) => i + 1),
+        );
         expect(await rows.one({ id: '1' })).to.deep.equal(thing('1', { rank: 50, count: 100 }));
       });
 
-      if (!lacks(driver.kind, 'strict sums')) it('nothing to what is no number', async () => {
-        const { id: _, ...row } = thing('1', { rank: 'text', count: null });
-        await put(thing('1', { rank: 'text', count: null }));
-        expect(await failure(rows.add('1', { rank: 1 }, { ...row, rank: 0 }))).to.be.instanceOf(Error);
-        expect(await failure(rows.add('1', { count: 1 }, { ...row, count: 0 }))).to.be.instanceOf(Error);
-        expect(await failure(rows.add('2', { rank: 1 }, row))).to.be.instanceOf(TypeError);
-        expect(await rows.many({})).to.deep.equal([thing('1', { rank: 'text', count: null })]);
-      });
+      if (!lacks(driver.kind, 'strict sums'))
+        it('nothing to what is no number', async () => {
+          const { id: _, ...row } = thing('1', { rank: 'text', count: null });
+          await put(thing('1', { rank: 'text', count: null }));
+          expect(await failure(rows.add('1', { rank: 1 }, { ...row, rank: 0 }))).to.be.instanceOf(Error);
+          expect(await failure(rows.add('1', { count: 1 }, { ...row, count: 0 }))).to.be.instanceOf(Error);
+          expect(await failure(rows.add('2', { rank: 1 }, row))).to.be.instanceOf(TypeError);
+          expect(await rows.many({})).to.deep.equal([thing('1', { rank: 'text', count: null })]);
+        });
     });
 
     describe('removes', () => {
@@ -377,14 +573,18 @@ for (const driver of drivers) {
         await useCrowded();
         await put(...Array.from({ length: 20 }, (_, i) => thing(`r${i}`)));
         const got = await Promise.all(Array.from({ length: 50 }, (_, i) => rows.remove({ id: `r${i % 20}` })));
-        expect(got.flatMap((row) => row?.id ?? []).sort()).to.deep.equal(Array.from({ length: 20 }, (_, i) => `r${i}`).sort());
+        expect(got.flatMap((row) => row?.id ?? []).sort()).to.deep.equal(
+          Array.from({ length: 20 }, (_, i) => `r${i}`).sort(),
+        );
         expect(await rows.many({})).to.deep.equal([]);
       });
     });
 
     describe('with a unique index', () => {
       let places: Collection<Seat>;
-      beforeEach(async () => { places = await database.collection(ofItsOwn(seats)); });
+      beforeEach(async () => {
+        places = await database.collection(ofItsOwn(seats));
+      });
 
       it('refuses a second row with the same values', async () => {
         expect(await places.insert({ id: '1', room: 'r', number: 1 })).to.equal('inserted');
@@ -405,14 +605,26 @@ for (const driver of drivers) {
         await places.insert({ id: '1', room: 'r', number: 1 });
         await places.insert({ id: '2', room: 'r', number: 2 });
         // FerretDB refuses too, but without the code of a duplicate key in this command.
-        expect(await failure(places.change({ id: '2' }, { number: 1 }))).to.be.instanceOf(driver.kind === 'ferretdb' ? Error : DuplicateRow);
+        expect(await failure(places.change({ id: '2' }, { number: 1 }))).to.be.instanceOf(
+          driver.kind === 'ferretdb' ? Error : DuplicateRow,
+        );
         expect(await failure(places.add('3', { visits: 1 }, { room: 'r', number: 1 }))).to.be.instanceOf(DuplicateRow);
-        expect(await places.many({}, { sort: 'id' })).to.deep.equal([{ id: '1', room: 'r', number: 1 }, { id: '2', room: 'r', number: 2 }]);
-        expect(await places.change({ id: '2' }, { number: 2, guest: 'g' })).to.deep.equal({ id: '2', room: 'r', number: 2, guest: 'g' });
+        expect(await places.many({}, { sort: 'id' })).to.deep.equal([
+          { id: '1', room: 'r', number: 1 },
+          { id: '2', room: 'r', number: 2 },
+        ]);
+        expect(await places.change({ id: '2' }, { number: 2, guest: 'g' })).to.deep.equal({
+          id: '2',
+          room: 'r',
+          number: 2,
+          guest: 'g',
+        });
       });
 
       it('lets one of 50 have a place', async () => {
-        const outcomes = await Promise.all(Array.from({ length: 50 }, (_, i) => places.insert({ id: `s${i}`, room: 'r', number: 7 })));
+        const outcomes = await Promise.all(
+          Array.from({ length: 50 }, (_, i) => places.insert({ id: `s${i}`, room: 'r', number: 7 })),
+        );
         expect(outcomes.filter((outcome) => outcome === 'inserted')).to.have.length(1);
         expect(await places.many({ room: 'r', number: 7 })).to.have.length(1);
       });

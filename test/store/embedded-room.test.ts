@@ -1,14 +1,14 @@
-import { expect } from 'chai';
 import { execFileSync } from 'node:child_process';
 import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { StoreAway, StoreFull, type Database } from '../../src/store/collection.ts';
-import { revokeKey, createAccount, createKey } from '../../src/store/credentials.ts';
+import { expect } from 'chai';
+import { createIds } from '../../src/base/ids.ts';
+import { type Database, StoreAway, StoreFull } from '../../src/store/collection.ts';
+import { createAccount, createKey, revokeKey } from '../../src/store/credentials.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { keyHash } from '../../src/store/keys.ts';
 import { openStore } from '../../src/store/store.ts';
-import { createIds } from '../../src/base/ids.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { NO_FLOOR } from '../support/room.ts';
@@ -33,7 +33,9 @@ describe('the embedded store on a disk that is nearly full', () => {
     file = join(await tempDir(), 'store.db');
     log = createTestLog();
   });
-  afterEach(async () => { for (const database of opened.splice(0)) await database.close(); });
+  afterEach(async () => {
+    for (const database of opened.splice(0)) await database.close();
+  });
 
   it('adds nothing and lets nothing grow below the floor; it reads, deletes, and makes small changes', async () => {
     const before = await open();
@@ -41,7 +43,9 @@ describe('the embedded store on a disk that is nearly full', () => {
     for (let n = 0; n < 3; n++) await full.insert(note(`n${n}`));
     await before.close();
     const rows = await (await open(UNREACHABLE)).collection(notes);
-    expect(await failure(rows.insert(note('new')))).to.be.instanceOf(StoreFull).and.to.be.instanceOf(StoreAway);
+    expect(await failure(rows.insert(note('new'))))
+      .to.be.instanceOf(StoreFull)
+      .and.to.be.instanceOf(StoreAway);
     expect(await failure(rows.change({ id: 'n0' }, { body: 'x'.repeat(10_000) }))).to.be.instanceOf(StoreFull);
     expect(await rows.change({ id: 'n0' }, { body: 'small' })).to.include({ body: 'small' });
     expect(await rows.remove({ id: 'n1' })).to.include({ id: 'n1' });
@@ -59,9 +63,21 @@ describe('the embedded store on a disk that is nearly full', () => {
     const store = await openStore(await open(UNREACHABLE));
     await revokeKey(store, keyHash(key), parts);
     expect(await store.keys.one({ id: keyHash(key) })).to.equal(undefined);
-    expect(await store.leases.insert({ id: 'purge', holder: 'a', until: new Date(1), ranAt: new Date(0) })).to.equal('inserted');
+    expect(await store.leases.insert({ id: 'purge', holder: 'a', until: new Date(1), ranAt: new Date(0) })).to.equal(
+      'inserted',
+    );
     await store.ping();
-    expect(await failure(store.of(account.id).inboundDomains.insert({ id: 'a.test', domain: 'a.test', createdAt: new Date(0), validMx: false, testedAt: null }))).to.be.instanceOf(StoreFull);
+    expect(
+      await failure(
+        store.of(account.id).inboundDomains.insert({
+          id: 'a.test',
+          domain: 'a.test',
+          createdAt: new Date(0),
+          validMx: false,
+          testedAt: null,
+        }),
+      ),
+    ).to.be.instanceOf(StoreFull);
   });
 
   it('gives the pages of deleted rows back to the disk, in steps beside other work', async () => {
@@ -69,7 +85,7 @@ describe('the embedded store on a disk that is nearly full', () => {
     for (let n = 0; n < 40; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(500_000) }));
     for (let n = 0; n < 38; n++) await rows.remove({ id: `n${n}` });
     const size = async () => (await stat(file)).size;
-    await until('a smaller file', async () => await size() < 5 * MEGABYTE, 20_000);
+    await until('a smaller file', async () => (await size()) < 5 * MEGABYTE, 20_000);
     expect((await rows.many({})).map(({ body }) => body.length)).to.deep.equal([500_000, 500_000]);
   }).timeout(60_000);
 
@@ -77,7 +93,8 @@ describe('the embedded store on a disk that is nearly full', () => {
     const old = new DatabaseSync(file);
     old.exec(`PRAGMA journal_mode = WAL; CREATE TABLE notes ("id" TEXT PRIMARY KEY NOT NULL, "row" TEXT NOT NULL)`);
     const insert = old.prepare('INSERT INTO notes VALUES (?, ?)');
-    for (let n = 0; n < 40; n++) insert.run(`n${n}`, JSON.stringify({ account: 'a', rank: n, body: 'x'.repeat(500_000) }));
+    for (let n = 0; n < 40; n++)
+      insert.run(`n${n}`, JSON.stringify({ account: 'a', rank: n, body: 'x'.repeat(500_000) }));
     old.exec(`DELETE FROM notes WHERE id <> 'n7'; PRAGMA wal_checkpoint(TRUNCATE)`);
     expect(Object.values(old.prepare('PRAGMA auto_vacuum').get() ?? {})).to.deep.equal([0]);
     old.close();
@@ -136,7 +153,8 @@ describe('the embedded store on a disk that is full', function () {
   }
 
   it('deletes all the same, beside writes that find no room and after a start, and gives the disk back', async () => {
-    const open = () => openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR }, { log: createTestLog() });
+    const open = () =>
+      openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR }, { log: createTestLog() });
     const first = await open();
     const rows = await first.collection(notes);
     for (let n = 0; n < 100; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(200_000) }));

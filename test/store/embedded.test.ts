@@ -1,20 +1,20 @@
-import { expect } from 'chai';
 import { spawn } from 'node:child_process';
 import { readFile, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
-import { Worker } from 'node:worker_threads';
-import { StoreAway, type Database } from '../../src/store/collection.ts';
+import type { Worker } from 'node:worker_threads';
+import { expect } from 'chai';
+import { type Database, StoreAway } from '../../src/store/collection.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { toSlice, toTerms } from '../../src/store/filter.ts';
 import { changeSql, removeSql, selectSql } from '../../src/store/sql.ts';
 import { openStore } from '../../src/store/store.ts';
-import { shapeOf, type Shape } from '../../src/store/values.ts';
+import { type Shape, shapeOf } from '../../src/store/values.ts';
 import { createTestLog } from '../support/log.ts';
+import { NO_FLOOR } from '../support/room.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { failure, note, notes } from './notes.ts';
-import { NO_FLOOR } from '../support/room.ts';
 
 describe('the embedded store', () => {
   let file: string;
@@ -31,11 +31,15 @@ describe('the embedded store', () => {
     file = join(await tempDir(), 'deep', 'store.db');
     log = createTestLog();
   });
-  afterEach(async () => { for (const database of opened.splice(0)) await database.close(); });
+  afterEach(async () => {
+    for (const database of opened.splice(0)) await database.close();
+  });
 
   it('writes ahead with a full sync, to a file that only its owner can read', async () => {
     await open();
-    expect(log.of('store.connected').map(({ fields }) => fields)).to.deep.equal([{ driver: 'embedded', journal: 'wal', synchronous: 'full' }]);
+    expect(log.of('store.connected').map(({ fields }) => fields)).to.deep.equal([
+      { driver: 'embedded', journal: 'wal', synchronous: 'full' },
+    ]);
     expect((await stat(file)).mode & 0o777).to.equal(0o600);
     expect((await stat(`${file}-wal`)).mode & 0o777).to.equal(0o600);
   });
@@ -66,10 +70,14 @@ describe('the embedded store', () => {
   it('has every row that it acknowledged when its process is killed, again and again', async () => {
     const acknowledged: string[] = [];
     for (let round = 0; round < 3; round++) {
-      const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'insert', file, `r${round}`], { stdio: ['ignore', 'pipe', 'inherit'] });
+      const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'insert', file, `r${round}`], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      });
       const exit = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
       let text = '';
-      child.stdout.setEncoding('utf8').on('data', (chunk: string) => { text += chunk; });
+      child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
+        text += chunk;
+      });
       await until('rows to be written', () => text.length > 4000);
       child.kill('SIGKILL');
       expect(await exit).to.equal('SIGKILL');
@@ -83,7 +91,9 @@ describe('the embedded store', () => {
 
   it('shares its file with another process that writes at the same time', async () => {
     const rows = await (await open()).collection(notes);
-    const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'add', file, '100'], { stdio: 'inherit' });
+    const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'add', file, '100'], {
+      stdio: 'inherit',
+    });
     const exit = new Promise((resolve) => child.once('exit', resolve));
     await until('the other process to write', async () => (await rows.one({ id: 'sum' })) !== undefined);
     for (let i = 0; i < 100; i++) await rows.add('sum', { rank: 1 }, { account: 'a', rank: 0, body: '' });
@@ -106,13 +116,16 @@ describe('the embedded store', () => {
 
   it('gives up what its thread was asked when that dies, and starts another', async () => {
     const threads: Worker[] = [];
-    const seen = (thread: Worker) => { threads.push(thread); };
+    const seen = (thread: Worker) => {
+      threads.push(thread);
+    };
     process.on('worker', seen);
     const rows = await (await open()).collection(notes);
     await rows.insert(note('before'));
     const asked = Array.from({ length: 20 }, (_, i) => failure(rows.insert(note(`n${i}`))));
     await threads[0]?.terminate();
-    for (const error of await Promise.all(asked)) expect(error === undefined || error instanceof StoreAway).to.equal(true);
+    for (const error of await Promise.all(asked))
+      expect(error === undefined || error instanceof StoreAway).to.equal(true);
     expect(await rows.insert(note('after'))).to.equal('inserted');
     expect(await rows.one({ id: 'before' })).to.deep.equal(note('before'));
     expect(threads).to.have.length(2);
@@ -140,30 +153,62 @@ describe('the embedded store', () => {
       },
     });
     const sqlite = new DatabaseSync(file, { readOnly: true });
-    const plans = declared.flatMap((collection) => statementsOf(collection).map((sql) => ({ sql, steps: sqlite.prepare(`EXPLAIN QUERY PLAN ${sql}`).all().map(({ detail }) => String(detail)) })));
+    const plans = declared.flatMap((collection) =>
+      statementsOf(collection).map((sql) => ({
+        sql,
+        steps: sqlite
+          .prepare(`EXPLAIN QUERY PLAN ${sql}`)
+          .all()
+          .map(({ detail }) => String(detail)),
+      })),
+    );
     sqlite.close();
     expect(plans.length).to.be.above(50);
-    const slow = plans.filter(({ steps }) => steps.some((step) => /TEMP B-TREE/.test(step) || (/^SCAN/.test(step) && !/^SCAN json_each/.test(step))) || !steps.some((step) => /^SEARCH/.test(step)));
+    const slow = plans.filter(
+      ({ steps }) =>
+        steps.some((step) => /TEMP B-TREE/.test(step) || (/^SCAN/.test(step) && !/^SCAN json_each/.test(step))) ||
+        !steps.some((step) => /^SEARCH/.test(step)),
+    );
     expect(slow).to.deep.equal([]);
   });
 });
 
-interface Declared { readonly shape: Shape; readonly indexes: readonly (readonly string[])[] }
+interface Declared {
+  readonly shape: Shape;
+  readonly indexes: readonly (readonly string[])[];
+}
 
 /** What each declared index is there for: equality on its first fields, a condition on the next, order by the last. */
 function statementsOf({ shape, indexes }: Declared): string[] {
   const value = (field: string) => (shape.dates.has(field) ? new Date(0) : 'x');
-  const select = (filter: object, sort?: string) => selectSql(shape, toTerms(shape, filter), toSlice(shape, { limit: 9, ...(sort ? { sort } : {}) })).sql;
+  const select = (filter: object, sort?: string) =>
+    selectSql(shape, toTerms(shape, filter), toSlice(shape, { limit: 9, ...(sort ? { sort } : {}) })).sql;
   const conditions = (field: string) => [
-    value(field), { in: [value(field)] }, { range: { gte: value(field) } }, { range: { lt: value(field) } },
-    ...(shape.dates.has(field) ? [] : [{ startsWith: 'x' }]), ...(field === 'id' ? [] : [null, { in: [value(field), null] }]),
+    value(field),
+    { in: [value(field)] },
+    { range: { gte: value(field) } },
+    { range: { lt: value(field) } },
+    ...(shape.dates.has(field) ? [] : [{ startsWith: 'x' }]),
+    ...(field === 'id' ? [] : [null, { in: [value(field), null] }]),
   ];
-  return indexes.flatMap((fields) => fields.flatMap((field, i) => {
-    const equal = Object.fromEntries(fields.slice(0, i).map((name) => [name, value(name)]));
-    const terms = toTerms(shape, { ...equal, [field]: value(field) });
-    const sorted = i < fields.length - 1 ? [] : i > 0 ? [select(equal, field), select(equal, `-${field}`)] : [select({ [field]: { range: { gt: value(field) } } }, `-${field}`)];
-    return [...conditions(field).map((condition) => select({ ...equal, [field]: condition })), ...sorted, changeSql(shape, terms, { x: 1 }).sql, removeSql(shape, terms).sql];
-  }));
+  return indexes.flatMap((fields) =>
+    fields.flatMap((field, i) => {
+      const equal = Object.fromEntries(fields.slice(0, i).map((name) => [name, value(name)]));
+      const terms = toTerms(shape, { ...equal, [field]: value(field) });
+      const sorted =
+        i < fields.length - 1
+          ? []
+          : i > 0
+            ? [select(equal, field), select(equal, `-${field}`)]
+            : [select({ [field]: { range: { gt: value(field) } } }, `-${field}`)];
+      return [
+        ...conditions(field).map((condition) => select({ ...equal, [field]: condition })),
+        ...sorted,
+        changeSql(shape, terms, { x: 1 }).sql,
+        removeSql(shape, terms).sql,
+      ];
+    }),
+  );
 }
 
 /** Commits in a write-ahead log (sqlite.org/fileformat2.html section 4.1): frames that name the size of the database after them. */

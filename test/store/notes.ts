@@ -9,7 +9,13 @@ export interface Note extends Row {
 
 export const notes: CollectionSpec<Note> = { name: 'notes', indexes: [['account', 'rank']], dates: [] };
 
-export const note = (id: string, fields: Partial<Note> = {}): Note => ({ id, account: 'a', rank: 0, body: '', ...fields });
+export const note = (id: string, fields: Partial<Note> = {}): Note => ({
+  id,
+  account: 'a',
+  rank: 0,
+  body: '',
+  ...fields,
+});
 
 /** What the work was rejected with, undefined when it was not. */
 export async function failure(work: Promise<unknown>): Promise<unknown> {

@@ -1,20 +1,20 @@
+import { join } from 'node:path';
 import { expect } from 'chai';
 import { MongoClient } from 'mongodb';
-import { join } from 'node:path';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { openMongo } from '../../src/store/mongo.ts';
 import { toMongoFilter, toMongoSort } from '../../src/store/mongo-terms.ts';
 import { createStage, startStages } from '../api/contract-table/stage.ts';
 import { ENTRIES } from '../api/contract-table/table.ts';
 import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';
-import { lacks } from '../support/mongo-server.ts';
 import { createTestLog } from '../support/log.ts';
+import { lacks } from '../support/mongo-server.ts';
 import { isServed, planFaults, planOf } from '../support/plans.ts';
+import { NO_FLOOR } from '../support/room.ts';
 import { runTasks } from '../support/run-tasks.ts';
 import { tempDir } from '../support/temp.ts';
 import { PATIENCE } from '../support/until.ts';
-import { watchUsages, type Usage } from '../support/usages.ts';
-import { NO_FLOOR } from '../support/room.ts';
+import { type Usage, watchUsages } from '../support/usages.ts';
 
 // Every way in which the application really looks for rows has an index, so that it is as fast with a million of them.
 
@@ -28,7 +28,9 @@ describe('every filter and order that operations and tasks use', function () {
 
   before(async () => {
     file = join(await tempDir(), 'store.db');
-    const watched = watchUsages(await openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log: createTestLog() }));
+    const watched = watchUsages(
+      await openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log: createTestLog() }),
+    );
     const world = await startStages(undefined, { database: async () => watched.database });
     const stage = await createStage(world);
     // One after the other: some prepare their account by taking all its addresses away.
@@ -41,10 +43,14 @@ describe('every filter and order that operations and tasks use', function () {
     usages = [...watched.usages.values()].filter(({ name }) => !WHOLE.test(name));
   });
 
-  it('was seen', () => { expect(usages.length).to.be.above(30); });
+  it('was seen', () => {
+    expect(usages.length).to.be.above(30);
+  });
 
   it('is served by an index of the embedded store', () => {
-    const slow = usages.flatMap((usage) => planFaults(usage, planOf(file, usage)).map((line) => `${usage.name}: ${line}`));
+    const slow = usages.flatMap((usage) =>
+      planFaults(usage, planOf(file, usage)).map((line) => `${usage.name}: ${line}`),
+    );
     expect(slow).to.deep.equal([]);
   });
 
@@ -53,17 +59,27 @@ describe('every filter and order that operations and tasks use', function () {
   });
 
   // Where there are no plans of MongoDB's kind, the declared indexes above have to do.
-  if (mongoDriver && !lacks(mongoDriver.kind, 'plans')) it('is served by an index of MongoDB', async () => {
-    const url = (await mongoServer()).url(newDatabaseName());
-    const database = await openMongo({ url, timeoutMs: 5000 * PATIENCE }, { log: createTestLog() });
-    const client = await new MongoClient(url).connect();
-    for (const { spec, name, terms, slice, openOn } of usages) {
-      await openOn(database);
-      const command = { find: spec.name, filter: toMongoFilter(terms), sort: new Map(toMongoSort(slice)), ...slice.limit === null ? {} : { limit: Math.max(1, slice.limit) } };
-      const stages = JSON.stringify((await client.db().command({ explain: command, verbosity: 'queryPlanner' }))['queryPlanner'].winningPlan);
-      expect(stages, name).to.match(/IXSCAN|IDHACK|EXPRESS/).and.to.not.match(/COLLSCAN|"SORT"/);
-    }
-    await client.close();
-    await database.close();
-  });
+  if (mongoDriver && !lacks(mongoDriver.kind, 'plans'))
+    it('is served by an index of MongoDB', async () => {
+      const url = (await mongoServer()).url(newDatabaseName());
+      const database = await openMongo({ url, timeoutMs: 5000 * PATIENCE }, { log: createTestLog() });
+      const client = await new MongoClient(url).connect();
+      for (const { spec, name, terms, slice, openOn } of usages) {
+        await openOn(database);
+        const command = {
+          find: spec.name,
+          filter: toMongoFilter(terms),
+          sort: new Map(toMongoSort(slice)),
+          ...(slice.limit === null ? {} : { limit: Math.max(1, slice.limit) }),
+        };
+        const stages = JSON.stringify(
+          (await client.db().command({ explain: command, verbosity: 'queryPlanner' }))['queryPlanner'].winningPlan,
+        );
+        expect(stages, name)
+          .to.match(/IXSCAN|IDHACK|EXPRESS/)
+          .and.to.not.match(/COLLSCAN|"SORT"/);
+      }
+      await client.close();
+      await database.close();
+    });
 });

@@ -1,16 +1,20 @@
-import { expect } from 'chai';
 import { join } from 'node:path';
-import { createTokenSecret, openSecret } from '../../src/store/secrets.ts';
+import { expect } from 'chai';
 import { StoreAway } from '../../src/store/collection.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
+import { createTokenSecret, openSecret } from '../../src/store/secrets.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createTestLog } from '../support/log.ts';
-import { tempDir } from '../support/temp.ts';
 import { NO_FLOOR } from '../support/room.ts';
+import { tempDir } from '../support/temp.ts';
 
 describe('the secret for tokens', () => {
-  const open = async (file: string) => openStore(await openEmbedded({ file, timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog() }));
-  const counting = () => { let n = 0; return { signingKey: () => `secret ${++n}` }; };
+  const open = async (file: string) =>
+    openStore(await openEmbedded({ file, timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog() }));
+  const counting = () => {
+    let n = 0;
+    return { signingKey: () => `secret ${++n}` };
+  };
 
   it('is made once, whoever starts first, and stays over restarts', async () => {
     const file = join(await tempDir(), 'store.db');
@@ -28,7 +32,13 @@ describe('the secret for tokens', () => {
     const store = await open(join(await tempDir(), 'store.db'));
     let away = true;
     let reads = 0;
-    const secrets = { ...store.secrets, one: (...args: Parameters<typeof store.secrets.one>) => { reads++; return away ? Promise.reject(new StoreAway('away')) : store.secrets.one(...args); } };
+    const secrets = {
+      ...store.secrets,
+      one: (...args: Parameters<typeof store.secrets.one>) => {
+        reads++;
+        return away ? Promise.reject(new StoreAway('away')) : store.secrets.one(...args);
+      },
+    };
     const secret = createTokenSecret({ secrets }, counting());
     expect(await secret.read().catch((error: unknown) => error)).to.be.instanceOf(StoreAway);
     away = false;

@@ -4,8 +4,13 @@ import type { InboundRouteRow } from '../../src/store/inbound-routes.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { drivers } from '../support/database.ts';
 
-const route = (id: string, pattern: string): Omit<InboundRouteRow, 'account'> =>
-  ({ id, domain: 'example.com', pattern, url: 'http://example.com/', createdAt: new Date(1000) });
+const route = (id: string, pattern: string): Omit<InboundRouteRow, 'account'> => ({
+  id,
+  domain: 'example.com',
+  pattern,
+  url: 'http://example.com/',
+  createdAt: new Date(1000),
+});
 
 for (const driver of drivers) {
   describe(`a store bound to an account, ${driver.name}`, () => {

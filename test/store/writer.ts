@@ -3,8 +3,8 @@
 // `add FILE N`: adds 1 to one row N times and ends.
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { createTestLog } from '../support/log.ts';
-import { notes } from './notes.ts';
 import { NO_FLOOR } from '../support/room.ts';
+import { notes } from './notes.ts';
 
 const [what, file = '', argument = ''] = process.argv.slice(2);
 const database = await openEmbedded({ file, timeoutMs: 10_000, room: NO_FLOOR }, { log: createTestLog() });

@@ -1,6 +1,17 @@
 import { isMailUrl } from '../../src/mail/sending.ts';
 import type { EventQueue, Wanted } from '../../src/spool/event-types.ts';
-import type { Body, BodyWriter, DeliveryState, NewMessage, QueuedDelivery, Selection, Spool, AttemptRecord, Delivery, AcceptOutcome } from '../../src/spool/types.ts';
+import type {
+  AcceptOutcome,
+  AttemptRecord,
+  Body,
+  BodyWriter,
+  Delivery,
+  DeliveryState,
+  NewMessage,
+  QueuedDelivery,
+  Selection,
+  Spool,
+} from '../../src/spool/types.ts';
 
 /** A queue in memory, for tests of those who fill it and look at it: it can be told to be full or to fail. */
 export interface TestSpool extends Spool {
@@ -15,24 +26,45 @@ export interface TestSpool extends Spool {
   room: boolean;
   breaks: boolean;
   aborted: number;
-  put(delivery: Partial<QueuedDelivery> & Pick<QueuedDelivery, 'id' | 'account'>, attempts?: readonly AttemptRecord[]): void;
+  put(
+    delivery: Partial<QueuedDelivery> & Pick<QueuedDelivery, 'id' | 'account'>,
+    attempts?: readonly AttemptRecord[],
+  ): void;
   /** The whole text of an accepted message. */
   text(message: NewMessage | undefined): string;
 }
 
 const BASE = {
-  messageId: 'm', url: 'https://app.example.com/hooks/mail', routeId: '1.1', pattern: '*', recipient: 'a@inbound.example.com', state: 'waiting' as DeliveryState,
-  createdAt: 0, dueAt: 0, attempts: 0, endedAt: null, budgetFrom: 0, parked: false, lastStatus: null, lastError: null,
+  messageId: 'm',
+  url: 'https://app.example.com/hooks/mail',
+  routeId: '1.1',
+  pattern: '*',
+  recipient: 'a@inbound.example.com',
+  state: 'waiting' as DeliveryState,
+  createdAt: 0,
+  dueAt: 0,
+  attempts: 0,
+  endedAt: null,
+  budgetFrom: 0,
+  parked: false,
+  lastStatus: null,
+  lastError: null,
 };
 
 function fits(delivery: QueuedDelivery, wanted: Selection): boolean {
-  return (wanted.ids?.includes(delivery.id) ?? true) && (wanted.account === undefined || wanted.account === delivery.account)
-    && (wanted.routeIds?.includes(delivery.routeId) ?? true) && (wanted.states?.includes(delivery.state) ?? true)
-    && (wanted.kind === undefined || wanted.kind === kindOf(delivery)) && (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook)
-    && (wanted.from === undefined || delivery.createdAt >= wanted.from) && (wanted.to === undefined || delivery.createdAt < wanted.to);
+  return (
+    (wanted.ids?.includes(delivery.id) ?? true) &&
+    (wanted.account === undefined || wanted.account === delivery.account) &&
+    (wanted.routeIds?.includes(delivery.routeId) ?? true) &&
+    (wanted.states?.includes(delivery.state) ?? true) &&
+    (wanted.kind === undefined || wanted.kind === kindOf(delivery)) &&
+    (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook) &&
+    (wanted.from === undefined || delivery.createdAt >= wanted.from) &&
+    (wanted.to === undefined || delivery.createdAt < wanted.to)
+  );
 }
 
-const kindOf = (delivery: QueuedDelivery) => isMailUrl(delivery.url) ? 'outgoing' : delivery.batch ? 'batch' : 'mail';
+const kindOf = (delivery: QueuedDelivery) => (isMailUrl(delivery.url) ? 'outgoing' : delivery.batch ? 'batch' : 'mail');
 
 export function createTestSpool(): TestSpool {
   const history = new Map<string, readonly AttemptRecord[]>();
@@ -44,40 +76,75 @@ export function createTestSpool(): TestSpool {
     return chosen.length;
   };
   const spool: TestSpool = {
-    messages: [], deliveries: [], redirects: [], sent: [], tended: [], outcome: 'accepted', room: true, breaks: false, aborted: 0,
+    messages: [],
+    deliveries: [],
+    redirects: [],
+    sent: [],
+    tended: [],
+    outcome: 'accepted',
+    room: true,
+    breaks: false,
+    aborted: 0,
     put(delivery, attempts = []) {
       spool.deliveries.push({ ...BASE, ...delivery });
       history.set(delivery.id, attempts);
     },
-    text: (message) => message?.body.kind === 'inline' ? Buffer.from(message.body.bytes).toString() : '',
+    text: (message) => (message?.body.kind === 'inline' ? Buffer.from(message.body.bytes).toString() : ''),
     body: () => writer(spool),
     async accept(message: NewMessage, deliveries: readonly Delivery[]) {
       if (spool.outcome !== 'accepted') return spool.outcome;
       spool.messages.push(message);
-      for (const delivery of deliveries) spool.put({ ...delivery, createdAt: message.receivedAt, dueAt: Math.max(message.receivedAt, delivery.notBefore ?? 0) });
+      for (const delivery of deliveries)
+        spool.put({
+          ...delivery,
+          createdAt: message.receivedAt,
+          dueAt: Math.max(message.receivedAt, delivery.notBefore ?? 0),
+        });
       return 'accepted';
     },
     hasRoom: () => spool.room,
     backlog: (account) => spool.deliveries.filter((one) => one.account === account && one.state === 'waiting').length,
-    attempts: (id) => Promise.resolve([...history.get(id) ?? []]),
-    list: async (wanted, limit) => spool.deliveries.filter((one) => fits(one, wanted)).toSorted((a, b) => b.createdAt - a.createdAt).slice(0, limit),
+    attempts: (id) => Promise.resolve([...(history.get(id) ?? [])]),
+    list: async (wanted, limit) =>
+      spool.deliveries
+        .filter((one) => fits(one, wanted))
+        .toSorted((a, b) => b.createdAt - a.createdAt)
+        .slice(0, limit),
     async replay(wanted, now) {
       const chosen = spool.deliveries.filter((one) => one.state !== 'waiting' && fits(one, wanted));
-      for (const one of chosen) spool.deliveries[spool.deliveries.indexOf(one)] = { ...one, state: 'waiting', dueAt: now, endedAt: null };
+      for (const one of chosen)
+        spool.deliveries[spool.deliveries.indexOf(one)] = { ...one, state: 'waiting', dueAt: now, endedAt: null };
       return chosen.length;
     },
-    async redirect(routeId, url) { return spool.redirects.push({ routeId, url }); },
+    async redirect(routeId, url) {
+      return spool.redirects.push({ routeId, url });
+    },
     async message(id) {
       const found = spool.messages.find((one) => one.id === id);
       return found && { message: { ...found, verdicts: null }, body: found.body };
     },
     delivery: async (id) => spool.deliveries.find((one) => one.id === id),
-    async reschedule(wanted, at) { return change(wanted, ['waiting'], { dueAt: at, budgetFrom: at }); },
-    async drop(wanted, now) { return change(wanted, ['waiting', 'dead'], { state: 'dropped', endedAt: now }); },
-    due: unused, endpoints: unused, settle: unused, keepEndpoint: unused, lastTime: unused, keepTime: unused,
+    async reschedule(wanted, at) {
+      return change(wanted, ['waiting'], { dueAt: at, budgetFrom: at });
+    },
+    async drop(wanted, now) {
+      return change(wanted, ['waiting', 'dead'], { state: 'dropped', endedAt: now });
+    },
+    due: unused,
+    endpoints: unused,
+    settle: unused,
+    keepEndpoint: unused,
+    lastTime: unused,
+    keepTime: unused,
     events: testEvents(spoolOf),
-    reports: async () => [], reported: async () => {},
-    count: unused, retry: unused, purge: unused, onChange() {}, check: unused, close: () => Promise.resolve(),
+    reports: async () => [],
+    reported: async () => {},
+    count: unused,
+    retry: unused,
+    purge: unused,
+    onChange() {},
+    check: unused,
+    close: () => Promise.resolve(),
   };
   return spool;
 }
@@ -91,11 +158,30 @@ function testEvents(spoolOf: () => TestSpool): EventQueue {
       if (spool.outcome !== 'accepted') throw new Error('the queue cannot be written');
       spool.sent.push(wanted);
       const { id: webhook, account, url } = wanted.hook;
-      return { id: '01kcexamplebatch0000000000-ExampleHash1', messageId, account, url, routeId: '', pattern: '', recipient: '', batch: { webhook, events: wanted.events.length } };
+      return {
+        id: '01kcexamplebatch0000000000-ExampleHash1',
+        messageId,
+        account,
+        url,
+        routeId: '',
+        pattern: '',
+        recipient: '',
+        batch: { webhook, events: wanted.events.length },
+      };
     },
-    async forget(webhook) { spoolOf().tended.push(`forget ${webhook}`); },
-    async redirect(webhook, url) { spoolOf().tended.push(`redirect ${webhook} ${url}`); },
-    publish: unused, freeze: unused, pending: unused, hooks: unused, tallies: unused, expire: unused, onNews() {},
+    async forget(webhook) {
+      spoolOf().tended.push(`forget ${webhook}`);
+    },
+    async redirect(webhook, url) {
+      spoolOf().tended.push(`redirect ${webhook} ${url}`);
+    },
+    publish: unused,
+    freeze: unused,
+    pending: unused,
+    hooks: unused,
+    tallies: unused,
+    expire: unused,
+    onNews() {},
   };
 }
 
@@ -107,6 +193,8 @@ function writer(spool: TestSpool): BodyWriter {
       chunks.push(Uint8Array.from(chunk));
     },
     finish: async (): Promise<Body> => ({ kind: 'inline', bytes: Buffer.concat(chunks) }),
-    async abort() { spool.aborted++; },
+    async abort() {
+      spool.aborted++;
+    },
   };
 }

@@ -1,6 +1,8 @@
 import { join } from 'node:path';
+import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
 import { createIds } from '../../src/base/ids.ts';
-import { createApi, type ApiDeps, type ApiSettings } from '../../src/api/server.ts';
+import type { Log } from '../../src/base/log.ts';
+import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createAcceptance } from '../../src/inbound/accept.ts';
@@ -8,31 +10,29 @@ import { createOwnership, type OwnershipSettings } from '../../src/inbound/owner
 import { createRouting } from '../../src/inbound/routing.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
 import { createReservedNames, type OwnNames } from '../../src/mail/reserved-names.ts';
-import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
-import type { Log } from '../../src/base/log.ts';
 import type { Database } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
-import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { metadataFieldId } from '../../src/store/metadata-fields.ts';
+import type { UnsentEvent } from '../../src/store/outbox.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { LIMITED_KINDS, meteredDatabase, type LimitedKind } from '../../src/store/usage.ts';
 import { urlHourId, urlId, urlKey } from '../../src/store/urls.ts';
+import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
+import { createTestSpool } from './api-spool.ts';
 import { createTestClock } from './clock.ts';
 import { putCounts } from './counts.ts';
-import { createTestLog } from './log.ts';
-import { seedLists } from './lists.ts';
-import { createTestSpool } from './api-spool.ts';
-import { seedWebhooks } from './webhooks.ts';
 import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
+import { seedLists } from './lists.ts';
+import { createTestLog } from './log.ts';
+import { createTestMessages } from './messages.ts';
+import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
-import { createTestMessages } from './messages.ts';
 import { createTestTracking } from './tracking.ts';
-import { zoneResolver, type ZoneRecords } from './zone.ts';
-import { NO_FLOOR } from './room.ts';
+import { seedWebhooks } from './webhooks.ts';
+import { type ZoneRecords, zoneResolver } from './zone.ts';
 
 export const HOUR_MS = 3_600_000;
 /** The key of the account that the examples belong to, and that of another. */
@@ -41,10 +41,20 @@ export const OTHER_KEY = 'AnotherKey000000000002';
 export const ACCOUNT = 'ExampleAccountId000001';
 export const OTHER_ACCOUNT = 'AnotherAccountId000002';
 
-export interface ApiAnswer { readonly status: number; readonly body: any; readonly headers: Headers }
+export interface ApiAnswer {
+  readonly status: number;
+  readonly body: any;
+  readonly headers: Headers;
+}
 export type ApiWorld = Awaited<ReturnType<typeof startApi>>;
 
-const ZONE: ZoneRecords = { 'example.com': { TXT: [TEST_SPF], MX: [{ exchange: 'mail.example.com', priority: 10 }] }, 'example.net': { TXT: [TEST_SPF], A: ['192.0.2.80'] }, 'out.example.com': { A: ['192.0.2.1'] }, 'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] }, 'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] } };
+const ZONE: ZoneRecords = {
+  'example.com': { TXT: [TEST_SPF], MX: [{ exchange: 'mail.example.com', priority: 10 }] },
+  'example.net': { TXT: [TEST_SPF], A: ['192.0.2.80'] },
+  'out.example.com': { A: ['192.0.2.1'] },
+  'inbound.example.com': { MX: [{ exchange: 'mx.postern.test', priority: 10 }] },
+  'elsewhere.example.com': { MX: [{ exchange: 'mx.example.net', priority: 10 }] },
+};
 
 /** Accounts that may have and do whatever they like. */
 export const NO_LIMITS = { rows: limitsOf(1e9), bytes: 1e12, callsPerSecond: 1e9 };
@@ -57,11 +67,22 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
 }
 
 /** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
-export async function startApi(options: { ownership?: OwnershipSettings['ownership']; names?: Partial<OwnNames>; settings?: Partial<ApiSettings>; deps?: Partial<ApiDeps>; zone?: ZoneRecords; store?: (real: Store) => Store; database?: (log: Log) => Promise<Database> } = {}) {
+export async function startApi(
+  options: {
+    ownership?: OwnershipSettings['ownership'];
+    names?: Partial<OwnNames>;
+    settings?: Partial<ApiSettings>;
+    deps?: Partial<ApiDeps>;
+    zone?: ZoneRecords;
+    store?: (real: Store) => Store;
+    database?: (log: Log) => Promise<Database>;
+  } = {},
+) {
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
-  const embedded = async () => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
+  const embedded = async () =>
+    openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
@@ -71,40 +92,126 @@ export async function startApi(options: { ownership?: OwnershipSettings['ownersh
   /** Accounts whose webhooks changed. */
   const forgotten: string[] = [];
   const exportsDir = join(await tempDir(), 'exports');
-  const names = createReservedNames({ hostname: 'mx.postern.test', mxHosts: [], returnDomain: 'bounces.mx.postern.test', publicUrl: 'https://app.postern.test', spfInclude: 'spf.mx.postern.test', ...options.names });
+  const names = createReservedNames({
+    hostname: 'mx.postern.test',
+    mxHosts: [],
+    returnDomain: 'bounces.mx.postern.test',
+    publicUrl: 'https://app.postern.test',
+    spfInclude: 'spf.mx.postern.test',
+    ...options.names,
+  });
   const routing = createRouting({ refreshMs: HOUR_MS * 1000 }, { store, clock, log });
   const ips: { provisioning: 'free' | 'off'; minReputation: number } = { provisioning: 'free', minReputation: 40 };
   const published: { account: string; event: UnsentEvent }[] = [];
-  const outbox = { publish: async (account: string, events: readonly UnsentEvent[]) => { published.push(...events.map((event) => ({ account, event }))); } };
+  const outbox = {
+    publish: async (account: string, events: readonly UnsentEvent[]) => {
+      published.push(...events.map((event) => ({ account, event })));
+    },
+  };
   const lists = createLists({ store, outbox, clock, ids, log });
-  const resolver = options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
+  const resolver =
+    options.deps?.resolver ?? (options.zone ? zoneResolver(options.zone) : mailEverywhere(zoneResolver(ZONE)));
   const senders = createTestSenders({ store, resolver, clock, ids, log });
   const messages = createTestMessages({ store, spool, lists, outbox, clock, log });
   const feedback = createTestTracking({ store, lists, outbox, clock, log });
   // Both accounts are there from the beginning; most tests are about the way of a host with one.
-  const ownership = createOwnership({ ownership: options.ownership ?? 'first' }, { store, routing, resolver, names, clock, log });
+  const ownership = createOwnership(
+    { ownership: options.ownership ?? 'first' },
+    { store, routing, resolver, names, clock, log },
+  );
   await seed(real, clock, ids);
   await routing.start();
-  const api = createApi({
-    listen: { host: '127.0.0.1', port: 0 }, publicUrl: '', trustedProxies: [], metricsAllow: [], maxBodyBytes: 1_048_576, maxMessageBytes: 2_000_000, minBodyRate: 0, maxConnectionsPerAddress: 10_000, limits: NO_LIMITS,
-    maxBadKeysPerMinute: 20, hostname: 'mx.postern.test', mxHosts: [], exportsDir, exports: { perDay: 10_000 }, ips, tracking: { opens: false, clicks: 'none' }, version: '0.0.0', ...options.settings,
-  }, {
-    store, meter, spool, ...messages, routing, ownership, names, acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }), signingKeys: createSigningKeys({ store, clock, ids }),
-    lists, outbox: { forget: (account) => { forgotten.push(account); } }, numbers: createNumbers({ store, clock }), poke: (task) => { poked.push(task); }, ids, resolver, senderDomains: senders.senderDomains, trackingDomains: senders.trackingDomains, urlFault: async (url) => missingUrls.has(url) ? 'nothing is there' : undefined,
-    sample: async ({ address }) => [{ event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } }],
-    health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) }, tracking: feedback.tracking, clock, log, ...options.deps,
-  });
+  const api = createApi(
+    {
+      listen: { host: '127.0.0.1', port: 0 },
+      publicUrl: '',
+      trustedProxies: [],
+      metricsAllow: [],
+      maxBodyBytes: 1_048_576,
+      maxMessageBytes: 2_000_000,
+      minBodyRate: 0,
+      maxConnectionsPerAddress: 10_000,
+      limits: NO_LIMITS,
+      maxBadKeysPerMinute: 20,
+      hostname: 'mx.postern.test',
+      mxHosts: [],
+      exportsDir,
+      exports: { perDay: 10_000 },
+      ips,
+      tracking: { opens: false, clicks: 'none' },
+      version: '0.0.0',
+      ...options.settings,
+    },
+    {
+      store,
+      meter,
+      spool,
+      ...messages,
+      routing,
+      ownership,
+      names,
+      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }),
+      signingKeys: createSigningKeys({ store, clock, ids }),
+      lists,
+      outbox: {
+        forget: (account) => {
+          forgotten.push(account);
+        },
+      },
+      numbers: createNumbers({ store, clock }),
+      poke: (task) => {
+        poked.push(task);
+      },
+      ids,
+      resolver,
+      senderDomains: senders.senderDomains,
+      trackingDomains: senders.trackingDomains,
+      urlFault: async (url) => (missingUrls.has(url) ? 'nothing is there' : undefined),
+      sample: async ({ address }) => [
+        { event: 'inbound', ts: Math.floor(clock.now() / 1000), msg: { email: address } },
+      ],
+      health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
+      tracking: feedback.tracking,
+      clock,
+      log,
+      ...options.deps,
+    },
+  );
   await api.start();
   const base = `http://127.0.0.1:${api.address().port}`;
   const port = api.address().port;
 
   /** Calls an operation with a body as it is. */
-  async function send(path: string, body: string | Uint8Array<ArrayBuffer>, headers: Record<string, string> = {}): Promise<ApiAnswer> {
+  async function send(
+    path: string,
+    body: string | Uint8Array<ArrayBuffer>,
+    headers: Record<string, string> = {},
+  ): Promise<ApiAnswer> {
     const response = await fetch(`${base}/api/1.0${path}`, { method: 'POST', body, headers });
     return { status: response.status, body: await response.json(), headers: response.headers };
   }
   return {
-    senders, feedback, meter, poked, forgotten, exportsDir, ownership, names, ips, api, base, port, clock, log, lists, published, store: real, spool, routing, missingUrls, send,
+    senders,
+    feedback,
+    meter,
+    poked,
+    forgotten,
+    exportsDir,
+    ownership,
+    names,
+    ips,
+    api,
+    base,
+    port,
+    clock,
+    log,
+    lists,
+    published,
+    store: real,
+    spool,
+    routing,
+    missingUrls,
+    send,
     /** Calls an operation with the example's key, or another in `params.key`. */
     call: (path: string, params: object = {}) => send(`${path}.json`, JSON.stringify({ key: KEY, ...params })),
     async stop() {
@@ -124,7 +231,9 @@ export function mailEverywhere(zone: Resolver): Resolver {
   async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
     if (type !== 'MX') return zone.resolve(name, type, budget);
     const found = await zone.resolve(name, type, budget);
-    return found.kind === 'nxdomain' ? { kind: 'records', records: [{ exchange: 'mail.example.net', priority: 10 }], ttl: 300 } : found;
+    return found.kind === 'nxdomain'
+      ? { kind: 'records', records: [{ exchange: 'mail.example.net', priority: 10 }], ttl: 300 }
+      : found;
   }
   return { ...zone, resolve };
 }
@@ -135,9 +244,18 @@ function signingKeys(): () => string {
 }
 
 /** What the examples of the reference start from. */
-async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids: ReturnType<typeof createIds>): Promise<void> {
+async function seed(
+  store: Store,
+  clock: ReturnType<typeof createTestClock>,
+  ids: ReturnType<typeof createIds>,
+): Promise<void> {
   await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date('2026-01-01T00:00:00Z') });
-  await store.accounts.insert({ id: OTHER_ACCOUNT, name: 'other', number: 2, createdAt: new Date('2026-01-02T00:00:00Z') });
+  await store.accounts.insert({
+    id: OTHER_ACCOUNT,
+    name: 'other',
+    number: 2,
+    createdAt: new Date('2026-01-02T00:00:00Z'),
+  });
   await createKey(store, ACCOUNT, 'example', { clock, ids }, KEY);
   await createKey(store, OTHER_ACCOUNT, 'example', { clock, ids }, OTHER_KEY);
   await seedIps(store, ACCOUNT);
@@ -149,12 +267,31 @@ async function seed(store: Store, clock: ReturnType<typeof createTestClock>, ids
   await seedTrackingDomains(store, ACCOUNT);
   await seedLinks(store, ACCOUNT);
   const createdAt = new Date('2026-01-05T11:00:00Z');
-  await store.inboundDomains.insert({ id: 'inbound.example.com', account: ACCOUNT, domain: 'inbound.example.com', createdAt, validMx: false, testedAt: null });
+  await store.inboundDomains.insert({
+    id: 'inbound.example.com',
+    account: ACCOUNT,
+    domain: 'inbound.example.com',
+    createdAt,
+    validMx: false,
+    testedAt: null,
+  });
   const number = (await store.revisions.add(`routes:${ACCOUNT}`, { count: 1 }, { count: 0 })).count;
-  await store.inboundRoutes.insert({ id: `1.${number}`, account: ACCOUNT, domain: 'inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', createdAt });
+  await store.inboundRoutes.insert({
+    id: `1.${number}`,
+    account: ACCOUNT,
+    domain: 'inbound.example.com',
+    pattern: 'mailbox-*',
+    url: 'https://app.example.com/hooks/mail',
+    createdAt,
+  });
   const counts = { sent: 40, opens: 12, uniqueOpens: 10, clicks: 3, uniqueClicks: 3 };
   const hour = new Date('2026-01-05T09:00:00Z');
-  for (const [kind, key] of [['account', ACCOUNT], ['sender', 'news@example.com'], ['tag', 'example-tag']] as const) await putCounts(store, ACCOUNT, kind, key, counts, hour);
+  for (const [kind, key] of [
+    ['account', ACCOUNT],
+    ['sender', 'news@example.com'],
+    ['tag', 'example-tag'],
+  ] as const)
+    await putCounts(store, ACCOUNT, kind, key, counts, hour);
 }
 
 /** The link, its hour and the metadata field of the examples. */
@@ -166,13 +303,42 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   await store.urls.insert({ id: urlId(account, key), account, url, lastHour: hour, ...counts });
   await store.urlHours.insert({ id: urlHourId(account, key, hour), account, key, start: hour, ...counts });
   const viewTemplate = '<a href="https://example.com/groups/{{value}}">{{value}}</a>';
-  await store.metadataFields.insert({ id: metadataFieldId(account, 'group_id'), account, name: 'group_id', viewTemplate, createdAt: hour });
+  await store.metadataFields.insert({
+    id: metadataFieldId(account, 'group_id'),
+    account,
+    name: 'group_id',
+    viewTemplate,
+    createdAt: hour,
+  });
 }
 
 /** A delivery that was given up, as the examples show it. */
-export function putDeadDelivery(world: Pick<ApiWorld, 'spool'>, account = ACCOUNT, id = '01kcexamplemessage00000000-ExampleHash0'): void {
-  world.spool.put({
-    id, account, messageId: '01kcexamplemessage00000000', routeId: '1.1', pattern: 'mailbox-*', recipient: 'mailbox-123@inbound.example.com', state: 'dead',
-    createdAt: Date.UTC(2026, 0, 5, 11, 30), endedAt: Date.UTC(2026, 0, 5, 11, 45), lastStatus: 500,
-  }, [{ at: Date.UTC(2026, 0, 5, 11, 30, 1), durationMs: 12, status: 500, error: null, answer: 'Internal Server Error' }]);
+export function putDeadDelivery(
+  world: Pick<ApiWorld, 'spool'>,
+  account = ACCOUNT,
+  id = '01kcexamplemessage00000000-ExampleHash0',
+): void {
+  world.spool.put(
+    {
+      id,
+      account,
+      messageId: '01kcexamplemessage00000000',
+      routeId: '1.1',
+      pattern: 'mailbox-*',
+      recipient: 'mailbox-123@inbound.example.com',
+      state: 'dead',
+      createdAt: Date.UTC(2026, 0, 5, 11, 30),
+      endedAt: Date.UTC(2026, 0, 5, 11, 45),
+      lastStatus: 500,
+    },
+    [
+      {
+        at: Date.UTC(2026, 0, 5, 11, 30, 1),
+        durationMs: 12,
+        status: 500,
+        error: null,
+        answer: 'Internal Server Error',
+      },
+    ],
+  );
 }

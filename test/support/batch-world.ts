@@ -1,19 +1,19 @@
-import { createIds } from '../../src/base/ids.ts';
 import { systemClock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import { createDestinations } from '../../src/delivery/destinations.ts';
 import { createDispatcher } from '../../src/delivery/dispatcher.ts';
 import type { AttemptResult, Poster } from '../../src/delivery/types.ts';
-import { createBatching, type BatchingSettings } from '../../src/events/batching.ts';
+import { type BatchingSettings, createBatching } from '../../src/events/batching.ts';
 import { createOutbox } from '../../src/events/outbox.ts';
 import { createTallies } from '../../src/events/tallies.ts';
 import { createSigningKeys } from '../../src/inbound/signing.ts';
 import type { Spool } from '../../src/spool/types.ts';
 import type { HookEvent, UnsentEvent } from '../../src/store/outbox.ts';
 import { createTestLog } from './log.ts';
+import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
 import { openRenderer } from './renderer.ts';
 import { freshSpool } from './spool.ts';
 import { openTestStore } from './store.ts';
-import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
 import { until } from './until.ts';
 
 /** A batch as an endpoint saw it. */
@@ -62,10 +62,18 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       outbox: createOutbox(parts),
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
-      dispatcher: createDispatcher({ concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 }, {
-        ...parts, renderer, poster, signingKeys, postmaster: NO_POSTMASTER, notifying: NO_REPORTS,
-         destinations: createDestinations({ store, clock, routing: { urlOf: () => undefined } }),
-      }),
+      dispatcher: createDispatcher(
+        { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 },
+        {
+          ...parts,
+          renderer,
+          poster,
+          signingKeys,
+          postmaster: NO_POSTMASTER,
+          notifying: NO_REPORTS,
+          destinations: createDestinations({ store, clock, routing: { urlOf: () => undefined } }),
+        },
+      ),
     };
   }
   let parts = build(opened.spool);
@@ -82,9 +90,17 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
     await parts.tallies.stop();
   }
   const world = {
-    clock, log, store, posts, signingKeys,
-    get spool() { return parts.spool; },
-    get outbox() { return parts.outbox; },
+    clock,
+    log,
+    store,
+    posts,
+    signingKeys,
+    get spool() {
+      return parts.spool;
+    },
+    get outbox() {
+      return parts.outbox;
+    },
     start,
     /** A new process over the same spool and store. */
     async restart() {
@@ -92,22 +108,36 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       parts = build(await opened.reopen());
       await start();
     },
-    answer(next: typeof answer) { answer = next; },
+    answer(next: typeof answer) {
+      answer = next;
+    },
     /** A webhook of `acme` at a host of its own name. */
     async hook(name: string, events: readonly HookEvent[] = []): Promise<{ id: string; url: string }> {
       const url = `https://${name}.example/hook`;
       const id = String(++number);
-      await store.webhooks.insert({ id, account: 'acme', number, url, description: null, events, createdAt: new Date(clock.now()) });
+      await store.webhooks.insert({
+        id,
+        account: 'acme',
+        number,
+        url,
+        description: null,
+        events,
+        createdAt: new Date(clock.now()),
+      });
       parts.outbox.forget('acme');
       return { id, url };
     },
     publish: (events: readonly UnsentEvent[]) => parts.outbox.publish('acme', events),
     /** Lets the clock run, a step at a time, until it is so. */
     async run(what: string, probe: () => boolean | Promise<boolean>, step = 1000) {
-      await until(what, async () => {
-        await clock.advance(step);
-        return probe();
-      }, 60_000);
+      await until(
+        what,
+        async () => {
+          await clock.advance(step);
+          return probe();
+        },
+        60_000,
+      );
     },
     /** Lets everything happen that needs no time. */
     settle: async (what: string, probe: () => boolean | Promise<boolean>) => world.run(what, probe, 0),
@@ -128,12 +158,26 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
 }
 
 /** Events of one kind, `m<from>` and so on. */
-export function events(count: number, { from = 0, event = 'send', size = 200 }: { from?: number; event?: HookEvent; size?: number } = {}): UnsentEvent[] {
+export function events(
+  count: number,
+  { from = 0, event = 'send', size = 200 }: { from?: number; event?: HookEvent; size?: number } = {},
+): UnsentEvent[] {
   return Array.from({ length: count }, (_, n) => {
     const id = `m${from + n}`;
     return { id, event, at: new Date(0), body: JSON.stringify({ event, _id: id, ts: 0, msg: 'x'.repeat(size) }) };
   });
 }
 
-export const answered = (status: number, text = ''): AttemptResult => ({ kind: 'answered', status, retryAfter: null, answer: text, durationMs: 1 });
-export const refused: AttemptResult = { kind: 'unanswered', error: 'connection refused', connected: false, durationMs: 1 };
+export const answered = (status: number, text = ''): AttemptResult => ({
+  kind: 'answered',
+  status,
+  retryAfter: null,
+  answer: text,
+  durationMs: 1,
+});
+export const refused: AttemptResult = {
+  kind: 'unanswered',
+  error: 'connection refused',
+  connected: false,
+  durationMs: 1,
+};

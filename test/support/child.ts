@@ -1,6 +1,6 @@
-import { spawn, type ChildProcess } from 'node:child_process';
-import { createInterface } from 'node:readline';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { createInterface } from 'node:readline';
 import { KEY } from './daemon.ts';
 
 export interface ChildDaemon {
@@ -26,32 +26,57 @@ function place(text: string): { host: string; port: number } {
 }
 
 /** The daemon as a process of its own, as `npm start` runs it; `env` holds settings. */
-export async function spawnDaemon(dir: string, env: Readonly<Record<string, string>> = {}, prefix: readonly string[] = []): Promise<ChildDaemon> {
+export async function spawnDaemon(
+  dir: string,
+  env: Readonly<Record<string, string>> = {},
+  prefix: readonly string[] = [],
+): Promise<ChildDaemon> {
   const [program = process.execPath, ...args] = [...prefix, process.execPath, 'src/main.ts', 'serve'];
   const child = spawn(program, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
     env: {
-      ...process.env, POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-      POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
-      POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100',
+      ...process.env,
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'in.postern.test',
+      POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      POSTERN_BOOTSTRAP__API_KEY: KEY,
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_DNS__SERVERS: '127.0.0.1:9',
+      POSTERN_DNS__TIMEOUT_MS: '100',
       // As a service of systemd has one: SIGHUP reloads.
-      INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f', ...env,
+      INVOCATION_ID: 'a3f0e1d2c4b5968778695a4b3c2d1e0f',
+      ...env,
     },
   });
   const lines: ChildDaemon['lines'] = [];
   let said = '';
-  child.stderr.on('data', (chunk) => { said += String(chunk); });
-  const ready = await untilReady(child, lines).catch((error: Error) => { throw new Error(`${error.message}\n${said}`); });
+  child.stderr.on('data', (chunk) => {
+    said += String(chunk);
+  });
+  const ready = await untilReady(child, lines).catch((error: Error) => {
+    throw new Error(`${error.message}\n${said}`);
+  });
   return {
-    pid: child.pid ?? 0, lines, said: () => said,
-    smtp: place(ready.smtp[0] ?? ''), submission: ready.submission.map(place), base: `http://${ready.http}`,
-    signal: (name) => { child.kill(name); },
+    pid: child.pid ?? 0,
+    lines,
+    said: () => said,
+    smtp: place(ready.smtp[0] ?? ''),
+    submission: ready.submission.map(place),
+    base: `http://${ready.http}`,
+    signal: (name) => {
+      child.kill(name);
+    },
     running: () => child.exitCode === null && child.signalCode === null,
     end: (name = 'SIGTERM') => end(child, name),
   };
 }
 
-function untilReady(child: ChildProcess, lines: ChildDaemon['lines']): Promise<{ smtp: string[]; submission: string[]; http: string }> {
+function untilReady(
+  child: ChildProcess,
+  lines: ChildDaemon['lines'],
+): Promise<{ smtp: string[]; submission: string[]; http: string }> {
   return new Promise((resolve, reject) => {
     child.once('exit', (code) => reject(new Error(`the daemon ended with ${code} before it was ready`)));
     if (!child.stdout) return reject(new Error('no output'));

@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { type ChildProcess, spawn } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { delimiter, join } from 'node:path';
@@ -17,13 +17,23 @@ export interface Browser {
 }
 
 const FLAGS = [
-  '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync',
-  '--disable-dev-shm-usage', '--remote-debugging-port=0',
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+  '--disable-dev-shm-usage',
+  '--remote-debugging-port=0',
 ];
 
 /** The program, when it is on the PATH. */
 export function chromium(): string | undefined {
-  const places = (process.env['PATH'] ?? '').split(delimiter).flatMap((dir) => ['chromium', 'chromium-browser'].map((name) => join(dir, name)));
+  const places = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .flatMap((dir) => ['chromium', 'chromium-browser'].map((name) => join(dir, name)));
   return places.find((place) => {
     try {
       accessSync(place, constants.X_OK);
@@ -38,7 +48,9 @@ export function chromium(): string | undefined {
 export async function startBrowser(program: string): Promise<Browser> {
   const dir = await tempDir();
   const child = spawn(program, [...FLAGS, `--user-data-dir=${dir}`, 'about:blank'], { stdio: 'ignore' });
-  const stop = () => { child.kill('SIGKILL'); };
+  const stop = () => {
+    child.kill('SIGKILL');
+  };
   process.once('exit', stop);
   const port = await portOf(join(dir, 'DevToolsActivePort'), child);
   const pages: any = await (await fetch(`http://127.0.0.1:${port}/json/list`)).json();
@@ -46,7 +58,12 @@ export async function startBrowser(program: string): Promise<Browser> {
   await session.send('Page.enable');
   return {
     async open(url, width, height) {
-      await session.send('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: width < 500 });
+      await session.send('Emulation.setDeviceMetricsOverride', {
+        width,
+        height,
+        deviceScaleFactor: 1,
+        mobile: width < 500,
+      });
       const loaded = session.once('Page.loadEventFired');
       await session.send('Page.navigate', { url });
       await loaded;
@@ -55,7 +72,11 @@ export async function startBrowser(program: string): Promise<Browser> {
       await session.send('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: scheme }] });
     },
     async evaluate(expression) {
-      const { result, exceptionDetails } = await session.send('Runtime.evaluate', { expression, returnByValue: true, awaitPromise: true });
+      const { result, exceptionDetails } = await session.send('Runtime.evaluate', {
+        expression,
+        returnByValue: true,
+        awaitPromise: true,
+      });
       if (exceptionDetails) throw new Error(JSON.stringify(exceptionDetails));
       return result.value;
     },
@@ -101,12 +122,18 @@ async function connect(url: string): Promise<Session> {
   });
   let last = 0;
   return {
-    send: (method, params = {}) => new Promise((resolve, reject) => {
-      const id = ++last;
-      answers.set(id, ({ result, error }) => error ? reject(new Error(`${method}: ${JSON.stringify(error)}`)) : resolve(result));
-      socket.send(JSON.stringify({ id, method, params }));
-    }),
-    once: (event) => new Promise((resolve) => { events.set(event, resolve); }),
+    send: (method, params = {}) =>
+      new Promise((resolve, reject) => {
+        const id = ++last;
+        answers.set(id, ({ result, error }) =>
+          error ? reject(new Error(`${method}: ${JSON.stringify(error)}`)) : resolve(result),
+        );
+        socket.send(JSON.stringify({ id, method, params }));
+      }),
+    once: (event) =>
+      new Promise((resolve) => {
+        events.set(event, resolve);
+      }),
     close: () => socket.close(),
   };
 }

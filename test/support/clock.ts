@@ -19,7 +19,9 @@ export function createTestClock(start = Date.UTC(2026, 0, 5, 12, 0, 0)): TestClo
     after(ms, fn) {
       const timer = { at: elapsed + ms, fn };
       waiting.push(timer);
-      return () => { waiting = waiting.filter((other) => other !== timer); };
+      return () => {
+        waiting = waiting.filter((other) => other !== timer);
+      };
     },
     async advance(ms) {
       const end = elapsed + ms;
@@ -35,6 +37,8 @@ export function createTestClock(start = Date.UTC(2026, 0, 5, 12, 0, 0)): TestClo
       elapsed = end;
       await breathe();
     },
-    jump(ms) { offset += ms; },
+    jump(ms) {
+      offset += ms;
+    },
   };
 }

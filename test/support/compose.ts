@@ -1,4 +1,4 @@
-import { simpleParser, type ParsedMail } from 'mailparser';
+import { type ParsedMail, simpleParser } from 'mailparser';
 import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { composeMail } from '../../src/outbound/compose.ts';
 import type { ComposeJob, ComposeSettings } from '../../src/outbound/types.ts';
@@ -7,22 +7,67 @@ import type { DkimKey } from './dns-keys.ts';
 export const ID = '0123456789abcdef0123456789abcdef';
 export const ACCOUNT = 7;
 export const SECRET = 'a secret of the tests';
-export const SETTINGS: ComposeSettings = { hostname: 'mx.postern.test', returnDomain: 'return.postern.test', publicUrl: 'https://postern.test', secret: SECRET, trace: '' };
-export const DRAFT: Draft = { html: null, text: null, to: [{ email: 'bob@example.net', name: null, type: 'to' }], headers: [], attachments: [], images: [] };
+export const SETTINGS: ComposeSettings = {
+  hostname: 'mx.postern.test',
+  returnDomain: 'return.postern.test',
+  publicUrl: 'https://postern.test',
+  secret: SECRET,
+  trace: '',
+};
+export const DRAFT: Draft = {
+  html: null,
+  text: null,
+  to: [{ email: 'bob@example.net', name: null, type: 'to' }],
+  headers: [],
+  attachments: [],
+  images: [],
+};
 /** Nothing is merged or tracked. */
 export const OUTGOING: Outgoing = {
-  sender: 'ann@example.com', fromName: 'Ann', subject: 'Hello', tags: [], template: null, subaccount: null, metadata: {}, apiKey: null, trackOpens: false, trackClicks: 'none',
-  globalVars: null, rcptVars: {}, rcptMetadata: {}, preserveRecipients: false, autoText: false, signingDomain: null, pool: null, form: 'draft',
+  sender: 'ann@example.com',
+  fromName: 'Ann',
+  subject: 'Hello',
+  tags: [],
+  template: null,
+  subaccount: null,
+  metadata: {},
+  apiKey: null,
+  trackOpens: false,
+  trackClicks: 'none',
+  globalVars: null,
+  rcptVars: {},
+  rcptMetadata: {},
+  preserveRecipients: false,
+  autoText: false,
+  signingDomain: null,
+  pool: null,
+  form: 'draft',
 };
 
-type Changes = Partial<Omit<ComposeJob, 'outgoing' | 'settings' | 'dkim'>> & { outgoing?: Partial<Outgoing>; settings?: Partial<ComposeSettings>; dkim?: DkimKey };
+type Changes = Partial<Omit<ComposeJob, 'outgoing' | 'settings' | 'dkim'>> & {
+  outgoing?: Partial<Outgoing>;
+  settings?: Partial<ComposeSettings>;
+  dkim?: DkimKey;
+};
 
 /** A job of the composer; what is not given is as above. */
 export function toJob(bytes: Uint8Array, { outgoing, settings, dkim, ...rest }: Changes = {}): ComposeJob {
   return {
-    body: { kind: 'inline', bytes }, recipient: 'bob@example.net', id: ID, accountNumber: ACCOUNT, at: Date.UTC(2026, 0, 5, 12), ...rest,
-    outgoing: { ...OUTGOING, ...outgoing }, settings: { ...SETTINGS, ...settings },
-    dkim: dkim ? { domain: dkim.domain, selector: dkim.selector, privateKey: dkim.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString() } : null,
+    body: { kind: 'inline', bytes },
+    recipient: 'bob@example.net',
+    id: ID,
+    accountNumber: ACCOUNT,
+    at: Date.UTC(2026, 0, 5, 12),
+    ...rest,
+    outgoing: { ...OUTGOING, ...outgoing },
+    settings: { ...SETTINGS, ...settings },
+    dkim: dkim
+      ? {
+          domain: dkim.domain,
+          selector: dkim.selector,
+          privateKey: dkim.privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+        }
+      : null,
   };
 }
 
@@ -55,11 +100,19 @@ export function sendDocument(document: readonly string[] | Buffer, changes: Chan
 
 /** The links of our own in a text: where they lead, by their kind. */
 export function linksOf(text: string): { clicks: string[]; opens: number; unsubs: number } {
-  const clicks = [...text.matchAll(/https:\/\/postern\.test\/track\/click\/[\w-]+\?u=([\w.%~-]*[\w%~-])/g)].map(([, url = '']) => decodeURIComponent(url));
-  return { clicks, opens: text.split('https://postern.test/track/open/').length - 1, unsubs: text.split('https://postern.test/unsubscribe/').length - 1 };
+  const clicks = [...text.matchAll(/https:\/\/postern\.test\/track\/click\/[\w-]+\?u=([\w.%~-]*[\w%~-])/g)].map(
+    ([, url = '']) => decodeURIComponent(url),
+  );
+  return {
+    clicks,
+    opens: text.split('https://postern.test/track/open/').length - 1,
+    unsubs: text.split('https://postern.test/unsubscribe/').length - 1,
+  };
 }
 
 /** Values of the fields with that name. */
 export function valuesOf({ fields }: Seen, name: string): string[] {
-  return fields.filter((field) => field.toLowerCase().startsWith(`${name.toLowerCase()}:`)).map((field) => field.slice(name.length + 1).trim());
+  return fields
+    .filter((field) => field.toLowerCase().startsWith(`${name.toLowerCase()}:`))
+    .map((field) => field.slice(name.length + 1).trim());
 }

@@ -1,10 +1,25 @@
-import { counterId, NO_COUNTS, SPANS_OF, startOf, type Counted, type Counts } from '../../src/store/counters.ts';
+import { type Counted, type Counts, counterId, NO_COUNTS, SPANS_OF, startOf } from '../../src/store/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** Counts of one thing at a time, in every span that its kind has, as events would have left them. */
-export async function putCounts(store: Pick<Store, 'counters'>, account: string, kind: Counted, key: string, counts: Partial<Counts>, at: Date): Promise<void> {
+export async function putCounts(
+  store: Pick<Store, 'counters'>,
+  account: string,
+  kind: Counted,
+  key: string,
+  counts: Partial<Counts>,
+  at: Date,
+): Promise<void> {
   for (const span of SPANS_OF[kind]) {
     const start = startOf(span, at);
-    await store.counters.add(counterId(account, kind, span, start, key), counts, { ...NO_COUNTS, account, kind, span, key, start, firstAt: at });
+    await store.counters.add(counterId(account, kind, span, start, key), counts, {
+      ...NO_COUNTS,
+      account,
+      kind,
+      span,
+      key,
+      start,
+      firstAt: at,
+    });
   }
 }

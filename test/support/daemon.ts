@@ -1,13 +1,16 @@
-import { systemClock, type Clock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, type Ids } from '../../src/base/ids.ts';
 import { loadSettings } from '../../src/config.ts';
-import { openDaemon, type Daemon } from '../../src/daemon.ts';
+import { type Daemon, openDaemon } from '../../src/daemon.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
 
 export const KEY = 'a-key-for-the-tests-22';
 
-export interface Answer { readonly status: number; readonly body: any }
+export interface Answer {
+  readonly status: number;
+  readonly body: any;
+}
 
 export interface TestDaemon {
   readonly daemon: Daemon;
@@ -28,16 +31,26 @@ export interface TestDaemon {
 /** What a test's daemon is set to, beside the defaults; `env` as in the environment. */
 export function testSettings(dir: string, env: Readonly<Record<string, string>> = {}) {
   return loadSettings(undefined, {
-    POSTERN_DATA_DIR: dir, POSTERN_HOSTNAME: 'in.postern.test', POSTERN_SMTP__LISTEN: '127.0.0.1:0', POSTERN_HTTP__LISTEN: '127.0.0.1:0',
-    POSTERN_BOOTSTRAP__API_KEY: KEY, POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+    POSTERN_DATA_DIR: dir,
+    POSTERN_HOSTNAME: 'in.postern.test',
+    POSTERN_SMTP__LISTEN: '127.0.0.1:0',
+    POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+    POSTERN_BOOTSTRAP__API_KEY: KEY,
+    POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+    POSTERN_SPOOL__MIN_FREE_BYTES: '0',
     // Nobody answers there: a test that needs DNS brings its own zone.
-    POSTERN_DNS__SERVERS: '127.0.0.1:9', POSTERN_DNS__TIMEOUT_MS: '100', ...env,
+    POSTERN_DNS__SERVERS: '127.0.0.1:9',
+    POSTERN_DNS__TIMEOUT_MS: '100',
+    ...env,
   }).settings;
 }
 
 /** The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is there). */
-export async function startDaemon(env: Readonly<Record<string, string>> = {}, options: { dir?: string; clock?: Clock; ids?: Ids } = {}): Promise<TestDaemon> {
-  const dir = options.dir ?? await tempDir();
+export async function startDaemon(
+  env: Readonly<Record<string, string>> = {},
+  options: { dir?: string; clock?: Clock; ids?: Ids } = {},
+): Promise<TestDaemon> {
+  const dir = options.dir ?? (await tempDir());
   const log = createTestLog();
   const clock = options.clock ?? systemClock;
   const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: options.ids ?? createIds(clock) });
@@ -52,7 +65,10 @@ export async function startDaemon(env: Readonly<Record<string, string>> = {}, op
 /** Calls operations of a Postern at `base` as a client of the API does. */
 export function createCaller(base: string, key: string) {
   async function ask(path: string, params: object = {}): Promise<Answer> {
-    const response = await fetch(`${base}/api/1.0${path}.json`, { method: 'POST', body: JSON.stringify({ key, ...params }) });
+    const response = await fetch(`${base}/api/1.0${path}.json`, {
+      method: 'POST',
+      body: JSON.stringify({ key, ...params }),
+    });
     return { status: response.status, body: await response.json() };
   }
   async function api(path: string, params: object = {}): Promise<any> {

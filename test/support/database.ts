@@ -1,15 +1,15 @@
-import { MongoClient } from 'mongodb';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
+import { MongoClient } from 'mongodb';
 import type { Log } from '../../src/base/log.ts';
 import type { CollectionSpec, Database, Row } from '../../src/store/collection.ts';
 import { openEmbedded } from '../../src/store/embedded.ts';
 import { openMongo } from '../../src/store/mongo.ts';
 import { createTestLog } from './log.ts';
-import { lacks, mongoKind, startMongo, type MongoKind, type MongoServer } from './mongo-server.ts';
+import { lacks, type MongoKind, type MongoServer, mongoKind, startMongo } from './mongo-server.ts';
+import { NO_FLOOR } from './room.ts';
 import { tempDir } from './temp.ts';
 import { PATIENCE } from './until.ts';
-import { NO_FLOOR } from './room.ts';
 
 /** A driver of the store and a way to an empty database of its own. */
 export interface TestDriver {
@@ -32,7 +32,8 @@ export interface OpenOptions {
 const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
-  open: async ({ log = createTestLog() } = {}) => openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log }),
+  open: async ({ log = createTestLog() } = {}) =>
+    openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log }),
 };
 
 const kind = mongoKind();
@@ -57,7 +58,10 @@ const mongo: TestDriver | undefined = kind && {
   kind,
   async open({ log = createTestLog(), crowded = false } = {}) {
     const url = (await mongoServer()).url(newDatabaseName());
-    return openMongo({ url: crowded && lacks(kind, 'atomic changes') ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE }, { log });
+    return openMongo(
+      { url: crowded && lacks(kind, 'atomic changes') ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE },
+      { log },
+    );
   },
 };
 
@@ -66,13 +70,18 @@ const only = process.env['TEST_STORE'];
 if (only) console.log(`Of the stores only this one is tested: ${only} (TEST_STORE).`);
 
 /** Every driver that can run here, or the one that was asked for. */
-export const drivers: readonly TestDriver[] = (mongo ? [embedded, mongo] : [embedded]).filter(({ name }) => !only || name.startsWith(only));
+export const drivers: readonly TestDriver[] = (mongo ? [embedded, mongo] : [embedded]).filter(
+  ({ name }) => !only || name.startsWith(only),
+);
 if (drivers.length === 0) throw new Error(`there is no store ${only} here`);
 
 /** Undefined when there is no server, or it is not its turn. */
 export const mongoDriver = only === embedded.name ? undefined : mongo;
 
-if (!mongo && only !== embedded.name) console.log('The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).');
+if (!mongo && only !== embedded.name)
+  console.log(
+    'The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).',
+  );
 
 /** The same declaration under a name that no other test uses. */
 export function ofItsOwn<R extends Row>(spec: CollectionSpec<R>): CollectionSpec<R> {

@@ -1,8 +1,11 @@
-import { createSocket } from 'node:dgram';
 import type { RemoteInfo } from 'node:dgram';
+import { createSocket } from 'node:dgram';
 import { Packet } from 'dns2';
 
-export interface RawServer { readonly server: string; stop(): Promise<void> }
+export interface RawServer {
+  readonly server: string;
+  stop(): Promise<void>;
+}
 
 /** A UDP server that leaves the answer to the test: for what a name server would never do, and to see who asks. */
 export async function startRawServer(
@@ -10,7 +13,9 @@ export async function startRawServer(
   address: '127.0.0.1' | '::1' = '127.0.0.1',
 ): Promise<RawServer> {
   const socket = createSocket(address === '::1' ? 'udp6' : 'udp4');
-  socket.on('message', (bytes, from) => handle(Packet.parse(bytes), from, (answer) => socket.send(answer, from.port, from.address)));
+  socket.on('message', (bytes, from) =>
+    handle(Packet.parse(bytes), from, (answer) => socket.send(answer, from.port, from.address)),
+  );
   await new Promise<void>((resolve, reject) => {
     socket.once('error', reject);
     socket.bind(0, address, resolve);

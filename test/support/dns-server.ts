@@ -1,8 +1,8 @@
 import { createSocket } from 'node:dgram';
-import { createServer } from 'node:net';
 import type { AddressInfo, Socket } from 'node:net';
-import { Packet } from 'dns2';
+import { createServer } from 'node:net';
 import type { Resource } from 'dns2';
+import { Packet } from 'dns2';
 import type { Looked, Question } from './zone.ts';
 
 /**
@@ -14,8 +14,24 @@ import type { Looked, Question } from './zone.ts';
  * tcp-drip: cut over UDP, one byte of the answer over TCP · no-edns: formerr to a question with an OPT record · plain-case: the question in capitals.
  */
 export type Behaviour =
-  | 'normal' | 'drop' | 'servfail' | 'refuse' | 'formerr' | 'truncate' | 'truncate-always' | { readonly lateMs: number }
-  | 'other-question' | 'wrong-id' | 'wrong-id-first' | 'garbage' | 'cut' | 'links' | 'referral' | 'tcp-drip' | 'no-edns' | 'plain-case';
+  | 'normal'
+  | 'drop'
+  | 'servfail'
+  | 'refuse'
+  | 'formerr'
+  | 'truncate'
+  | 'truncate-always'
+  | { readonly lateMs: number }
+  | 'other-question'
+  | 'wrong-id'
+  | 'wrong-id-first'
+  | 'garbage'
+  | 'cut'
+  | 'links'
+  | 'referral'
+  | 'tcp-drip'
+  | 'no-edns'
+  | 'plain-case';
 
 type Lookup = (name: string, type: string) => Looked;
 type Send = (bytes: Buffer) => void;
@@ -56,12 +72,20 @@ export async function startNameServer(lookup: Lookup) {
     socket.on('data', (chunk: Buffer) => {
       held = Buffer.concat([held, chunk]);
       if (held.length < 2 || held.length < 2 + held.readUInt16BE()) return;
-      handle(held.subarray(2), 'TCP', (bytes) => { if (!socket.destroyed) socket.write(bytes); });
+      handle(held.subarray(2), 'TCP', (bytes) => {
+        if (!socket.destroyed) socket.write(bytes);
+      });
     });
   });
-  udp.on('message', (bytes, from) => handle(bytes, 'UDP', (answer) => {
-    try { udp.send(answer, from.port, from.address); } catch { /* stopped meanwhile */ }
-  }));
+  udp.on('message', (bytes, from) =>
+    handle(bytes, 'UDP', (answer) => {
+      try {
+        udp.send(answer, from.port, from.address);
+      } catch {
+        /* stopped meanwhile */
+      }
+    }),
+  );
   const port = await listenOnBoth(udp, tcp);
   return {
     server: `127.0.0.1:${port}`,
@@ -73,13 +97,19 @@ export async function startNameServer(lookup: Lookup) {
     async stop() {
       for (const timer of timers) clearTimeout(timer);
       for (const socket of open) socket.destroy();
-      await Promise.all([new Promise<void>((done) => udp.close(() => done())), new Promise<void>((done) => tcp.close(() => done()))]);
+      await Promise.all([
+        new Promise<void>((done) => udp.close(() => done())),
+        new Promise<void>((done) => tcp.close(() => done())),
+      ]);
     },
   };
 }
 
 /** UDP and TCP on one port: a free TCP port may be taken on UDP, so several are tried. */
-async function listenOnBoth(udp: ReturnType<typeof createSocket>, tcp: ReturnType<typeof createServer>): Promise<number> {
+async function listenOnBoth(
+  udp: ReturnType<typeof createSocket>,
+  tcp: ReturnType<typeof createServer>,
+): Promise<number> {
   for (let attempt = 0; ; attempt++) {
     const port = await new Promise<number>((done, fail) => {
       tcp.once('error', fail);
@@ -92,7 +122,10 @@ async function listenOnBoth(udp: ReturnType<typeof createSocket>, tcp: ReturnTyp
     const bound = await new Promise<boolean>((done) => {
       const failed = () => done(false);
       udp.once('error', failed);
-      udp.bind(port, '127.0.0.1', () => { udp.off('error', failed); done(true); });
+      udp.bind(port, '127.0.0.1', () => {
+        udp.off('error', failed);
+        done(true);
+      });
     });
     if (bound) return port;
     if (attempt > 20) throw new Error('no port is free on UDP and TCP');
@@ -100,24 +133,56 @@ async function listenOnBoth(udp: ReturnType<typeof createSocket>, tcp: ReturnTyp
   }
 }
 
-function misbehave(request: Packet, how: Exclude<Behaviour, object>, over: 'UDP' | 'TCP', send: Send, lookup: Lookup): void {
+function misbehave(
+  request: Packet,
+  how: Exclude<Behaviour, object>,
+  over: 'UDP' | 'TCP',
+  send: Send,
+  lookup: Lookup,
+): void {
   const post = (bytes: Buffer) => send(over === 'TCP' ? framed(bytes) : bytes);
   const whole = () => answerTo(request, lookup, how === 'links').toBuffer();
   switch (how) {
-    case 'drop': return;
-    case 'servfail': case 'refuse': case 'formerr': return post(Packet.createErrorResponseFromRequest(request, RCODE[how]).toBuffer());
-    case 'truncate': return post(over === 'UDP' ? truncated(request) : whole());
-    case 'truncate-always': return post(truncated(request));
-    case 'tcp-drip': return over === 'UDP' ? post(truncated(request)) : send(Buffer.from([0x01]));
-    case 'garbage': return post(Buffer.from('this is not a packet at all, not even nearly'));
-    case 'cut': { const bytes = whole(); return post(bytes.subarray(0, bytes.length - 3)); }
-    case 'other-question': { const bytes = whole(); bytes[13] = (bytes[13] ?? 0) ^ 1; return post(bytes); }
-    case 'wrong-id': return post(forged(whole()));
-    case 'wrong-id-first': { post(forged(whole())); return post(whole()); }
-    case 'referral': return post(referral(request).toBuffer());
-    case 'no-edns': return post(request.additionals.length > 0 ? Packet.createErrorResponseFromRequest(request, 1).toBuffer() : whole());
-    case 'plain-case': for (const question of request.questions) question.name = question.name.toUpperCase(); return post(whole());
-    default: return post(whole());
+    case 'drop':
+      return;
+    case 'servfail':
+    case 'refuse':
+    case 'formerr':
+      return post(Packet.createErrorResponseFromRequest(request, RCODE[how]).toBuffer());
+    case 'truncate':
+      return post(over === 'UDP' ? truncated(request) : whole());
+    case 'truncate-always':
+      return post(truncated(request));
+    case 'tcp-drip':
+      return over === 'UDP' ? post(truncated(request)) : send(Buffer.from([0x01]));
+    case 'garbage':
+      return post(Buffer.from('this is not a packet at all, not even nearly'));
+    case 'cut': {
+      const bytes = whole();
+      return post(bytes.subarray(0, bytes.length - 3));
+    }
+    case 'other-question': {
+      const bytes = whole();
+      bytes[13] = (bytes[13] ?? 0) ^ 1;
+      return post(bytes);
+    }
+    case 'wrong-id':
+      return post(forged(whole()));
+    case 'wrong-id-first': {
+      post(forged(whole()));
+      return post(whole());
+    }
+    case 'referral':
+      return post(referral(request).toBuffer());
+    case 'no-edns':
+      return post(
+        request.additionals.length > 0 ? Packet.createErrorResponseFromRequest(request, 1).toBuffer() : whole(),
+      );
+    case 'plain-case':
+      for (const question of request.questions) question.name = question.name.toUpperCase();
+      return post(whole());
+    default:
+      return post(whole());
   }
 }
 
@@ -176,7 +241,8 @@ function answerTo(request: Packet, lookup: Lookup, oneLink: boolean): Packet {
 function resource(name: string, type: string, ttl: number, value: unknown): Resource {
   const number = Object.entries(Packet.TYPE).find(([of]) => of === type)?.[1] ?? 0;
   const record = new Packet.Resource(name, number, Packet.CLASS.IN, ttl);
-  if (typeof value === 'string') Object.assign(record, { address: value, domain: value, ns: value, data: [...chunks(value)] });
+  if (typeof value === 'string')
+    Object.assign(record, { address: value, domain: value, ns: value, data: [...chunks(value)] });
   else if (Array.isArray(value)) Object.assign(record, { data: value });
   else Object.assign(record, value);
   return record;
@@ -188,5 +254,13 @@ function* chunks(text: string): Generator<string> {
 
 function soa(): Resource {
   const record = resource('example', 'SOA', 60, {});
-  return Object.assign(record, { primary: 'ns.example', admin: 'root.example', serial: 1, refresh: 3600, retry: 600, expiration: 86400, minimum: 60 });
+  return Object.assign(record, {
+    primary: 'ns.example',
+    admin: 'root.example',
+    serial: 1,
+    refresh: 3600,
+    retry: 600,
+    expiration: 86400,
+    minimum: 60,
+  });
 }

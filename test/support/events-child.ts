@@ -11,7 +11,10 @@ import { openSpool } from '../../src/spool/spool.ts';
 const [dir = '', round = '0', dieAt = '0'] = process.argv.slice(2);
 const hook = { id: '4', account: 'acme', url: 'https://hooks.example.com/4' };
 const ids = createIds(systemClock);
-const spool = await openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 }, { clock: systemClock, log: createLog('silent') });
+const spool = await openSpool(
+  { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
+  { clock: systemClock, log: createLog('silent') },
+);
 // What the round before left open would stand in the way of new batches, and the later steps would never be reached.
 await spool.drop({ kind: 'batch', states: ['waiting'] }, Date.now());
 let step = 0;
@@ -28,13 +31,25 @@ async function take<T>(work: () => Promise<T>): Promise<T> {
 }
 
 for (;;) {
-  const batch = Array.from({ length: 20 }, () => `r${round}-${count++}`).map((id) => ({ id, body: JSON.stringify({ _id: id }) }));
+  const batch = Array.from({ length: 20 }, () => `r${round}-${count++}`).map((id) => ({
+    id,
+    body: JSON.stringify({ _id: id }),
+  }));
   await take(() => spool.events.publish([{ hook, events: batch }], Date.now()));
   writeSync(1, batch.map(({ id }) => `${id}\n`).join(''));
-  const { delivery } = await take(() => spool.events.freeze(hook.id, ids.message(), { events: 15, bytes: 100_000 }, Date.now()));
+  const { delivery } = await take(() =>
+    spool.events.freeze(hook.id, ids.message(), { events: 15, bytes: 100_000 }, Date.now()),
+  );
   if (!delivery) continue;
   const at = Date.now();
-  await take(() => spool.settle({
-    deliveryId: delivery.id, attempt: { at, durationMs: 1, status: 200, error: null, answer: '' }, state: 'delivered', dueAt: at, parked: false, at,
-  }));
+  await take(() =>
+    spool.settle({
+      deliveryId: delivery.id,
+      attempt: { at, durationMs: 1, status: 200, error: null, answer: '' },
+      state: 'delivered',
+      dueAt: at,
+      parked: false,
+      at,
+    }),
+  );
 }

@@ -7,5 +7,7 @@ export function eventsOf(request: Received): any[] {
 
 /** Posts that carry events: not the question whether a URL exists. */
 export function postsOf(requests: readonly Received[]): Received[] {
-  return requests.filter(({ method, body }) => method === 'POST' && !body.toString().startsWith('mandrill_events=%5B%5D'));
+  return requests.filter(
+    ({ method, body }) => method === 'POST' && !body.toString().startsWith('mandrill_events=%5B%5D'),
+  );
 }

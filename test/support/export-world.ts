@@ -5,11 +5,11 @@ import type { NewNotice } from '../../src/outbound/types.ts';
 import type { Database } from '../../src/store/collection.ts';
 import type { ExportRow } from '../../src/store/exports.ts';
 import type { MessageTagRow, SentMessageRow } from '../../src/store/messages.ts';
-import { rejectId, type RejectRow } from '../../src/store/rejects.ts';
+import { type RejectRow, rejectId } from '../../src/store/rejects.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import type { WhitelistRow } from '../../src/store/whitelists.ts';
 import { expireExportsTask } from '../../src/tasks/exports/expire-exports.ts';
-import { runExportsTask, type ExportSettings } from '../../src/tasks/exports/run-exports.ts';
+import { type ExportSettings, runExportsTask } from '../../src/tasks/exports/run-exports.ts';
 import { createTestClock } from './clock.ts';
 import { exportRow, readArchive, readCsv } from './exports.ts';
 import { createTestLog } from './log.ts';
@@ -28,15 +28,41 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
   const dir = join(await tempDir(), 'exports');
   const notices: NewNotice[] = [];
   const state = { room: true };
-  const host: ExportSettings = { dir, hostname: 'mx.postern.test', holder: 'first life', publicUrl: 'https://mail.example.com', keepDays: 7, formulas: 'quote', metadataFields: [], ...settings };
+  const host: ExportSettings = {
+    dir,
+    hostname: 'mx.postern.test',
+    holder: 'first life',
+    publicUrl: 'https://mail.example.com',
+    keepDays: 7,
+    formulas: 'quote',
+    metadataFields: [],
+    ...settings,
+  };
   const deps = {
-    store, clock, ids: createIds(clock), log, hasRoom: () => state.room,
-    notices: { enqueue: async (notice: NewNotice) => { notices.push(notice); return 'queued' as const; } },
+    store,
+    clock,
+    ids: createIds(clock),
+    log,
+    hasRoom: () => state.room,
+    notices: {
+      enqueue: async (notice: NewNotice) => {
+        notices.push(notice);
+        return 'queued' as const;
+      },
+    },
   };
   let made = 0;
   const world = {
-    clock, log, store, dir, notices, state, host, deps,
-    task: (more: Partial<ExportSettings> = {}, other: Partial<typeof deps> = {}) => runExportsTask({ ...host, ...more }, { ...deps, ...other }),
+    clock,
+    log,
+    store,
+    dir,
+    notices,
+    state,
+    host,
+    deps,
+    task: (more: Partial<ExportSettings> = {}, other: Partial<typeof deps> = {}) =>
+      runExportsTask({ ...host, ...more }, { ...deps, ...other }),
     expiry: () => expireExportsTask(host, deps),
     /** Makes a job and answers its id. */
     async start(more: Partial<ExportRow> = {}): Promise<string> {
@@ -74,23 +100,66 @@ const AT = new Date('2026-01-04T10:00:00Z');
 export function rejectRow(email: string, more: Partial<RejectRow> = {}): RejectRow {
   const { account = MINE, subaccount = '' } = more;
   const rest: Omit<RejectRow, 'id'> = {
-    account, email, subaccount, reason: 'hard-bounce', detail: 'smtp;550 no such user', createdAt: AT, lastEventAt: AT, expiresAt: new Date('2026-01-11T10:00:00Z'), expired: false,
-    sender: null, termMs: 0, removed: false, version: 1, unsent: null, unsentSince: null, ...more,
+    account,
+    email,
+    subaccount,
+    reason: 'hard-bounce',
+    detail: 'smtp;550 no such user',
+    createdAt: AT,
+    lastEventAt: AT,
+    expiresAt: new Date('2026-01-11T10:00:00Z'),
+    expired: false,
+    sender: null,
+    termMs: 0,
+    removed: false,
+    version: 1,
+    unsent: null,
+    unsentSince: null,
+    ...more,
   };
   return { ...rest, id: rejectId(account, email, subaccount) };
 }
 
 export function whitelistRow(email: string, more: Partial<WhitelistRow> = {}): WhitelistRow {
   const account = more.account ?? MINE;
-  return { id: `${account} ${email}`, account, email, detail: null, createdAt: AT, removed: false, version: 1, unsent: null, unsentSince: null, ...more };
+  return {
+    id: `${account} ${email}`,
+    account,
+    email,
+    detail: null,
+    createdAt: AT,
+    removed: false,
+    version: 1,
+    unsent: null,
+    unsentSince: null,
+    ...more,
+  };
 }
 
 let messages = 0;
 
 export function messageRow(more: Partial<SentMessageRow> = {}): SentMessageRow {
   return {
-    id: (++messages).toString(16).padStart(32, '0'), account: MINE, createdAt: AT, sender: 'news@example.com', email: 'ann@example.org', subject: 'Hello', tags: [], template: null, subaccount: null,
-    metadata: {}, apiKey: null, state: 'sent', opens: 0, clicks: 0, openDetail: [], clickDetail: [], diag: null, bounceDescription: null, version: 1, ...more,
+    id: (++messages).toString(16).padStart(32, '0'),
+    account: MINE,
+    createdAt: AT,
+    sender: 'news@example.com',
+    email: 'ann@example.org',
+    subject: 'Hello',
+    tags: [],
+    template: null,
+    subaccount: null,
+    metadata: {},
+    apiKey: null,
+    state: 'sent',
+    opens: 0,
+    clicks: 0,
+    openDetail: [],
+    clickDetail: [],
+    diag: null,
+    bounceDescription: null,
+    version: 1,
+    ...more,
   };
 }
 
@@ -98,7 +167,13 @@ export function messageRow(more: Partial<SentMessageRow> = {}): SentMessageRow {
 export async function putMessage(store: Store, row: SentMessageRow): Promise<SentMessageRow> {
   await store.messages.insert(row);
   for (const tag of row.tags) {
-    const mark: MessageTagRow = { id: `${row.id} ${tag}`, account: row.account, tag, message: row.id, createdAt: row.createdAt };
+    const mark: MessageTagRow = {
+      id: `${row.id} ${tag}`,
+      account: row.account,
+      tag,
+      message: row.id,
+      createdAt: row.createdAt,
+    };
     await store.messageTags.insert(mark);
   }
   return row;

@@ -5,7 +5,8 @@
  */
 export function growth(run: (size: number) => void, size: number): number {
   let found = Infinity;
-  for (let tries = 0; tries < 3 && found > PLAINLY_LINEAR; tries++) found = Math.min(found, least(() => run(16 * size)) / least(() => run(size)));
+  for (let tries = 0; tries < 3 && found > PLAINLY_LINEAR; tries++)
+    found = Math.min(found, least(() => run(16 * size)) / least(() => run(size)));
   return found;
 }
 

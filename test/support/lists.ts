@@ -1,7 +1,7 @@
-import { rejectId, type RejectRow } from '../../src/store/rejects.ts';
+import { type RejectRow, rejectId } from '../../src/store/rejects.ts';
 import type { Store } from '../../src/store/store.ts';
-import { searchKey, subaccountId, type SubaccountRow } from '../../src/store/subaccounts.ts';
-import { whitelistId, type WhitelistRow } from '../../src/store/whitelists.ts';
+import { type SubaccountRow, searchKey, subaccountId } from '../../src/store/subaccounts.ts';
+import { type WhitelistRow, whitelistId } from '../../src/store/whitelists.ts';
 
 const KEPT = { unsent: null, unsentSince: null, removed: false, version: 1 } as const;
 const CREATED_AT = new Date('2026-01-05T11:00:00Z');
@@ -10,8 +10,20 @@ const CREATED_AT = new Date('2026-01-05T11:00:00Z');
 export function rejectRow(account: string, email: string, fields: Partial<RejectRow> = {}): RejectRow {
   const { subaccount = '' } = fields;
   return {
-    ...KEPT, id: rejectId(account, email, subaccount), account, email, subaccount, reason: 'custom', detail: null, createdAt: CREATED_AT, lastEventAt: CREATED_AT,
-    expiresAt: null, expired: false, sender: null, termMs: 0, ...fields,
+    ...KEPT,
+    id: rejectId(account, email, subaccount),
+    account,
+    email,
+    subaccount,
+    reason: 'custom',
+    detail: null,
+    createdAt: CREATED_AT,
+    lastEventAt: CREATED_AT,
+    expiresAt: null,
+    expired: false,
+    sender: null,
+    termMs: 0,
+    ...fields,
   };
 }
 
@@ -24,18 +36,42 @@ export function whitelistRow(account: string, email: string, fields: Partial<Whi
 export function subaccountRow(account: string, slug: string, fields: Partial<SubaccountRow> = {}): SubaccountRow {
   const { name = '' } = fields;
   return {
-    id: subaccountId(account, slug), account, slug, name, slugKey: searchKey(slug), nameKey: searchKey(name), notes: '', customQuota: null, status: 'active',
-    pausedAt: null, createdAt: CREATED_AT, firstSentAt: null, ...fields,
+    id: subaccountId(account, slug),
+    account,
+    slug,
+    name,
+    slugKey: searchKey(slug),
+    nameKey: searchKey(name),
+    notes: '',
+    customQuota: null,
+    status: 'active',
+    pausedAt: null,
+    createdAt: CREATED_AT,
+    firstSentAt: null,
+    ...fields,
   };
 }
 
 /** What the examples of rejects, whitelists and subaccounts start from. */
 export async function seedLists(store: Store, account: string): Promise<void> {
   const at = new Date('2026-01-05T10:00:00Z');
-  await store.rejects.insert(rejectRow(account, 'gone@example.com', {
-    reason: 'hard-bounce', detail: 'smtp;550 5.1.1 no such user', createdAt: at, lastEventAt: at, expiresAt: new Date('2026-01-12T10:00:00Z'), termMs: 7 * 86_400_000,
-    sender: 'news@example.com',
-  }));
+  await store.rejects.insert(
+    rejectRow(account, 'gone@example.com', {
+      reason: 'hard-bounce',
+      detail: 'smtp;550 5.1.1 no such user',
+      createdAt: at,
+      lastEventAt: at,
+      expiresAt: new Date('2026-01-12T10:00:00Z'),
+      termMs: 7 * 86_400_000,
+      sender: 'news@example.com',
+    }),
+  );
   await store.whitelists.insert(whitelistRow(account, 'friend@example.com', { detail: 'a partner' }));
-  await store.subaccounts.insert(subaccountRow(account, 'cust-123', { name: 'ABC Widgets, Inc.', notes: 'Free plan user, signed up on 2026-01-05', customQuota: 42 }));
+  await store.subaccounts.insert(
+    subaccountRow(account, 'cust-123', {
+      name: 'ABC Widgets, Inc.',
+      notes: 'Free plan user, signed up on 2026-01-05',
+      customQuota: 42,
+    }),
+  );
 }

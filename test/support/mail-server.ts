@@ -1,8 +1,10 @@
-import { startMailSink, type MailSink } from './mail-sink.ts';
+import { type MailSink, startMailSink } from './mail-sink.ts';
 
 /** What a server of mail says to the recipients of tests, by the beginning of the address. */
 const REPLIES: Readonly<Record<string, { readonly code: number; readonly text: string }>> = {
-  gone: { code: 550, text: '5.1.1 User unknown' }, full: { code: 552, text: '5.2.2 Over Quota' }, grey: { code: 450, text: '4.2.0 come back' },
+  gone: { code: 550, text: '5.1.1 User unknown' },
+  full: { code: 552, text: '5.2.2 Over Quota' },
+  grey: { code: 450, text: '4.2.0 come back' },
 };
 
 export interface MailServer extends MailSink {

@@ -34,7 +34,12 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
   let refusal: { readonly code: number; readonly text: string } | undefined;
   let [count, muted] = [0, false];
   const server = new SMTPServer({
-    authOptional: true, disableReverseLookup: true, cert: pem('first.cert'), key: pem('first.key'), closeTimeout: 0, logger: false,
+    authOptional: true,
+    disableReverseLookup: true,
+    cert: pem('first.cert'),
+    key: pem('first.key'),
+    closeTimeout: 0,
+    logger: false,
     onConnect(_session, done) {
       count++;
       if (!muted) done();
@@ -46,14 +51,20 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
     },
     onData(stream, session, done) {
       const chunks: Buffer[] = [];
-      stream.on('data', (chunk: Buffer) => chunks.push(chunk)).on('end', () => {
-        const { mailFrom, rcptTo } = session.envelope;
-        mails.push({
-          from: mailFrom === false ? '' : mailFrom.address, to: rcptTo.map(({ address }) => address), raw: Buffer.concat(chunks).toString(),
-          secure: session.secure, user: typeof session.user === 'string' ? session.user : '', helo: String(session.hostNameAppearsAs),
+      stream
+        .on('data', (chunk: Buffer) => chunks.push(chunk))
+        .on('end', () => {
+          const { mailFrom, rcptTo } = session.envelope;
+          mails.push({
+            from: mailFrom === false ? '' : mailFrom.address,
+            to: rcptTo.map(({ address }) => address),
+            raw: Buffer.concat(chunks).toString(),
+            secure: session.secure,
+            user: typeof session.user === 'string' ? session.user : '',
+            helo: String(session.hostNameAppearsAs),
+          });
+          done();
         });
-        done();
-      });
     },
     ...options,
   });
@@ -63,9 +74,15 @@ export async function startMailSink(options: SMTPServerOptions = {}): Promise<Ma
   // Bound to an address, so it has one.
   const { port } = listening.address() as AddressInfo;
   return {
-    port, mails, connections: () => count,
-    refuse(reply) { refusal = reply; },
-    mute() { muted = true; },
+    port,
+    mails,
+    connections: () => count,
+    refuse(reply) {
+      refusal = reply;
+    },
+    mute() {
+      muted = true;
+    },
     stop: () => new Promise<void>((resolve) => server.close(() => resolve())),
   };
 }

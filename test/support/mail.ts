@@ -1,9 +1,16 @@
 import { connect } from 'node:net';
 
-export interface Place { readonly host: string; readonly port: number }
+export interface Place {
+  readonly host: string;
+  readonly port: number;
+}
 
 /** Sends one message over a session of its own and answers the last reply; a refusal is an answer, a lost connection throws. */
-export async function sendMail(to: Place, envelope: { from: string; to: string | readonly string[] }, message: string | Buffer): Promise<string> {
+export async function sendMail(
+  to: Place,
+  envelope: { from: string; to: string | readonly string[] },
+  message: string | Buffer,
+): Promise<string> {
   const recipients = typeof envelope.to === 'string' ? [envelope.to] : envelope.to;
   const session = await openSession(to);
   try {
@@ -34,7 +41,10 @@ export async function openSession({ host, port }: Place): Promise<Session> {
   socket.setNoDelay(true);
   let text = '';
   let wanted: { resolve: (line: string) => void; reject: (error: Error) => void } | undefined;
-  const lost = (error?: Error) => { wanted?.reject(error ?? new Error('the connection was closed')); wanted = undefined; };
+  const lost = (error?: Error) => {
+    wanted?.reject(error ?? new Error('the connection was closed'));
+    wanted = undefined;
+  };
   /** Gives the first whole reply to who waits for it; what comes behind it (a 421 at a shutdown) is the answer to what is said next. */
   const give = () => {
     const [whole, last] = /^(?:\d{3}-[^\r\n]*\r\n)*(\d{3} [^\r\n]*)\r\n/.exec(text) ?? [];
@@ -50,14 +60,19 @@ export async function openSession({ host, port }: Place): Promise<Session> {
   });
   socket.on('error', lost);
   socket.on('close', () => lost());
-  const reply = () => new Promise<string>((resolve, reject) => {
-    wanted = { resolve, reject };
-    give();
-    if (socket.destroyed) lost();
-  });
+  const reply = () =>
+    new Promise<string>((resolve, reject) => {
+      wanted = { resolve, reject };
+      give();
+      if (socket.destroyed) lost();
+    });
   await reply();
   return {
-    say(line) { const answer = reply(); socket.write(`${line}\r\n`); return answer; },
+    say(line) {
+      const answer = reply();
+      socket.write(`${line}\r\n`);
+      return answer;
+    },
     data(message) {
       const raw = Buffer.isBuffer(message) ? message.toString('latin1') : Buffer.from(message).toString('latin1');
       const stuffed = raw.replaceAll(/^\./gm, '..');
@@ -65,7 +80,9 @@ export async function openSession({ host, port }: Place): Promise<Session> {
       socket.write(Buffer.from(`${stuffed}${stuffed.endsWith('\r\n') ? '' : '\r\n'}.\r\n`, 'latin1'));
       return answer;
     },
-    close() { socket.destroy(); },
+    close() {
+      socket.destroy();
+    },
   };
 }
 

@@ -8,8 +8,13 @@ const require = createRequire(import.meta.url);
 /** Lets `mandrill-api` send to a port of 127.0.0.1; the answer undoes that. Its host is a constant in a closure; this is the way in. */
 export function leadMandrillTo(port: number): () => void {
   const original = https.request;
-  Object.assign(https, { request: (options: object, done: () => void) => http.request({ ...options, host: '127.0.0.1', port, agent: undefined, protocol: 'http:' }, done) });
-  return () => { Object.assign(https, { request: original }); };
+  Object.assign(https, {
+    request: (options: object, done: () => void) =>
+      http.request({ ...options, host: '127.0.0.1', port, agent: undefined, protocol: 'http:' }, done),
+  });
+  return () => {
+    Object.assign(https, { request: original });
+  };
 }
 
 /** A client of `mandrill-api`: its groups, with their methods. */

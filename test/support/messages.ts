@@ -1,4 +1,5 @@
 import { deliveryId } from '../../src/base/ids.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
 import type { Draft, Outgoing } from '../../src/mail/sending.ts';
@@ -8,7 +9,6 @@ import { createReleasing } from '../../src/outbound/releasing.ts';
 import { createScheduling } from '../../src/outbound/scheduling.ts';
 import { createSubmitting } from '../../src/outbound/submit.ts';
 import type { SentMessageRow } from '../../src/store/messages.ts';
-import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
 import type { TestSpool } from './api-spool.ts';
@@ -16,61 +16,163 @@ import type { TestClock } from './clock.ts';
 import type { createTestLog } from './log.ts';
 
 /** The real parts behind the messages group, with message ids that can be foretold: `…0001` and so on. */
-export function createTestMessages(deps: { store: Store; spool: TestSpool; lists: Lists; outbox: Outbox; clock: TestClock; log: ReturnType<typeof createTestLog> }) {
+export function createTestMessages(deps: {
+  store: Store;
+  spool: TestSpool;
+  lists: Lists;
+  outbox: Outbox;
+  clock: TestClock;
+  log: ReturnType<typeof createTestLog>;
+}) {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
   const leaving = createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } });
-  const submitting = createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' }, { ...deps, recorder: createRecorder(deps), leaving, ids });
-  return { submitting, scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }), releasing: createReleasing({ ...deps, holding: { changed: () => {} } }) };
+  const submitting = createSubmitting(
+    { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
+    { ...deps, recorder: createRecorder(deps), leaving, ids },
+  );
+  return {
+    submitting,
+    scheduling: createScheduling({ ...deps, time: createRunningTime(deps.clock) }),
+    releasing: createReleasing({ ...deps, holding: { changed: () => {} } }),
+  };
 }
 
 /** What is asked of a message that asks for nothing. */
 export const PLAIN_OUTGOING: Outgoing = {
-  sender: 'news@example.com', fromName: null, subject: 'example subject', tags: [], template: null, subaccount: null, metadata: {}, apiKey: null,
-  trackOpens: false, trackClicks: 'none', globalVars: null, rcptVars: {}, rcptMetadata: {}, preserveRecipients: false, autoText: true, signingDomain: null,
-  pool: null, form: 'draft',
+  sender: 'news@example.com',
+  fromName: null,
+  subject: 'example subject',
+  tags: [],
+  template: null,
+  subaccount: null,
+  metadata: {},
+  apiKey: null,
+  trackOpens: false,
+  trackClicks: 'none',
+  globalVars: null,
+  rcptVars: {},
+  rcptMetadata: {},
+  preserveRecipients: false,
+  autoText: true,
+  signingDomain: null,
+  pool: null,
+  form: 'draft',
 };
 
 const SENT = '5c1e0d0000000000000000000000000a';
 const LATER = '5c1e0d0000000000000000000000000b';
 const DRAFT: Draft = {
-  html: '<p>Hello *|NAME|*</p>', text: null, to: [{ email: 'reader@example.com', name: 'Reader', type: 'to' }], headers: [['Reply-To', 'replies@example.com']],
-  attachments: [], images: [],
+  html: '<p>Hello *|NAME|*</p>',
+  text: null,
+  to: [{ email: 'reader@example.com', name: 'Reader', type: 'to' }],
+  headers: [['Reply-To', 'replies@example.com']],
+  attachments: [],
+  images: [],
 };
 
 /** A row of a message that was handed over at 09:30. */
 export function messageRow(account: string, id: string, fields: Partial<SentMessageRow> = {}): SentMessageRow {
   return {
-    id, account, createdAt: new Date('2026-01-05T09:30:00Z'), sender: 'news@example.com', email: 'reader@example.com', subject: 'example subject', tags: [],
-    template: null, subaccount: null, metadata: {}, apiKey: null, state: 'sent', opens: 0, clicks: 0, openDetail: [], clickDetail: [], diag: null,
-    bounceDescription: null, delivery: null, version: 1, ...fields,
+    id,
+    account,
+    createdAt: new Date('2026-01-05T09:30:00Z'),
+    sender: 'news@example.com',
+    email: 'reader@example.com',
+    subject: 'example subject',
+    tags: [],
+    template: null,
+    subaccount: null,
+    metadata: {},
+    apiKey: null,
+    state: 'sent',
+    opens: 0,
+    clicks: 0,
+    openDetail: [],
+    clickDetail: [],
+    diag: null,
+    bounceDescription: null,
+    delivery: null,
+    version: 1,
+    ...fields,
   };
 }
 
 /** The message of the examples that was sent, and the one that waits for its time. */
 export async function putMessages({ store, spool }: ApiWorld, account: string): Promise<void> {
-  const [sent, later] = ['01kcexamplesent00000009001', '01kcexamplesent00000009002'].map((id) => ({ id, delivery: deliveryId(id, 'out', 'reader@example.com') }));
+  const [sent, later] = ['01kcexamplesent00000009001', '01kcexamplesent00000009002'].map((id) => ({
+    id,
+    delivery: deliveryId(id, 'out', 'reader@example.com'),
+  }));
   if (!sent || !later) throw new Error('two');
   const outgoing = { ...PLAIN_OUTGOING, fromName: 'Example Name', globalVars: [{ name: 'name', content: 'you' }] };
   const client = { address: null, helo: null, tls: null };
   const body = { kind: 'inline' as const, bytes: Buffer.from(JSON.stringify(DRAFT)) };
-  spool.messages.push({ id: sent.id, receivedAt: Date.UTC(2026, 0, 5, 9, 30), envelope: { mailFrom: '', client, outgoing }, trace: '', body });
+  spool.messages.push({
+    id: sent.id,
+    receivedAt: Date.UTC(2026, 0, 5, 9, 30),
+    envelope: { mailFrom: '', client, outgoing },
+    trace: '',
+    body,
+  });
   const common = { account, url: mailUrl('example.com'), routeId: '', pattern: '' };
   spool.put({ ...common, id: sent.delivery, messageId: sent.id, recipient: 'reader@example.com', state: 'delivered' });
-  spool.put({ ...common, id: later.delivery, messageId: later.id, recipient: 'later@example.com', dueAt: Date.UTC(2026, 0, 6, 9) });
-  await store.messages.insert(messageRow(account, SENT, {
-    tags: ['password-resets'], metadata: { website: 'www.example.com' }, delivery: sent.delivery, opens: 1, clicks: 1,
-    openDetail: [{ ts: 1_767_605_500 }], clickDetail: [{ ts: 1_767_605_510, url: 'https://www.example.com/' }],
-  }));
-  await store.messages.insert(messageRow(account, LATER, { email: 'later@example.com', state: 'queued', subject: 'later', delivery: later.delivery, tags: ['later'] }));
+  spool.put({
+    ...common,
+    id: later.delivery,
+    messageId: later.id,
+    recipient: 'later@example.com',
+    dueAt: Date.UTC(2026, 0, 6, 9),
+  });
+  await store.messages.insert(
+    messageRow(account, SENT, {
+      tags: ['password-resets'],
+      metadata: { website: 'www.example.com' },
+      delivery: sent.delivery,
+      opens: 1,
+      clicks: 1,
+      openDetail: [{ ts: 1_767_605_500 }],
+      clickDetail: [{ ts: 1_767_605_510, url: 'https://www.example.com/' }],
+    }),
+  );
+  await store.messages.insert(
+    messageRow(account, LATER, {
+      email: 'later@example.com',
+      state: 'queued',
+      subject: 'later',
+      delivery: later.delivery,
+      tags: ['later'],
+    }),
+  );
   await store.scheduled.insert({
-    id: LATER, account, createdAt: new Date('2026-01-05T11:00:00Z'), sendAt: new Date('2026-01-06T09:00:00Z'), sender: 'news@example.com', email: 'later@example.com',
-    subject: 'example subject', delivery: later.delivery, state: null,
+    id: LATER,
+    account,
+    createdAt: new Date('2026-01-05T11:00:00Z'),
+    sendAt: new Date('2026-01-06T09:00:00Z'),
+    sender: 'news@example.com',
+    email: 'later@example.com',
+    subject: 'example subject',
+    delivery: later.delivery,
+    state: null,
   });
   const seen = { ip: '192.0.2.44', user_agent: 'Example Mail/1.0' };
   const click = { ip: '192.0.2.44', user_agent: 'Example Browser/1.0', url: 'https://www.example.com/' };
-  for (const [kind, second, detail] of [['send', 2, {}], ['open', 100, seen], ['click', 110, click]] as const) {
+  for (const [kind, second, detail] of [
+    ['send', 2, {}],
+    ['open', 100, seen],
+    ['click', 110, click],
+  ] as const) {
     const at = new Date(Date.UTC(2026, 0, 5, 9, 30, second));
-    await store.messageEvents.insert({ id: `${SENT}-${kind}`, account, message: SENT, kind, at, appliedAt: at, detail, unsent: null, unsentSince: null });
+    await store.messageEvents.insert({
+      id: `${SENT}-${kind}`,
+      account,
+      message: SENT,
+      kind,
+      at,
+      appliedAt: at,
+      detail,
+      unsent: null,
+      unsentSince: null,
+    });
   }
 }

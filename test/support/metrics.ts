@@ -14,8 +14,10 @@ export interface Scrape {
 const LINE = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)$/;
 const LABEL = /(\w+)="((?:[^"\\]|\\.)*)"/g;
 
-const labelsOf = (text = ''): [string, string][] => [...text.matchAll(LABEL)].map(([, name = '', value = '']): [string, string] => [name, value]).sort();
-const keyOf = (name: string, labels: readonly (readonly [string, string])[]) => `${name}{${labels.map(([label, value]) => `${label}="${value}"`).join(',')}}`;
+const labelsOf = (text = ''): [string, string][] =>
+  [...text.matchAll(LABEL)].map(([, name = '', value = '']): [string, string] => [name, value]).sort();
+const keyOf = (name: string, labels: readonly (readonly [string, string])[]) =>
+  `${name}{${labels.map(([label, value]) => `${label}="${value}"`).join(',')}}`;
 
 /** Reads Prometheus's text format. */
 export function readScrape(text: string): Scrape {
@@ -30,9 +32,16 @@ export function readScrape(text: string): Scrape {
       const [, name = '', labels] = LINE.exec(`${series} 0`) ?? [];
       return values.get(keyOf(name, labelsOf(labels))) ?? 0;
     },
-    sum: (name, wanted = {}) => found
-      .filter((one) => one.name === name && Object.entries(wanted).every(([label, value]) => one.labels.some(([had, is]) => had === label && is === value)))
-      .reduce((sum, { value }) => sum + value, 0),
+    sum: (name, wanted = {}) =>
+      found
+        .filter(
+          (one) =>
+            one.name === name &&
+            Object.entries(wanted).every(([label, value]) =>
+              one.labels.some(([had, is]) => had === label && is === value),
+            ),
+        )
+        .reduce((sum, { value }) => sum + value, 0),
     series: [...values.keys()],
     names: [...text.matchAll(/^# TYPE (\S+) /gm)].map(([, name = '']) => name),
   };

@@ -2,7 +2,10 @@ import { crlf, multipart } from './mime.ts';
 
 /** Multiparts inside multiparts. */
 export function nested(depth: number): Buffer {
-  const opening = Array.from({ length: depth }, (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\r\n\r\n--b${i}\r\n`);
+  const opening = Array.from(
+    { length: depth },
+    (_, i) => `Content-Type: multipart/mixed; boundary=b${i}\r\n\r\n--b${i}\r\n`,
+  );
   return Buffer.from(`From: a@example.com\r\n${opening.join('')}\r\ninnermost\r\n`);
 }
 
@@ -10,7 +13,12 @@ const FROM = 'From: a@example.com';
 const many = (count: number, line: (i: number) => string) => Array.from({ length: count }, (_, i) => line(i));
 
 /** What has the library read the whole message. */
-const DECLINED = ['Content-Disposition: attachment; filename*0=a; filename*1=.pdf', 'Content-Type: application/pdf', '', 'x'] as const;
+const DECLINED = [
+  'Content-Disposition: attachment; filename*0=a; filename*1=.pdf',
+  'Content-Type: application/pdf',
+  '',
+  'x',
+] as const;
 
 /** Messages that are written to hurt a parser. Each is made when it is asked for. */
 export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
@@ -18,7 +26,8 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'one header of 10 MB': () => crlf(FROM, `X-Long: ${'a'.repeat(10_000_000)}`, '', 'body'),
   'a header of blanks': () => crlf(FROM, `Subject: a${' '.repeat(250_000)}b`, `X-A: ${'\t'.repeat(3000)}`, '', 'body'),
   'folds of nothing but blanks': () => crlf(FROM, 'Subject: a', ...many(900, () => ` ${' '.repeat(250)}`), '', 'body'),
-  '1,000,000 addresses in To': () => crlf(FROM, `To: ${many(1_000_000, (i) => `a${i}@example.net`).join(',\r\n ')}`, '', 'body'),
+  '1,000,000 addresses in To': () =>
+    crlf(FROM, `To: ${many(1_000_000, (i) => `a${i}@example.net`).join(',\r\n ')}`, '', 'body'),
   'an address of nested comments': () => crlf(FROM, `To: ${'('.repeat(60_000)}`, '', 'body'),
   'an address of quotes': () => crlf(FROM, `To: ${'"a\\" '.repeat(10_000)}`, '', 'body'),
   'an address of angles': () => crlf(FROM, `To: ${'<a@'.repeat(20_000)}`, '', 'body'),
@@ -26,33 +35,82 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'encoded words that never end': () => crlf(FROM, `Subject: ${'=?utf-8?q?'.repeat(20_000)}`, '', 'body'),
   'encoded words in their thousands': () => crlf(FROM, `Subject: ${'=?utf-8?b?w6k=?= '.repeat(14_000)}`, '', 'body'),
   'question marks in an address': () => crlf(FROM, `To: ${'=?=?'.repeat(16_000)}@example.net`, '', 'body'),
-  'a chain of RFC 2231 parameters': () => multipart('mixed', [FROM],
-    [`Content-Type: application/pdf;${many(12_000, (i) => ` name*${i}*=%41;`).join('')}`, '', 'body']),
-  'RFC 2231 parameters without a number': () => multipart('mixed', [FROM],
-    [`Content-Disposition: attachment;${many(12_000, (i) => ` filename*${i}${'*'.repeat(i % 9)}=a;`).join('')}`, '', 'body']),
-  'parameters in their thousands': () => crlf(FROM, `Content-Type: text/plain;${many(20_000, (i) => ` a${i}=b;`).join('')}`, '', 'body'),
-  'quotes that never close in a parameter': () => crlf(FROM, `Content-Type: text/plain; charset="${'\\"'.repeat(100_000)}`, '', 'body'),
+  'a chain of RFC 2231 parameters': () =>
+    multipart(
+      'mixed',
+      [FROM],
+      [`Content-Type: application/pdf;${many(12_000, (i) => ` name*${i}*=%41;`).join('')}`, '', 'body'],
+    ),
+  'RFC 2231 parameters without a number': () =>
+    multipart(
+      'mixed',
+      [FROM],
+      [
+        `Content-Disposition: attachment;${many(12_000, (i) => ` filename*${i}${'*'.repeat(i % 9)}=a;`).join('')}`,
+        '',
+        'body',
+      ],
+    ),
+  'parameters in their thousands': () =>
+    crlf(FROM, `Content-Type: text/plain;${many(20_000, (i) => ` a${i}=b;`).join('')}`, '', 'body'),
+  'quotes that never close in a parameter': () =>
+    crlf(FROM, `Content-Type: text/plain; charset="${'\\"'.repeat(100_000)}`, '', 'body'),
   '100,000 parts': () => multipart('mixed', [FROM], ['', `x\r\n${'--=_b\r\n\r\nx\r\n'.repeat(100_000)}`]),
   'multiparts 10,000 deep': () => nested(10_000),
-  'multiparts 10,000 deep, with boundaries that only the library reads': () => Buffer.from(`${FROM}\r\n${many(10_000, (i) => `Content-Type: multipart/mixed; boundary*=us-ascii''b${i}\r\n\r\n--b${i}\r\n`).join('')}`),
-  'messages within messages 10,000 deep': () => crlf(FROM, ...many(10_000, () => 'Content-Type: message/rfc822\r\nContent-Disposition: inline\r\n'), 'innermost'),
+  'multiparts 10,000 deep, with boundaries that only the library reads': () =>
+    Buffer.from(
+      `${FROM}\r\n${many(10_000, (i) => `Content-Type: multipart/mixed; boundary*=us-ascii''b${i}\r\n\r\n--b${i}\r\n`).join('')}`,
+    ),
+  'messages within messages 10,000 deep': () =>
+    crlf(FROM, ...many(10_000, () => 'Content-Type: message/rfc822\r\nContent-Disposition: inline\r\n'), 'innermost'),
   'delimiters that are none, in their millions': () => multipart('mixed', [FROM], ['', '--=_c\r\n'.repeat(1_000_000)]),
-  'multiparts that share one boundary': () => crlf(FROM, 'Content-Type: multipart/mixed; boundary=b', '', ...many(500, () => '--b\r\nContent-Type: multipart/mixed; boundary=b\r\n'), '--b--'),
+  'multiparts that share one boundary': () =>
+    crlf(
+      FROM,
+      'Content-Type: multipart/mixed; boundary=b',
+      '',
+      ...many(500, () => '--b\r\nContent-Type: multipart/mixed; boundary=b\r\n'),
+      '--b--',
+    ),
   'empty lines in their millions': () => crlf(FROM, '', '\r\n'.repeat(3_000_000)),
-  'equals signs in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', '='.repeat(2_000_000)),
-  'blanks in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `${' '.repeat(2_000_000)}x`),
-  'blanks before 8-bit in quoted-printable': () => crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `é${' '.repeat(100_000)}x`),
-  'blanks in quoted-printable, for the library': () => multipart('mixed', [FROM], DECLINED, ['Content-Transfer-Encoding: quoted-printable', '', `${' '.repeat(8_000_000)}x`]),
-  'ISO-2022-JP that shifts all the time, for the library': () => multipart('mixed', [FROM], DECLINED,
-    ['Content-Type: text/plain; charset=iso-2022-jp', '', '\x1b$B$3\x1b(B\x1b$(C$3\x1b$A$4\r\n'.repeat(300_000)]),
-  'names in pieces in their hundreds, for the library': () => multipart('mixed', [FROM], ...many(990, () => '').map(() => [...DECLINED, 'x\r\n'.repeat(2000)])),
+  'equals signs in quoted-printable': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', '='.repeat(2_000_000)),
+  'blanks in quoted-printable': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `${' '.repeat(2_000_000)}x`),
+  'blanks before 8-bit in quoted-printable': () =>
+    crlf(FROM, 'Content-Transfer-Encoding: quoted-printable', '', `é${' '.repeat(100_000)}x`),
+  'blanks in quoted-printable, for the library': () =>
+    multipart('mixed', [FROM], DECLINED, [
+      'Content-Transfer-Encoding: quoted-printable',
+      '',
+      `${' '.repeat(8_000_000)}x`,
+    ]),
+  'ISO-2022-JP that shifts all the time, for the library': () =>
+    multipart('mixed', [FROM], DECLINED, [
+      'Content-Type: text/plain; charset=iso-2022-jp',
+      '',
+      '\x1b$B$3\x1b(B\x1b$(C$3\x1b$A$4\r\n'.repeat(300_000),
+    ]),
+  'names in pieces in their hundreds, for the library': () =>
+    multipart('mixed', [FROM], ...many(990, () => '').map(() => [...DECLINED, 'x\r\n'.repeat(2000)])),
   'HTML of nested elements': () => crlf(FROM, 'Content-Type: text/html', '', '<div>'.repeat(200_000)),
-  'file names that are alike': () => multipart('mixed', [FROM], ...many(990, () => '').map(() => ['Content-Disposition: attachment; filename=a.txt', '', 'x'])),
-  'names of the language': () => multipart('mixed', [FROM, '__proto__: x', 'constructor: y', 'prototype: z', 'hasOwnProperty: 1', '7: digits'],
-    ['Content-Disposition: attachment; filename=__proto__', '', 'x'], ['Content-Disposition: attachment; filename=constructor; __proto__=1', '', 'y']),
+  'file names that are alike': () =>
+    multipart(
+      'mixed',
+      [FROM],
+      ...many(990, () => '').map(() => ['Content-Disposition: attachment; filename=a.txt', '', 'x']),
+    ),
+  'names of the language': () =>
+    multipart(
+      'mixed',
+      [FROM, '__proto__: x', 'constructor: y', 'prototype: z', 'hasOwnProperty: 1', '7: digits'],
+      ['Content-Disposition: attachment; filename=__proto__', '', 'x'],
+      ['Content-Disposition: attachment; filename=constructor; __proto__=1', '', 'y'],
+    ),
   'NUL bytes': () => Buffer.from(`${FROM}\r\nSubject: a\0b\r\n\r\nbody\0\0\r\n`),
   'nothing but NUL bytes': () => Buffer.alloc(100_000),
-  'bytes of chance': () => Buffer.from(Uint8Array.from({ length: 200_000 }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 13) & 0xff)),
+  'bytes of chance': () =>
+    Buffer.from(Uint8Array.from({ length: 200_000 }, (_, i) => (Math.imul(i + 1, 2654435761) >>> 13) & 0xff)),
   'no bytes': () => Buffer.alloc(0),
   'one CRLF': () => Buffer.from('\r\n'),
   'only CRLF': () => Buffer.from('\r\n'.repeat(1000)),
@@ -60,12 +118,22 @@ export const HOSTILE: Readonly<Record<string, () => Buffer>> = {
   'no colon': () => Buffer.from('hello there\r\nthis is not mail\r\n'),
   'no body': () => crlf(FROM, 'Subject: x'),
   'no line end': () => Buffer.from('Subject: x'),
-  'a cut multipart': () => Buffer.from(`${FROM}\r\nContent-Type: multipart/mixed; boundary="b\r\n\r\n--b\r\nContent-Ty`),
-  'a boundary of 100,000 characters': () => crlf(FROM, `Content-Type: multipart/mixed; boundary=${'b'.repeat(100_000)}`, '', `--${'b'.repeat(100_000)}`, '', 'x'),
+  'a cut multipart': () =>
+    Buffer.from(`${FROM}\r\nContent-Type: multipart/mixed; boundary="b\r\n\r\n--b\r\nContent-Ty`),
+  'a boundary of 100,000 characters': () =>
+    crlf(
+      FROM,
+      `Content-Type: multipart/mixed; boundary=${'b'.repeat(100_000)}`,
+      '',
+      `--${'b'.repeat(100_000)}`,
+      '',
+      'x',
+    ),
   'an empty boundary': () => crlf(FROM, 'Content-Type: multipart/mixed; boundary=""', '', '--', '', 'x', '----'),
   'a charset that is a path': () => crlf(FROM, 'Content-Type: text/plain; charset="../../etc/passwd"', '', 'x'),
   'a charset of the language': () => crlf(FROM, 'Content-Type: text/plain; charset=__proto__', '', 'x'),
-  'half a surrogate, as UTF-8 would never have it': () => Buffer.concat([crlf(FROM, ''), Buffer.from([0xed, 0xa0, 0x80, 0xed, 0xb0, 0x80, 0x0d, 0x0a])]),
+  'half a surrogate, as UTF-8 would never have it': () =>
+    Buffer.concat([crlf(FROM, ''), Buffer.from([0xed, 0xa0, 0x80, 0xed, 0xb0, 0x80, 0x0d, 0x0a])]),
 };
 
 /** Those that break a cap; all others are to be parsed. */

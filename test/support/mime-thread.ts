@@ -3,14 +3,18 @@
  */
 import { parentPort } from 'node:worker_threads';
 import '../../src/delivery/render/thread.ts';
-import type { Body } from '../../src/spool/types.ts';
 import type { ThreadJob } from '../../src/delivery/render/protocol.ts';
+import type { Body } from '../../src/spool/types.ts';
 
-interface Kept { readonly before: Kept | undefined; readonly text: string }
+interface Kept {
+  readonly before: Kept | undefined;
+  readonly text: string;
+}
 
 parentPort?.on('message', (jobs: readonly ThreadJob[]) => {
   for (const job of jobs) {
-    const bytes = job.kind === 'mail' ? inlineOf(job.compose.body) : 'bytes' in job.source ? job.source.bytes : undefined;
+    const bytes =
+      job.kind === 'mail' ? inlineOf(job.compose.body) : 'bytes' in job.source ? job.source.bytes : undefined;
     const parseError = job.kind === 'mail' ? null : job.parseError;
     const text = bytes ? Buffer.from(bytes).toString('latin1') : '';
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];

@@ -1,7 +1,7 @@
+import { readFile } from 'node:fs/promises';
+import type { PostBody, RenderJob } from '../../src/delivery/types.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
 import type { Message } from '../../src/spool/types.ts';
-import type { PostBody, RenderJob } from '../../src/delivery/types.ts';
-import { readFile } from 'node:fs/promises';
 
 /** The lines of a message, with CRLF behind each. */
 export function crlf(...lines: string[]): Buffer {
@@ -10,7 +10,13 @@ export function crlf(...lines: string[]): Buffer {
 
 /** A message whose body is a multipart of these parts, each the lines of its header, an empty line and its body. */
 export function multipart(type: string, header: readonly string[], ...parts: (readonly string[])[]): Buffer {
-  return crlf(...header, `Content-Type: multipart/${type}; boundary="=_b"`, '', ...parts.flatMap((part) => ['--=_b', ...part]), '--=_b--');
+  return crlf(
+    ...header,
+    `Content-Type: multipart/${type}; boundary="=_b"`,
+    '',
+    ...parts.flatMap((part) => ['--=_b', ...part]),
+    '--=_b--',
+  );
 }
 
 export const VERDICTS: Verdicts = {
@@ -20,13 +26,20 @@ export const VERDICTS: Verdicts = {
   arc: { result: 'none' },
 };
 
-export const TRACE = 'Received: from mail.example.com ([192.0.2.1])\r\n\tby mx.example.net (Postern) with ESMTPS id m1\r\n\tfor <in@example.net>; Mon, 05 Jan 2026 12:00:00 +0000\r\n';
+export const TRACE =
+  'Received: from mail.example.com ([192.0.2.1])\r\n\tby mx.example.net (Postern) with ESMTPS id m1\r\n\tfor <in@example.net>; Mon, 05 Jan 2026 12:00:00 +0000\r\n';
 
 /** A message as the spool hands it out. */
 export function spooled(change: Partial<Message> = {}): Message {
   return {
-    id: 'm1', receivedAt: Date.UTC(2026, 0, 5, 12, 0, 0, 789), trace: TRACE, verdicts: VERDICTS,
-    envelope: { mailFrom: 'bounce@example.com', client: { address: '192.0.2.1', helo: 'mail.example.com', tls: 'TLSv1.3' } },
+    id: 'm1',
+    receivedAt: Date.UTC(2026, 0, 5, 12, 0, 0, 789),
+    trace: TRACE,
+    verdicts: VERDICTS,
+    envelope: {
+      mailFrom: 'bounce@example.com',
+      client: { address: '192.0.2.1', helo: 'mail.example.com', tls: 'TLSv1.3' },
+    },
     ...change,
   };
 }
@@ -35,12 +48,21 @@ export const KEY = 'kJ8vQ2xLr0cYw5nTt7uZ1aBdEfGhIjKm';
 
 export function renderJob(raw: Uint8Array, change: Partial<RenderJob> = {}): RenderJob {
   return {
-    message: spooled(), body: { kind: 'inline', bytes: raw }, keys: [KEY], at: Date.now(),
-    delivery: { id: 'm1-abc', recipient: 'in@example.net', url: 'https://example.com/hook?x=1' }, ...change,
+    message: spooled(),
+    body: { kind: 'inline', bytes: raw },
+    keys: [KEY],
+    at: Date.now(),
+    delivery: { id: 'm1-abc', recipient: 'in@example.net', url: 'https://example.com/hook?x=1' },
+    ...change,
   };
 }
 
-export interface FileRecord { readonly name: string; readonly type: string; readonly content: string; readonly base64?: boolean }
+export interface FileRecord {
+  readonly name: string;
+  readonly type: string;
+  readonly content: string;
+  readonly base64?: boolean;
+}
 
 /** The event as a consumer reads it. */
 export interface InboundEvent {
@@ -75,7 +97,8 @@ export async function bytesOf(body: PostBody): Promise<Buffer> {
 /** The decoded value of the one field of the form. URLSearchParams does the same, but takes seconds for 50 MB. */
 export function formValue(form: Uint8Array): string {
   const [name, value, ...rest] = Buffer.from(form).toString('latin1').split('=');
-  if (name !== 'mandrill_events' || value === undefined || rest.length > 0 || value.includes('&')) throw new Error('not the form of events');
+  if (name !== 'mandrill_events' || value === undefined || rest.length > 0 || value.includes('&'))
+    throw new Error('not the form of events');
   return decodeURIComponent(value.replaceAll('+', ' '));
 }
 

@@ -32,7 +32,11 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
     for (const socket of [client, upstream]) {
       sockets.add(socket);
       socket.on('error', () => undefined);
-      socket.on('close', () => { sockets.delete(socket); client.destroy(); upstream.destroy(); });
+      socket.on('close', () => {
+        sockets.delete(socket);
+        client.destroy();
+        upstream.destroy();
+      });
     }
     client.on('data', (chunk) => {
       waiting = Buffer.concat([waiting, chunk]);
@@ -56,12 +60,16 @@ export async function startMongoProxy(target: { readonly host: string; readonly 
   if (address === null || typeof address === 'string') throw new Error('no port');
   return {
     address: `127.0.0.1:${address.port}`,
-    loseNextAnswer(command) { losing = command; },
+    loseNextAnswer(command) {
+      losing = command;
+    },
     cut() {
       isCut = true;
       for (const socket of sockets) socket.destroy();
     },
-    mend() { isCut = false; },
+    mend() {
+      isCut = false;
+    },
     async close() {
       const closed = new Promise((resolve) => server.close(resolve));
       for (const socket of sockets) socket.destroy();

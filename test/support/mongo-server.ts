@@ -1,5 +1,5 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { accessSync, constants, existsSync, renameSync, readdirSync, readFileSync } from 'node:fs';
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process';
+import { accessSync, constants, existsSync, readdirSync, readFileSync, renameSync } from 'node:fs';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { connect } from 'node:net';
 import { delimiter, join } from 'node:path';
@@ -78,7 +78,10 @@ export function requireMongo(): void {
   if (process.env['TEST_MONGO'] === 'java') return fetchJava();
   if (!onPath('go')) throw new Error('no MONGODB_URL, no mongod on the PATH, and no Go to build FerretDB with');
   console.log('building FerretDB for the suite of the store (once)');
-  execFileSync('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], { cwd: FERRETDB, stdio: 'inherit' });
+  execFileSync('go', ['build', '-p', '2', '-trimpath', '-buildvcs=false', '-o', BINARY, '.'], {
+    cwd: FERRETDB,
+    stdio: 'inherit',
+  });
 }
 
 /** Into a folder beside its place, so that a fetch that was cut off is none. */
@@ -87,7 +90,9 @@ function fetchJava(): void {
   console.log('fetching mongo-java-server for the suite of the store (once)');
   const made = `${JARS}.${process.pid}`;
   const goal = 'org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies';
-  execFileSync('mvn', ['--batch-mode', '--quiet', '-f', join(JAVA, 'pom.xml'), goal, `-DoutputDirectory=${made}`], { stdio: 'inherit' });
+  execFileSync('mvn', ['--batch-mode', '--quiet', '-f', join(JAVA, 'pom.xml'), goal, `-DoutputDirectory=${made}`], {
+    stdio: 'inherit',
+  });
   renameSync(made, JARS);
 }
 
@@ -113,13 +118,25 @@ export interface MongoProcess {
 function answers(port: number): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(port, '127.0.0.1');
-    socket.once('connect', () => { socket.destroy(); resolve(true); });
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
     socket.once('error', () => resolve(false));
   });
 }
 
 const COMMANDS: Readonly<Record<Exclude<MongoKind, 'url'>, (dir: string, port: number) => readonly string[]>> = {
-  mongod: (dir, port) => ['mongod', '--bind_ip', '127.0.0.1', '--port', String(port), '--dbpath', dir, '--nounixsocket'],
+  mongod: (dir, port) => [
+    'mongod',
+    '--bind_ip',
+    '127.0.0.1',
+    '--port',
+    String(port),
+    '--dbpath',
+    dir,
+    '--nounixsocket',
+  ],
   ferretdb: (dir, port) => [BINARY, '-listen', `127.0.0.1:${port}`, '-dir', dir],
   java: (_dir, port) => ['java', '-Xmx256m', '-cp', join(JARS, '*'), join(JAVA, 'Server.java'), String(port)],
 };
@@ -143,14 +160,18 @@ function createProcess(kind: Exclude<MongoKind, 'url'>, dir: string, port: numbe
       child?.kill('SIGSTOP');
       await until(`${kind} to stand still`, () => standsStill(child?.pid));
     },
-    resume() { child?.kill('SIGCONT'); },
+    resume() {
+      child?.kill('SIGCONT');
+    },
   };
 }
 
 /** Whether every thread of a process is stopped; without a /proc nobody can tell. */
 function standsStill(pid: number | undefined): boolean {
   if (pid === undefined || !existsSync(`/proc/${pid}/task`)) return true;
-  return readdirSync(`/proc/${pid}/task`).every((thread) => /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')));
+  return readdirSync(`/proc/${pid}/task`).every((thread) =>
+    /\) T /.test(readFileSync(`/proc/${pid}/task/${thread}/stat`, 'utf8')),
+  );
 }
 
 const URL_FORM = /^(mongodb(?:\+srv)?:\/\/)((?:[^@/]*@)?)([^/?]+)(?:\/([^?]*))?(?:\?(.*))?$/;
@@ -168,7 +189,13 @@ export async function startMongo(kind: MongoKind): Promise<MongoServer> {
   const given = process.env['MONGODB_URL'];
   if (kind === 'url' && given) {
     const [host = '', port = '27017'] = (URL_FORM.exec(given)?.[3] ?? '').split(',')[0]?.split(':') ?? [];
-    return { kind, address: { host, port: Number(port) }, process: null, url: (database, at) => named(given, database, at), stop: async () => {} };
+    return {
+      kind,
+      address: { host, port: Number(port) },
+      process: null,
+      url: (database, at) => named(given, database, at),
+      stop: async () => {},
+    };
   }
   const own = kind === 'url' ? 'ferretdb' : kind;
   const dir = await mkdtemp(join(place(), 'postern-mongo-'));

@@ -16,7 +16,9 @@ export const mochaHooks = {
     // A test that fails may leave things open; the step must not wait for its limit then. Nothing left: this is never called.
     setTimeout(() => {
       console.log(`the run does not end: ${process.getActiveResourcesInfo().join(', ')}`);
-      process.once('exit', () => { process.exitCode = 1; }); // last of all: mocha sets it in a listener of its own
+      process.once('exit', () => {
+        process.exitCode = 1;
+      }); // last of all: mocha sets it in a listener of its own
       process.exit();
     }, TO_END).unref();
   },

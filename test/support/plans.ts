@@ -7,7 +7,10 @@ export function planOf(file: string, { shape, terms, slice }: Usage): string[] {
   const { sql, params } = selectSql(shape, terms, slice);
   const database = new DatabaseSync(file, { readOnly: true });
   try {
-    return database.prepare(`EXPLAIN QUERY PLAN ${sql}`).all(...params).map(({ detail }) => String(detail));
+    return database
+      .prepare(`EXPLAIN QUERY PLAN ${sql}`)
+      .all(...params)
+      .map(({ detail }) => String(detail));
   } finally {
     database.close();
   }
@@ -19,7 +22,10 @@ export function planOf(file: string, { shape, terms, slice }: Usage): string[] {
  */
 export function planFaults(usage: Usage, plan: readonly string[]): string[] {
   // The list of an `in` is a table of its own to SQLite; going through it is what it is for.
-  const slow = plan.filter((line) => !/\bjson_each\b/.test(line) && (/^SCAN (?!.*USING (?:COVERING )?INDEX)/.test(line) || /TEMP B-TREE/.test(line)));
+  const slow = plan.filter(
+    (line) =>
+      !/\bjson_each\b/.test(line) && (/^SCAN (?!.*USING (?:COVERING )?INDEX)/.test(line) || /TEMP B-TREE/.test(line)),
+  );
   const used = plan.map((line) => /^SEARCH .*\((.*)\)$/.exec(line)?.[1]).find((list) => list !== undefined);
   if (used === undefined) return slow;
   const fields = new Set(used.split(' AND ').map((part) => /^(?:f_)?(\w+)/.exec(part)?.[1] ?? ''));
@@ -31,7 +37,7 @@ export function planFaults(usage: Usage, plan: readonly string[]): string[] {
 /** How many fields of the filter a declared index could find rows by. */
 function bestOf({ spec, terms }: Usage): number {
   const kinds = new Map(terms.map(({ field, kind }) => [field, kind]));
-  const counts = [['id'], ...spec.indexes, ...spec.unique ?? []].map((index) => {
+  const counts = [['id'], ...spec.indexes, ...(spec.unique ?? [])].map((index) => {
     const end = index.findIndex((field) => kinds.get(field) !== 'equal' && kinds.get(field) !== 'in');
     const found = end < 0 ? index.length : end;
     return kinds.get(index[found] ?? '') === 'range' ? found + 1 : found;
@@ -47,7 +53,7 @@ export function isServed({ spec, terms, slice }: Usage): boolean {
   const fields = new Set(terms.map(({ field }) => field));
   const equal = new Set(terms.filter(({ kind }) => kind === 'equal').map(({ field }) => field));
   const order = slice.sort?.field;
-  return [['id'], ...spec.indexes, ...spec.unique ?? []].some((index) => {
+  return [['id'], ...spec.indexes, ...(spec.unique ?? [])].some((index) => {
     const [first = ''] = index;
     if (order === undefined || order === 'id') return fields.has(first);
     const at = index.indexOf(order);

@@ -31,35 +31,86 @@ export function whyNoPostfix(): string | undefined {
 }
 
 /** What an instance consists of that takes mail by SMTP and carries it on by SMTP: nothing local, no program, no maildrop. */
-const MASTER = (port: number) => [
-  `127.0.0.1:${port} inet n - n - - smtpd`, 'cleanup unix n - n - 0 cleanup', 'qmgr unix n - n 300 1 qmgr', 'tlsmgr unix - - n 1000? 1 tlsmgr',
-  'rewrite unix - - n - - trivial-rewrite', 'bounce unix - - n - 0 bounce', 'defer unix - - n - 0 bounce', 'trace unix - - n - 0 bounce',
-  'proxymap unix - - n - - proxymap', 'smtp unix - - n - - smtp', 'relay unix - - n - - smtp', 'error unix - - n - - error', 'retry unix - - n - - error',
-  'discard unix - - n - - discard', 'anvil unix - - n - 1 anvil', 'scache unix - - n - 1 scache', 'postlog unix-dgram n - n - 1 postlogd', '',
-].join('\n');
+const MASTER = (port: number) =>
+  [
+    `127.0.0.1:${port} inet n - n - - smtpd`,
+    'cleanup unix n - n - 0 cleanup',
+    'qmgr unix n - n 300 1 qmgr',
+    'tlsmgr unix - - n 1000? 1 tlsmgr',
+    'rewrite unix - - n - - trivial-rewrite',
+    'bounce unix - - n - 0 bounce',
+    'defer unix - - n - 0 bounce',
+    'trace unix - - n - 0 bounce',
+    'proxymap unix - - n - - proxymap',
+    'smtp unix - - n - - smtp',
+    'relay unix - - n - - smtp',
+    'error unix - - n - - error',
+    'retry unix - - n - - error',
+    'discard unix - - n - - discard',
+    'anvil unix - - n - 1 anvil',
+    'scache unix - - n - 1 scache',
+    'postlog unix-dgram n - n - 1 postlogd',
+    '',
+  ].join('\n');
 
 /** A Debian postfix of its own in `dir`, beside whatever else runs on the machine. */
-export async function startPostfix(dir: string, { port, next, routes = {}, tls, main = {} }: PostfixOptions): Promise<Postfix> {
+export async function startPostfix(
+  dir: string,
+  { port, next, routes = {}, tls, main = {} }: PostfixOptions,
+): Promise<Postfix> {
   const [etc, log] = [join(dir, 'etc'), join(dir, 'mail.log')];
   const loopback = (to: number) => `[127.0.0.1]:${to}`;
   const settings = {
-    compatibility_level: '3.6', queue_directory: join(dir, 'queue'), data_directory: join(dir, 'data'), maillog_file: log, maillog_file_prefixes: dir,
-    inet_interfaces: '127.0.0.1', inet_protocols: 'ipv4', myhostname: 'mx.postfix.test', mydestination: '', mynetworks: '127.0.0.0/8', alias_maps: '', alias_database: '',
-    smtpd_relay_restrictions: 'permit_mynetworks, reject', smtp_dns_support_level: 'disabled', relayhost: loopback(next),
-    ...(Object.keys(routes).length > 0 && { transport_maps: `inline:{ ${Object.entries(routes).map(([domain, to]) => `{ ${domain} = smtp:${loopback(to)} }`).join(' ')} }` }),
-    ...(tls && { smtpd_tls_security_level: 'may', smtpd_tls_cert_file: tls.cert, smtpd_tls_key_file: tls.key, smtpd_tls_received_header: 'yes' }), ...main,
+    compatibility_level: '3.6',
+    queue_directory: join(dir, 'queue'),
+    data_directory: join(dir, 'data'),
+    maillog_file: log,
+    maillog_file_prefixes: dir,
+    inet_interfaces: '127.0.0.1',
+    inet_protocols: 'ipv4',
+    myhostname: 'mx.postfix.test',
+    mydestination: '',
+    mynetworks: '127.0.0.0/8',
+    alias_maps: '',
+    alias_database: '',
+    smtpd_relay_restrictions: 'permit_mynetworks, reject',
+    smtp_dns_support_level: 'disabled',
+    relayhost: loopback(next),
+    ...(Object.keys(routes).length > 0 && {
+      transport_maps: `inline:{ ${Object.entries(routes)
+        .map(([domain, to]) => `{ ${domain} = smtp:${loopback(to)} }`)
+        .join(' ')} }`,
+    }),
+    ...(tls && {
+      smtpd_tls_security_level: 'may',
+      smtpd_tls_cert_file: tls.cert,
+      smtpd_tls_key_file: tls.key,
+      smtpd_tls_received_header: 'yes',
+    }),
+    ...main,
   };
   await chmod(dir, 0o755); // its parts run as the user postfix, and must get through
   for (const name of ['etc', 'queue', 'data']) await mkdir(join(dir, name));
   await Promise.all([
-    writeFile(join(etc, 'main.cf'), Object.entries(settings).map(([name, value]) => `${name} = ${value}\n`).join('')),
+    writeFile(
+      join(etc, 'main.cf'),
+      Object.entries(settings)
+        .map(([name, value]) => `${name} = ${value}\n`)
+        .join(''),
+    ),
     writeFile(join(etc, 'master.cf'), MASTER(port)),
   ]);
   await run('chown', 'postfix', join(dir, 'data'));
   const read = () => readFile(log, 'utf8').catch(() => ''); // it is not there before the first line
-  if (await run('postfix', '-c', etc, 'start') !== 0) throw new Error(`postfix did not start: ${await read()}`);
+  if ((await run('postfix', '-c', etc, 'start')) !== 0) throw new Error(`postfix did not start: ${await read()}`);
   const pid = Number(await readFile(join(dir, 'queue/pid/master.pid'), 'utf8'));
-  return { pid, log: read, async stop() { await run('postfix', '-c', etc, 'stop'); } };
+  return {
+    pid,
+    log: read,
+    async stop() {
+      await run('postfix', '-c', etc, 'stop');
+    },
+  };
 }
 
 /** Answers its exit code. Without pipes: a daemon that inherits them keeps them open. */

@@ -2,7 +2,8 @@ import type { ForwardingParts } from '../../src/delivery/returns/forwarding.ts';
 
 /** For a dispatcher that is given no mail to the postmaster. */
 export const NO_POSTMASTER: ForwardingParts = {
-  address: '', carrier: { carry: () => Promise.reject(new Error('nobody wrote to the postmaster')), async stop() {} },
+  address: '',
+  carrier: { carry: () => Promise.reject(new Error('nobody wrote to the postmaster')), async stop() {} },
 };
 
 /** Whom reports would be from, where nobody asks for one. */

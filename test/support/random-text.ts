@@ -11,6 +11,9 @@ export function randomFrom(seed: number): () => number {
 
 /** A text of up to `most` of the pieces, and of any code units, lone surrogates too. */
 export function randomText(random: () => number, pieces: readonly string[], most: number): string {
-  const pick = () => random() < 0.7 ? pieces[Math.floor(random() * pieces.length)] ?? '' : String.fromCharCode(Math.floor(random() * 0x10000));
+  const pick = () =>
+    random() < 0.7
+      ? (pieces[Math.floor(random() * pieces.length)] ?? '')
+      : String.fromCharCode(Math.floor(random() * 0x10000));
   return Array.from({ length: Math.floor(random() * most) }, pick).join('');
 }

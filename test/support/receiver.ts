@@ -19,7 +19,15 @@ export type How =
   | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string | Buffer }
   /** hang: never answers · reset: TCP reset · close: ends without a byte · close-after-headers: ends where the body should come
    * · drip-headers, drip-body: a byte a second · endless: a body without end · malformed: not HTTP · cut: a status line and no more. */
-  | 'hang' | 'reset' | 'close' | 'close-after-headers' | 'drip-headers' | 'drip-body' | 'endless' | 'malformed' | 'cut'
+  | 'hang'
+  | 'reset'
+  | 'close'
+  | 'close-after-headers'
+  | 'drip-headers'
+  | 'drip-body'
+  | 'endless'
+  | 'malformed'
+  | 'cut'
   /** A header of this many bytes. */
   | { readonly hugeHeader: number }
   | { readonly redirect: string; readonly status?: number };
@@ -57,13 +65,18 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
   let head: How = { status: 200 };
   let rest: (request: Received) => How | Promise<How> = () => ({ status: 200 });
 
-  const server = options.tls ? createSecureServer({ ...options.tls, keepAlive: true }) : createServer({ keepAlive: true });
+  const server = options.tls
+    ? createSecureServer({ ...options.tls, keepAlive: true })
+    : createServer({ keepAlive: true });
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    read(request).then(async (received) => {
-      requests.push(received);
-      const how = received.method === 'HEAD' ? head : next.shift() ?? await rest(received);
-      perform(how, response);
-    }, () => {});
+    read(request).then(
+      async (received) => {
+        requests.push(received);
+        const how = received.method === 'HEAD' ? head : (next.shift() ?? (await rest(received)));
+        perform(how, response);
+      },
+      () => {},
+    );
   });
   server.on('connection', (socket: Socket) => {
     connections++;
@@ -82,9 +95,15 @@ export async function startReceiver(options: ReceiverOptions = {}): Promise<Rece
     requests,
     connections: () => connections,
     open: () => sockets.size,
-    answer(how) { rest = typeof how === 'function' ? how : () => how; },
-    answerOnce(...how) { next.push(...how); },
-    answerHead(how) { head = how; },
+    answer(how) {
+      rest = typeof how === 'function' ? how : () => how;
+    },
+    answerOnce(...how) {
+      next.push(...how);
+    },
+    answerHead(how) {
+      head = how;
+    },
     async stop() {
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const socket of sockets) socket.destroy();
@@ -97,7 +116,13 @@ async function read(request: IncomingMessage): Promise<Received> {
   const at = Date.now();
   const chunks: Buffer[] = [];
   for await (const chunk of request) chunks.push(chunk);
-  return { method: request.method ?? '', url: request.url ?? '', headers: request.headers, body: Buffer.concat(chunks), at };
+  return {
+    method: request.method ?? '',
+    url: request.url ?? '',
+    headers: request.headers,
+    body: Buffer.concat(chunks),
+    at,
+  };
 }
 
 function perform(how: How, response: ServerResponse): void {
@@ -114,15 +139,36 @@ function misbehave(how: Extract<How, string>, response: ServerResponse): void {
   const { socket } = response;
   if (!socket) return;
   switch (how) {
-    case 'hang': return;
-    case 'reset': socket.resetAndDestroy(); return;
-    case 'close': socket.destroy(); return;
-    case 'cut': socket.end('HTTP/1.1 200'); return;
-    case 'malformed': socket.end('HELLO THERE\r\n\r\n'); return;
-    case 'close-after-headers': socket.end('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n'); return;
-    case 'drip-headers': drip(socket, 'HTTP/1.1 200 OK\r\n', 'x'); return;
-    case 'drip-body': drip(socket, 'HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n', 'x'); return;
-    case 'endless': endless(socket, 'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n', '4000\r\n' + 'e'.repeat(0x4000) + '\r\n'); return;
+    case 'hang':
+      return;
+    case 'reset':
+      socket.resetAndDestroy();
+      return;
+    case 'close':
+      socket.destroy();
+      return;
+    case 'cut':
+      socket.end('HTTP/1.1 200');
+      return;
+    case 'malformed':
+      socket.end('HELLO THERE\r\n\r\n');
+      return;
+    case 'close-after-headers':
+      socket.end('HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n');
+      return;
+    case 'drip-headers':
+      drip(socket, 'HTTP/1.1 200 OK\r\n', 'x');
+      return;
+    case 'drip-body':
+      drip(socket, 'HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n', 'x');
+      return;
+    case 'endless':
+      endless(
+        socket,
+        'HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n',
+        '4000\r\n' + 'e'.repeat(0x4000) + '\r\n',
+      );
+      return;
   }
 }
 
@@ -134,7 +180,9 @@ function drip(socket: Socket, start: string, byte: string): void {
 
 /** Writes as long as the other side reads. */
 function endless(socket: Socket, start: string, piece: string): void {
-  const more = () => { while (!socket.destroyed && socket.write(piece)); };
+  const more = () => {
+    while (!socket.destroyed && socket.write(piece));
+  };
   socket.on('drain', more);
   socket.write(start);
   more();

@@ -1,7 +1,7 @@
+import { createIds } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { MessageEvent, NewSentMessage } from '../../src/events/types.ts';
-import { createIds } from '../../src/base/ids.ts';
 import { COUNTS, type Counted, type CounterRow, type Counts } from '../../src/store/counters.ts';
 import type { UnsentEvent } from '../../src/store/outbox.ts';
 import type { Store } from '../../src/store/store.ts';
@@ -24,26 +24,56 @@ export function createRecording(store: Store, clock = createTestClock()) {
     },
   };
   const lists = createLists({ store, outbox: { publish: async () => {} }, clock, ids, log });
-  return { recorder: createRecorder({ store, lists, outbox, clock, log }), lists, clock, log, spool, published, bodies: () => published.map(({ body }): any => JSON.parse(body)) };
+  return {
+    recorder: createRecorder({ store, lists, outbox, clock, log }),
+    lists,
+    clock,
+    log,
+    spool,
+    published,
+    bodies: () => published.map(({ body }): any => JSON.parse(body)),
+  };
 }
 
 /** A message as the sending side hands it over. */
 export function newMessage(fields: Partial<NewSentMessage> = {}): NewSentMessage {
   return {
-    id: MESSAGE, account: ACCOUNT, createdAt: new Date('2026-01-05T11:00:00Z'), sender: 'News@Example.com', email: 'person@example.net', subject: 'Hello', tags: ['one', 'two'],
-    template: 'welcome', subaccount: 'cust-1', metadata: { user: 7 }, apiKey: 'key', ...fields,
+    id: MESSAGE,
+    account: ACCOUNT,
+    createdAt: new Date('2026-01-05T11:00:00Z'),
+    sender: 'News@Example.com',
+    email: 'person@example.net',
+    subject: 'Hello',
+    tags: ['one', 'two'],
+    template: 'welcome',
+    subaccount: 'cust-1',
+    metadata: { user: 7 },
+    apiKey: 'key',
+    ...fields,
   };
 }
 
 /** Something that happened to it. */
 export function newEvent(kind: MessageEvent['kind'], fields: Partial<MessageEvent> = {}): MessageEvent {
-  return { id: `event-${kind}`, account: ACCOUNT, message: MESSAGE, kind, at: new Date('2026-01-05T11:30:00Z'), ...fields };
+  return {
+    id: `event-${kind}`,
+    account: ACCOUNT,
+    message: MESSAGE,
+    kind,
+    at: new Date('2026-01-05T11:30:00Z'),
+    ...fields,
+  };
 }
 
 /** What was counted of one thing in one span, without zeros; undefined when there is no row. */
-export async function countsOf(store: Store, kind: Counted, key: string, span: CounterRow['span'] = 'total'): Promise<Partial<Counts> | undefined> {
+export async function countsOf(
+  store: Store,
+  kind: Counted,
+  key: string,
+  span: CounterRow['span'] = 'total',
+): Promise<Partial<Counts> | undefined> {
   const rows = await store.counters.many({ account: ACCOUNT, kind, span, key });
   if (rows.length > 1) throw new Error('more than one row');
   const [row] = rows;
-  return row && Object.fromEntries(COUNTS.flatMap((name) => row[name] === 0 ? [] : [[name, row[name]]]));
+  return row && Object.fromEntries(COUNTS.flatMap((name) => (row[name] === 0 ? [] : [[name, row[name]]])));
 }

@@ -9,19 +9,45 @@ import { createLog } from '../../src/base/log.ts';
 import { openSpool } from '../../src/spool/spool.ts';
 
 const [dir = ''] = process.argv.slice(2);
-const say = (line: string) => { writeSync(1, line + '\n'); };
+const say = (line: string) => {
+  writeSync(1, line + '\n');
+};
 const ids = createIds(systemClock);
-const log = createLog('error', (line) => { writeSync(2, line); });
-const spool = await openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 }, { clock: systemClock, log });
+const log = createLog('error', (line) => {
+  writeSync(2, line);
+});
+const spool = await openSpool(
+  { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
+  { clock: systemClock, log },
+);
 
 async function one(): Promise<void> {
   const messageId = ids.message();
   const id = deliveryId(messageId, 'out', 'jo@example.com');
   const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
-  const delivery = { id, messageId, account: 'acme', url: 'smtp://example.com', routeId: '', pattern: '', recipient: 'jo@example.com' };
-  await spool.accept({ id: messageId, receivedAt: Date.now(), envelope, trace: '', body: { kind: 'inline', bytes: Buffer.from('x') } }, [delivery]);
+  const delivery = {
+    id,
+    messageId,
+    account: 'acme',
+    url: 'smtp://example.com',
+    routeId: '',
+    pattern: '',
+    recipient: 'jo@example.com',
+  };
+  await spool.accept(
+    { id: messageId, receivedAt: Date.now(), envelope, trace: '', body: { kind: 'inline', bytes: Buffer.from('x') } },
+    [delivery],
+  );
   const at = Date.now();
-  await spool.settle({ deliveryId: id, attempt: { at, durationMs: 1, status: 250, error: null, answer: 'ok' }, state: 'delivered', dueAt: at, parked: false, at, report: { id, body: JSON.stringify({ about: id }) } });
+  await spool.settle({
+    deliveryId: id,
+    attempt: { at, durationMs: 1, status: 250, error: null, answer: 'ok' },
+    state: 'delivered',
+    dueAt: at,
+    parked: false,
+    at,
+    report: { id, body: JSON.stringify({ about: id }) },
+  });
   say(`settled ${id}`);
 }
 
@@ -32,6 +58,13 @@ async function tell(): Promise<void> {
 }
 
 await Promise.all([
-  ...Array.from({ length: 10 }, async () => { for (;;) await one(); }),
-  (async () => { for (;;) { await tell(); await new Promise((resolve) => setTimeout(resolve, 5)); } })(),
+  ...Array.from({ length: 10 }, async () => {
+    for (;;) await one();
+  }),
+  (async () => {
+    for (;;) {
+      await tell();
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  })(),
 ]);

@@ -11,18 +11,59 @@ import { zoneResolver } from './zone.ts';
 const outbox = { publish: () => Promise.resolve() };
 
 /** Runs every task of the daemon once on what is in the store of the API. What concerns the spool alone is left out. */
-export async function runTasks({ store, meter, clock, log, lists, ownership, spool, senders, exportsDir }: ApiWorld): Promise<void> {
+export async function runTasks({
+  store,
+  meter,
+  clock,
+  log,
+  lists,
+  ownership,
+  spool,
+  senders,
+  exportsDir,
+}: ApiWorld): Promise<void> {
   const ids = createIds(clock);
   const resolver = zoneResolver({});
-  const tasks = createTasks({
-    purge: { keepDeadDays: 30, keepDeliveredHours: 1, keepDeliveredBytes: 1 }, batches: { retryHours: 1 }, inbound: { mxHosts: ['mx.postern.test'] },
-    ips: { hostname: 'mx.postern.test', quarantineDays: 30 }, rows: { keepDays: 30 },
-    exports: { dir: exportsDir, hostname: 'mx.postern.test', holder: 'test', publicUrl: 'https://mail.example.com', keepDays: 7, formulas: 'quote', metadataFields: [] },
-  }, {
-    store, meter, ownership, clock, time: createRunningTime(clock), log, ids, spool, resolver, cached: resolver, sweep: createSweep({ store, outbox, clock }), numbers: createNumbers({ store, clock }),
-    recorder: createRecorder({ store, lists, outbox, clock, log }), notices: senders.notices, scheduling: createScheduling({ store, spool, clock, time: createRunningTime(clock) }), domainTests: senders.domainTests, keySwitch: senders.keySwitch, trackingDomainTests: senders.trackingDomains,
-  });
-  for (const task of tasks) await task.run().catch((error: unknown) => {
-    if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;
-  });
+  const tasks = createTasks(
+    {
+      purge: { keepDeadDays: 30, keepDeliveredHours: 1, keepDeliveredBytes: 1 },
+      batches: { retryHours: 1 },
+      inbound: { mxHosts: ['mx.postern.test'] },
+      ips: { hostname: 'mx.postern.test', quarantineDays: 30 },
+      rows: { keepDays: 30 },
+      exports: {
+        dir: exportsDir,
+        hostname: 'mx.postern.test',
+        holder: 'test',
+        publicUrl: 'https://mail.example.com',
+        keepDays: 7,
+        formulas: 'quote',
+        metadataFields: [],
+      },
+    },
+    {
+      store,
+      meter,
+      ownership,
+      clock,
+      time: createRunningTime(clock),
+      log,
+      ids,
+      spool,
+      resolver,
+      cached: resolver,
+      sweep: createSweep({ store, outbox, clock }),
+      numbers: createNumbers({ store, clock }),
+      recorder: createRecorder({ store, lists, outbox, clock, log }),
+      notices: senders.notices,
+      scheduling: createScheduling({ store, spool, clock, time: createRunningTime(clock) }),
+      domainTests: senders.domainTests,
+      keySwitch: senders.keySwitch,
+      trackingDomainTests: senders.trackingDomains,
+    },
+  );
+  for (const task of tasks)
+    await task.run().catch((error: unknown) => {
+      if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;
+    });
 }

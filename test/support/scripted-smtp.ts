@@ -1,8 +1,19 @@
-import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { createSecureContext, TLSSocket } from 'node:tls';
 
 /** Where a session is when something may be said. `dot` is the end of the message. */
-export type Step = 'banner' | 'EHLO' | 'HELO' | 'STARTTLS' | 'AUTH' | 'MAIL' | 'RCPT' | 'DATA' | 'dot' | 'RSET' | 'QUIT';
+export type Step =
+  | 'banner'
+  | 'EHLO'
+  | 'HELO'
+  | 'STARTTLS'
+  | 'AUTH'
+  | 'MAIL'
+  | 'RCPT'
+  | 'DATA'
+  | 'dot'
+  | 'RSET'
+  | 'QUIT';
 
 /** Said as it is, with CRLF behind it; or nothing, or the end of the connection, or the end after some bytes. */
 export type Said = string | typeof HANG | typeof CLOSE | { readonly bytes: string; readonly then: 'close' | 'hang' };
@@ -42,12 +53,23 @@ export interface ScriptedOptions {
 }
 
 const PLAIN: Readonly<Record<string, string>> = {
-  banner: '220 scripted ESMTP', HELO: '250 scripted', STARTTLS: '220 2.0.0 go ahead', AUTH: '235 2.7.0 in', MAIL: '250 2.1.0 ok', RCPT: '250 2.1.5 ok',
-  DATA: '354 go ahead', dot: '250 2.0.0 queued as 1', RSET: '250 2.0.0 ok', QUIT: '221 2.0.0 bye',
+  banner: '220 scripted ESMTP',
+  HELO: '250 scripted',
+  STARTTLS: '220 2.0.0 go ahead',
+  AUTH: '235 2.7.0 in',
+  MAIL: '250 2.1.0 ok',
+  RCPT: '250 2.1.5 ok',
+  DATA: '354 go ahead',
+  dot: '250 2.0.0 queued as 1',
+  RSET: '250 2.0.0 ok',
+  QUIT: '221 2.0.0 bye',
 };
 
 /** An SMTP server that says whatever a test wants at any step. */
-export async function startScriptedSmtp(first: Script = () => undefined, options: ScriptedOptions = {}): Promise<ScriptedServer> {
+export async function startScriptedSmtp(
+  first: Script = () => undefined,
+  options: ScriptedOptions = {},
+): Promise<ScriptedServer> {
   const sessions: Seen[] = [];
   const open = new Set<Socket>();
   let script = first;
@@ -55,17 +77,27 @@ export async function startScriptedSmtp(first: Script = () => undefined, options
     const seen: Seen = { from: socket.remoteAddress ?? '', commands: [], messages: [], tls: false, closed: false };
     sessions.push(seen);
     open.add(socket.setNoDelay());
-    socket.on('error', () => {}).on('close', () => {
-      seen.closed = true;
-      open.delete(socket);
-    });
+    socket
+      .on('error', () => {})
+      .on('close', () => {
+        seen.closed = true;
+        open.delete(socket);
+      });
     converse(socket, seen, (step, line) => script(step, line, seen), options, true);
   });
-  await new Promise<void>((resolve, reject) => server.once('error', reject).listen(options.port ?? 0, options.address ?? '127.0.0.1', resolve));
-  const drop = () => { for (const socket of open) socket.destroy(); };
+  await new Promise<void>((resolve, reject) =>
+    server.once('error', reject).listen(options.port ?? 0, options.address ?? '127.0.0.1', resolve),
+  );
+  const drop = () => {
+    for (const socket of open) socket.destroy();
+  };
   return {
-    port: (server.address() as AddressInfo).port, sessions, drop, // bound to an address, so it has one
-    say(next) { script = next; },
+    port: (server.address() as AddressInfo).port,
+    sessions,
+    drop, // bound to an address, so it has one
+    say(next) {
+      script = next;
+    },
     stop() {
       drop();
       return new Promise((resolve) => server.close(() => resolve()));
@@ -73,13 +105,28 @@ export async function startScriptedSmtp(first: Script = () => undefined, options
   };
 }
 
-function converse(socket: Socket, seen: Seen, said: (step: Step, line: string) => Said | undefined, options: ScriptedOptions, fresh: boolean): void {
+function converse(
+  socket: Socket,
+  seen: Seen,
+  said: (step: Step, line: string) => Said | undefined,
+  options: ScriptedOptions,
+  fresh: boolean,
+): void {
   let waiting = Buffer.alloc(0);
   let inData = false;
   const say = (step: Step, line: string): boolean => {
-    const words = said(step, line) ?? (step === 'EHLO' ? greeting(options, seen) : step === 'STARTTLS' && !options.tls ? '502 5.5.1 unknown' : PLAIN[step] ?? '500 5.5.1 what');
+    const words =
+      said(step, line) ??
+      (step === 'EHLO'
+        ? greeting(options, seen)
+        : step === 'STARTTLS' && !options.tls
+          ? '502 5.5.1 unknown'
+          : (PLAIN[step] ?? '500 5.5.1 what'));
     if (words === HANG) return false;
-    if (words === CLOSE) return socket.destroy(), false;
+    if (words === CLOSE) {
+      socket.destroy();
+      return false;
+    }
     if (typeof words === 'object') {
       if (words.then === 'close') socket.end(words.bytes);
       else socket.write(words.bytes);
@@ -95,7 +142,11 @@ function converse(socket: Socket, seen: Seen, said: (step: Step, line: string) =
     socket.removeAllListeners('data');
     if (!options.tls) return;
     const secure = new TLSSocket(socket, { isServer: true, secureContext: createSecureContext(options.tls) });
-    secure.on('error', () => {}).once('secure', () => { seen.tls = true; });
+    secure
+      .on('error', () => {})
+      .once('secure', () => {
+        seen.tls = true;
+      });
     converse(secure, seen, said, options, false);
   };
 

@@ -6,16 +6,19 @@ import { createDomainKeys, type KeyPair } from '../../src/outbound/domain-keys.t
 import { createDomainTests } from '../../src/outbound/domain-tests.ts';
 import { createKeySwitch } from '../../src/outbound/key-rotation.ts';
 import { createNotices } from '../../src/outbound/notices.ts';
-import { createTrackingDomains } from '../../src/outbound/tracking-domains.ts';
 import { createSenderDomains } from '../../src/outbound/sender-domains.ts';
+import { createTrackingDomains } from '../../src/outbound/tracking-domains.ts';
 import type { Mail, MailOutcome } from '../../src/outbound/types.ts';
 import { newSenderDomain } from '../../src/store/sender-domains.ts';
 import type { Store } from '../../src/store/store.ts';
 import { trackingDomainId } from '../../src/store/tracking-domains.ts';
-import { zoneResolver, type ZoneRecords } from './zone.ts';
+import { type ZoneRecords, zoneResolver } from './zone.ts';
 
 /** The key pair of every domain: no RSA is waited for. */
-export const TEST_KEYS: KeyPair = { publicKey: 'RXhhbXBsZUtleQ==', privateKey: '-----BEGIN PRIVATE KEY-----\nVGhlIHNlY3JldA==\n-----END PRIVATE KEY-----\n' };
+export const TEST_KEYS: KeyPair = {
+  publicKey: 'RXhhbXBsZUtleQ==',
+  privateKey: '-----BEGIN PRIVATE KEY-----\nVGhlIHNlY3JldA==\n-----END PRIVATE KEY-----\n',
+};
 /** What belongs into the DNS with it. */
 export const TEST_TXT = `v=DKIM1; k=rsa; p=${TEST_KEYS.publicKey}`;
 export const TEST_SPF = 'v=spf1 include:spf.mx.postern.test ~all';
@@ -35,22 +38,45 @@ export function createTestMailer() {
   return mailer;
 }
 
-interface Deps { readonly store: Store; readonly resolver: Resolver; readonly clock: Clock; readonly ids: Ids; readonly log: Log; readonly newKeyPair?: () => Promise<KeyPair> }
+interface Deps {
+  readonly store: Store;
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly newKeyPair?: () => Promise<KeyPair>;
+}
 
 /** Sender domains and notices as the daemon builds them, with a mailer that sends nothing. */
 export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair = async () => TEST_KEYS }: Deps) {
-  const settings = { hostname: 'mx.postern.test', publicUrl: 'https://postern.test', spfInclude: 'spf.mx.postern.test', dkimSelector: 'postern' };
+  const settings = {
+    hostname: 'mx.postern.test',
+    publicUrl: 'https://postern.test',
+    spfInclude: 'spf.mx.postern.test',
+    dkimSelector: 'postern',
+  };
   const mailer = createTestMailer();
   const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const keySwitch = createKeySwitch(settings, { store, resolver, clock, log });
   const domainTests = createDomainTests(settings, { store, resolver, keys, keySwitch, clock });
   const trackingDomains = createTrackingDomains(settings, { store, resolver, clock });
-  return { mailer, notices, keys, domainTests, keySwitch, trackingDomains, senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, resolver, notices, clock, ids }) };
+  return {
+    mailer,
+    notices,
+    keys,
+    domainTests,
+    keySwitch,
+    trackingDomains,
+    senderDomains: createSenderDomains(settings, { store, tests: domainTests, keys, resolver, notices, clock, ids }),
+  };
 }
 
 /** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */
-export function changingResolver(zone: () => ZoneRecords, meanwhile: (name: string, type: RecordType) => Promise<unknown> = async () => undefined): Resolver {
+export function changingResolver(
+  zone: () => ZoneRecords,
+  meanwhile: (name: string, type: RecordType) => Promise<unknown> = async () => undefined,
+): Resolver {
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
   async function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
@@ -67,8 +93,16 @@ export async function seedTrackingDomains(store: Store, account: string): Promis
   const createdAt = new Date('2026-01-05T11:00:00Z');
   const domain = 'track.example.com';
   await store.trackingDomains.insert({
-    id: trackingDomainId(account, domain), account, domain, createdAt,
-    lastTestedAt: null, valid: null, validAfter: null, error: null, nextTestAt: createdAt, version: 0,
+    id: trackingDomainId(account, domain),
+    account,
+    domain,
+    createdAt,
+    lastTestedAt: null,
+    valid: null,
+    validAfter: null,
+    error: null,
+    nextTestAt: createdAt,
+    version: 0,
   });
 }
 

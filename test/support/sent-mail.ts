@@ -2,7 +2,12 @@ import { readFileSync } from 'node:fs';
 import type { Sunk } from './mail-sink.ts';
 
 /** Without soft line breaks and escapes. */
-const readable = (raw: string) => raw.replaceAll(/=\r\n/g, '').replaceAll('=3D', '=').replaceAll(/\r\n[ \t]+/g, ' ').replaceAll('&amp;', '&');
+const readable = (raw: string) =>
+  raw
+    .replaceAll(/=\r\n/g, '')
+    .replaceAll('=3D', '=')
+    .replaceAll(/\r\n[ \t]+/g, ' ')
+    .replaceAll('&amp;', '&');
 
 /** What a mail that arrived carries to come back by; each '' when it does not. */
 export interface WaysBack {
@@ -33,6 +38,10 @@ export function localLink(base: string, url: string): string {
 export function returnOf(name: string, { from, to: [email = ''], raw }: Sunk): string {
   const [bounce = ''] = from.split('@');
   const unsub = waysBack(raw).unsubscribe.split('/').at(-1) ?? '';
-  return readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8').replaceAll('{{bounce}}@bounces.postern.test', from)
-    .replaceAll('{{bounce}}', bounce).replaceAll('{{unsub}}', unsub).replaceAll('jo@example.net', email).replaceAll('\n', '\r\n');
+  return readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8')
+    .replaceAll('{{bounce}}@bounces.postern.test', from)
+    .replaceAll('{{bounce}}', bounce)
+    .replaceAll('{{unsub}}', unsub)
+    .replaceAll('jo@example.net', email)
+    .replaceAll('\n', '\r\n');
 }

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
+import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
 import { createListener } from '../../src/smtp/listener.ts';
 import type { ListenerSettings } from '../../src/smtp/settings.ts';
 import { createTestClock } from './clock.ts';
@@ -33,7 +33,8 @@ export function createBelow() {
     write: async (): Promise<void> => {},
     lookup: (mailbox: string, domain: string): Lookup => {
       if (domain === 'away.test') return { kind: 'unknown' };
-      if (domain !== 'ours.test' && domain !== 'xn--mnchen-3ya.test' && domain !== 'mx.ours.test') return { kind: 'not-ours' };
+      if (domain !== 'ours.test' && domain !== 'xn--mnchen-3ya.test' && domain !== 'mx.ours.test')
+        return { kind: 'not-ours' };
       if (mailbox.startsWith('nobody')) return { kind: 'no-route' };
       return { kind: 'matched', match: { account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' } };
     },
@@ -61,7 +62,9 @@ export function createBelow() {
             end();
             return { kind: 'inline', bytes };
           },
-          async abort() { end(); },
+          async abort() {
+            end();
+          },
         },
       };
     },
@@ -75,7 +78,10 @@ export function createBelow() {
   return Object.assign(below, {
     parts: {
       acceptance,
-      routing: { lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain), ownerOf: (domain: string) => domain === 'ours.test' ? 'account' : undefined },
+      routing: {
+        lookup: (mailbox: string, domain: string) => below.lookup(mailbox, domain),
+        ownerOf: (domain: string) => (domain === 'ours.test' ? 'account' : undefined),
+      },
       spool: { hasRoom: () => below.room, backlog: () => below.backlog },
     },
   });
@@ -108,12 +114,19 @@ export const LISTENER_SETTINGS: ListenerSettings = {
 export async function startListener(settings: Partial<ListenerSettings> = {}, clock = createTestClock()) {
   const below = createBelow();
   const log = createTestLog();
-  const listener = createListener({ ...LISTENER_SETTINGS, ...settings }, { ...below.parts, postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }), clock, log });
+  const listener = createListener(
+    { ...LISTENER_SETTINGS, ...settings },
+    { ...below.parts, postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }), clock, log },
+  );
   await listener.start();
   const port = listener.addresses()[0]?.port ?? 0;
   const clients: Client[] = [];
   return {
-    listener, below, log, clock, port,
+    listener,
+    below,
+    log,
+    clock,
+    port,
     /** A connection that has not been greeted yet. */
     raw(): Client {
       const client = createClient(connect({ host: '127.0.0.1', port, allowHalfOpen: true }));
@@ -188,22 +201,34 @@ export function createClient(first: Socket): Client {
       socket.write(`${line}\r\n`);
       return client.reply();
     },
-    send: (bytes) => { if (!socket.destroyed) socket.write(bytes); },
-    reply: () => new Promise((resolve) => {
-      const there = replies.shift() ?? (over ? 'closed' : undefined);
-      if (there === undefined) waiting.push(resolve);
-      else resolve(there);
-    }),
+    send: (bytes) => {
+      if (!socket.destroyed) socket.write(bytes);
+    },
+    reply: () =>
+      new Promise((resolve) => {
+        const there = replies.shift() ?? (over ? 'closed' : undefined);
+        if (there === undefined) waiting.push(resolve);
+        else resolve(there);
+      }),
     pending: () => [...replies],
-    closed: async () => { await until('the end of the connection', () => over); },
-    end: () => { socket.end(); },
-    destroy: () => { socket.destroy(); },
+    closed: async () => {
+      await until('the end of the connection', () => over);
+    },
+    end: () => {
+      socket.end();
+    },
+    destroy: () => {
+      socket.destroy();
+    },
     async secure() {
       socket.removeAllListeners('data');
       const secured = connectTls({ socket, rejectUnauthorized: false });
       socket = secured;
       listen();
-      await until('the handshake', () => secured.getProtocol() !== null && secured.authorizationError !== null || over);
+      await until(
+        'the handshake',
+        () => (secured.getProtocol() !== null && secured.authorizationError !== null) || over,
+      );
       return secured;
     },
     socket: () => socket,

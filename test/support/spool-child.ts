@@ -4,18 +4,25 @@
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeSync } from 'node:fs';
-import { systemClock, type Clock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
 import { openSpool } from '../../src/spool/spool.ts';
 
 const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000'] = process.argv.slice(2);
-const say = (line: string) => { writeSync(1, line + '\n'); };
+const say = (line: string) => {
+  writeSync(1, line + '\n');
+};
 /** Repairs are tried again after seconds; here they are hundredths. */
 const hasty: Clock = { ...systemClock, after: (ms, fn) => systemClock.after(ms / 100, fn) };
-const log = createLog('info', (line) => { writeSync(2, line); });
+const log = createLog('info', (line) => {
+  writeSync(2, line);
+});
 const ids = createIds(systemClock);
-const spool = await openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 }, { clock: hasty, log });
+const spool = await openSpool(
+  { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
+  { clock: hasty, log },
+);
 say('ready');
 
 let left = Number(messages);
@@ -30,7 +37,17 @@ async function one(): Promise<void> {
   const writer = spool.body(id);
   await writer.write(bytes);
   const body = await writer.finish();
-  const deliveries = [{ id: deliveryId(id, '1.1', 'jo@example.com'), messageId: id, account: 'acme', url: 'https://a.example/', routeId: '1.1', pattern: '*', recipient: 'jo@example.com' }];
+  const deliveries = [
+    {
+      id: deliveryId(id, '1.1', 'jo@example.com'),
+      messageId: id,
+      account: 'acme',
+      url: 'https://a.example/',
+      routeId: '1.1',
+      pattern: '*',
+      recipient: 'jo@example.com',
+    },
+  ];
   const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
   const outcome = await spool.accept({ id, receivedAt: Date.now(), envelope, trace: '', body }, deliveries);
   say(`${outcome} ${id} ${sha256}`);
@@ -38,8 +55,10 @@ async function one(): Promise<void> {
   while (!spool.hasRoom()) await new Promise((resolve) => setTimeout(resolve, 5));
 }
 
-await Promise.all(Array.from({ length: Number(callers) }, async () => {
-  while (left-- > 0) await one();
-}));
+await Promise.all(
+  Array.from({ length: Number(callers) }, async () => {
+    while (left-- > 0) await one();
+  }),
+);
 await spool.close();
 say('closed');

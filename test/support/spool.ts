@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
-import { systemClock, type Clock } from '../../src/base/clock.ts';
 import { openSpool, type SpoolDeps } from '../../src/spool/spool.ts';
 import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/spool/types.ts';
 import { createTestClock, type TestClock } from './clock.ts';
@@ -32,24 +32,31 @@ export function spoolSettings(dir: string) {
 /** Opens a spool that the test need not close. */
 export async function openOne(dir: string, deps: SpoolDeps, settings = spoolSettings(dir)): Promise<Spool> {
   const spool = await openSpool(settings, deps);
-  const tracked = { ...spool, async close() {
-    const at = open.indexOf(tracked);
-    if (at >= 0) open.splice(at, 1);
-    await spool.close();
-  } };
+  const tracked = {
+    ...spool,
+    async close() {
+      const at = open.indexOf(tracked);
+      if (at >= 0) open.splice(at, 1);
+      await spool.close();
+    },
+  };
   open.push(tracked);
   return tracked;
 }
 
 /** A spool in a folder of its own. */
 export async function freshSpool(dir?: string): Promise<OpenedSpool> {
-  const folder = dir ?? await tempDir();
+  const folder = dir ?? (await tempDir());
   const clock = createTestClock();
   const log = createTestLog();
   let spool = await openOne(folder, { clock, log });
   return {
-    dir: folder, clock, log,
-    get spool() { return spool; },
+    dir: folder,
+    clock,
+    log,
+    get spool() {
+      return spool;
+    },
     async reopen() {
       await spool.close();
       spool = await openOne(folder, { clock, log });
@@ -74,16 +81,36 @@ export interface MailOptions {
 
 /** A message that was received at the time of `clock`, with one delivery per recipient. */
 export function mail(clock: Clock, options: MailOptions = {}): Mail {
-  const { account = 'acme', url = 'https://hooks.example.com/in', routeId = '1.1', recipients = ['jo@example.com'], id = ids.message() } = options;
+  const {
+    account = 'acme',
+    url = 'https://hooks.example.com/in',
+    routeId = '1.1',
+    recipients = ['jo@example.com'],
+    id = ids.message(),
+  } = options;
   const body = options.body ?? { kind: 'inline', bytes: new Uint8Array(randomBytes(1500)) };
-  const envelope = { mailFrom: 'sam@sender.example', client: { address: '192.0.2.1', helo: 'mail.sender.example', tls: 'TLSv1.3' } };
-  const deliveries = recipients.map((recipient) =>
-    ({ id: deliveryId(id, routeId, recipient), messageId: id, account, url, routeId, pattern: '*', recipient }));
+  const envelope = {
+    mailFrom: 'sam@sender.example',
+    client: { address: '192.0.2.1', helo: 'mail.sender.example', tls: 'TLSv1.3' },
+  };
+  const deliveries = recipients.map((recipient) => ({
+    id: deliveryId(id, routeId, recipient),
+    messageId: id,
+    account,
+    url,
+    routeId,
+    pattern: '*',
+    recipient,
+  }));
   return { message: { id, receivedAt: clock.now(), envelope, trace: 'Received: from there\r\n', body }, deliveries };
 }
 
 /** Puts a message on the spool and expects that it is accepted. Answers it with its first delivery. */
-export async function put(spool: Spool, clock: Clock, options: MailOptions = {}): Promise<Mail & { readonly delivery: Delivery }> {
+export async function put(
+  spool: Spool,
+  clock: Clock,
+  options: MailOptions = {},
+): Promise<Mail & { readonly delivery: Delivery }> {
   const one = mail(clock, options);
   const outcome = await spool.accept(one.message, one.deliveries);
   const [delivery] = one.deliveries;
@@ -93,10 +120,24 @@ export async function put(spool: Spool, clock: Clock, options: MailOptions = {})
 
 /** An attempt at the time of `clock`. */
 export function attempt(clock: Clock, status: number | null = 200): AttemptRecord {
-  return { at: clock.now(), durationMs: 12, status, error: status === null ? 'timeout' : null, answer: status === null ? '' : 'ok' };
+  return {
+    at: clock.now(),
+    durationMs: 12,
+    status,
+    error: status === null ? 'timeout' : null,
+    answer: status === null ? '' : 'ok',
+  };
 }
 
 /** A settlement after one attempt: delivered, or what is said instead. */
 export function settled(clock: Clock, delivery: Delivery, change: Partial<Settlement> = {}): Settlement {
-  return { deliveryId: delivery.id, attempt: attempt(clock), state: 'delivered', dueAt: clock.now(), parked: false, at: clock.now(), ...change };
+  return {
+    deliveryId: delivery.id,
+    attempt: attempt(clock),
+    state: 'delivered',
+    dueAt: clock.now(),
+    parked: false,
+    at: clock.now(),
+    ...change,
+  };
 }

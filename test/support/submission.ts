@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
-import { connect as connectTls } from 'node:tls';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Submission, SubmitOutcome, Submitted } from '../../src/outbound/types.ts';
@@ -12,11 +12,11 @@ import { StoreAway } from '../../src/store/collection.ts';
 import { createKey } from '../../src/store/credentials.ts';
 import { keyHash } from '../../src/store/keys.ts';
 import type { Store } from '../../src/store/store.ts';
+import { limitsOf } from './api.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
-import { createClient, LISTENER_SETTINGS, type Client } from './smtp.ts';
+import { type Client, createClient, LISTENER_SETTINGS } from './smtp.ts';
 import { openTestStore } from './store.ts';
-import { limitsOf } from './api.ts';
 
 const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
 
@@ -39,7 +39,8 @@ const SETTINGS: SubmissionSettings = {
 };
 
 /** What stands behind AUTH PLAIN. */
-export const plain = (key: string, user = 'anybody', authorization = ''): string => base64(`${authorization}\0${user}\0${key}`);
+export const plain = (key: string, user = 'anybody', authorization = ''): string =>
+  base64(`${authorization}\0${user}\0${key}`);
 export const base64 = (text: string): string => Buffer.from(text).toString('base64');
 
 const NOTHING = { ...limitsOf(0), bytes: 0 };
@@ -62,10 +63,13 @@ async function openKeyedStore(clock: Clock) {
   await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date(clock.now()) });
   await createKey(store, ACCOUNT, 'first', { clock, ids: createIds(clock) }, SUBMISSION_KEY);
   const state = { away: false };
-  const keys: Store['keys'] = { ...store.keys, one: async (filter) => {
-    if (state.away) throw new StoreAway('away');
-    return store.keys.one(filter);
-  } };
+  const keys: Store['keys'] = {
+    ...store.keys,
+    one: async (filter) => {
+      if (state.away) throw new StoreAway('away');
+      return store.keys.one(filter);
+    },
+  };
   return { store, state, part: { keys, accounts: store.accounts, templates: store.templates } };
 }
 
@@ -81,7 +85,10 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     /** Bytes that the account has in the store. */
     bytes: 0,
     backlog: 0,
-    answer: async ({ recipients }: Submission): Promise<SubmitOutcome> => ({ outcome: 'accepted', recipients: recipients.map(toSubmitted) }),
+    answer: async ({ recipients }: Submission): Promise<SubmitOutcome> => ({
+      outcome: 'accepted',
+      recipients: recipients.map(toSubmitted),
+    }),
   };
   const submitting = {
     async submit(submission: Submission): Promise<SubmitOutcome> {
@@ -91,16 +98,38 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     },
   };
   const spool = { hasRoom: () => below.room, backlog: () => below.backlog };
-  const listener = createSubmission({ ...SETTINGS, ...settings }, { store: part, spool, meter: { of: async () => ({ ...NOTHING, bytes: below.bytes }) }, submitting, clock, ids: createIds(clock), log });
+  const listener = createSubmission(
+    { ...SETTINGS, ...settings },
+    {
+      store: part,
+      spool,
+      meter: { of: async () => ({ ...NOTHING, bytes: below.bytes }) },
+      submitting,
+      clock,
+      ids: createIds(clock),
+      log,
+    },
+  );
   await listener.start().catch(async (error: unknown) => {
     await store.close();
     throw error;
   });
   const [first, second] = listener.addresses().map(({ port }) => port);
   const clients: Client[] = [];
-  const keep = (client: Client) => { clients.push(client); return client; };
+  const keep = (client: Client) => {
+    clients.push(client);
+    return client;
+  };
   return {
-    listener, below, log, store, clock: testClock, waits, port: first ?? 0, tlsPort: second ?? 0, storeState: state,
+    listener,
+    below,
+    log,
+    store,
+    clock: testClock,
+    waits,
+    port: first ?? 0,
+    tlsPort: second ?? 0,
+    storeState: state,
     revoke: () => store.keys.change({ id: keyHash(SUBMISSION_KEY) }, { revokedAt: new Date(clock.now()) }),
     /** A connection that was not greeted yet. */
     raw: () => keep(createClient(connect({ host: '127.0.0.1', port: first ?? 0, allowHalfOpen: true }))),
@@ -121,7 +150,9 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
     },
     /** The same where TLS comes first. */
     async implicit(helo = 'EHLO client.test'): Promise<Client> {
-      const client = keep(createClient(connectTls({ host: '127.0.0.1', port: second ?? first ?? 0, rejectUnauthorized: false })));
+      const client = keep(
+        createClient(connectTls({ host: '127.0.0.1', port: second ?? first ?? 0, rejectUnauthorized: false })),
+      );
       await client.reply();
       if (helo !== '') await client.say(helo);
       return client;
@@ -144,5 +175,11 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
 export type StartedSubmission = Awaited<ReturnType<typeof startSubmission>>;
 
 function toSubmitted(email: string, index: number): Submitted {
-  return { id: String(index + 1).padStart(32, '0'), email, status: 'queued', rejectReason: null, queuedReason: 'sending-backlog' };
+  return {
+    id: String(index + 1).padStart(32, '0'),
+    email,
+    status: 'queued',
+    rejectReason: null,
+    queuedReason: 'sending-backlog',
+  };
 }

@@ -13,7 +13,13 @@ import type { createTestLog } from './log.ts';
 export const TOKEN_SECRET = 'a secret for the tokens of tests';
 
 /** The real parts behind the links in messages; `secretAway` is a store that was never reached. */
-export function createTestTracking(deps: { store: Store; lists: Lists; outbox: Outbox; clock: TestClock; log: ReturnType<typeof createTestLog> }) {
+export function createTestTracking(deps: {
+  store: Store;
+  lists: Lists;
+  outbox: Outbox;
+  clock: TestClock;
+  log: ReturnType<typeof createTestLog>;
+}) {
   const { store, lists, clock, log } = deps;
   const state = { secretAway: false };
   const secret = async () => {
@@ -23,6 +29,12 @@ export function createTestTracking(deps: { store: Store; lists: Lists; outbox: O
   const accountOf = createAccountOf(store);
   const recorder = createRecorder(deps);
   const queue = createVisitQueue({ accountOf, recorder, clock, log });
-  const unsubscribeLinks = createUnsubscribeLinks({ store, accountOf, secret, unsubscribe: createUnsubscribe({ recorder, lists }), clock });
+  const unsubscribeLinks = createUnsubscribeLinks({
+    store,
+    accountOf,
+    secret,
+    unsubscribe: createUnsubscribe({ recorder, lists }),
+    clock,
+  });
   return { state, recorder, queue, tracking: { visits: createVisits({ queue, secret, clock }), unsubscribeLinks } };
 }

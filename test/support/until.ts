@@ -2,7 +2,11 @@
 export const PATIENCE = Number(process.env['TEST_PATIENCE'] ?? 1);
 
 /** Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails after `ms`. */
-export async function until<T>(what: string, probe: () => T | Promise<T>, ms = 8000 * PATIENCE): Promise<Exclude<T, undefined | false>> {
+export async function until<T>(
+  what: string,
+  probe: () => T | Promise<T>,
+  ms = 8000 * PATIENCE,
+): Promise<Exclude<T, undefined | false>> {
   const end = performance.now() + ms;
   for (;;) {
     const value = await probe();

@@ -1,12 +1,16 @@
 import type { Collection, CollectionSpec, Database, Filter, Page, Patch, Row } from '../../src/store/collection.ts';
-import { toSlice, toTerms, type Slice, type Term } from '../../src/store/filter.ts';
-import { shapeOf, type Shape } from '../../src/store/values.ts';
+import { type Slice, type Term, toSlice, toTerms } from '../../src/store/filter.ts';
+import { type Shape, shapeOf } from '../../src/store/values.ts';
 
 /** A way in which the application looks for rows: the collection, the conditions by field, the order. */
 export interface Usage {
   /** In words, the same for all that differ in values only. */
   readonly name: string;
-  readonly spec: { readonly name: string; readonly indexes: readonly (readonly string[])[]; readonly unique?: readonly (readonly string[])[] };
+  readonly spec: {
+    readonly name: string;
+    readonly indexes: readonly (readonly string[])[];
+    readonly unique?: readonly (readonly string[])[];
+  };
   /** Makes the same collection, with its indexes, on another database. */
   openOn(other: Database): Promise<unknown>;
   readonly shape: Shape;
@@ -21,22 +25,46 @@ export function watchUsages(database: Database): { readonly database: Database; 
     const real = await database.collection(spec);
     const shape = shapeOf(spec);
     const note = (filter: Filter<R>, page: Page<R>) => {
-      const usage = { ...toUsage(spec, shape, toTerms(shape, filter), toSlice(shape, page)), openOn: async (other: Database) => (await other.collection(spec)).one({}) };
+      const usage = {
+        ...toUsage(spec, shape, toTerms(shape, filter), toSlice(shape, page)),
+        openOn: async (other: Database) => (await other.collection(spec)).one({}),
+      };
       if (!usages.has(usage.name)) usages.set(usage.name, usage);
     };
     return {
       ...real,
-      one: (filter: Filter<R>) => { note(filter, { limit: 1 }); return real.one(filter); },
-      many: (filter: Filter<R>, page: Page<R> = {}) => { note(filter, page); return real.many(filter, page); },
-      change: (filter: Filter<R>, patch: Patch<R>) => { note(filter, { limit: 1 }); return real.change(filter, patch); },
-      remove: (filter: Filter<R>) => { note(filter, { limit: 1 }); return real.remove(filter); },
+      one: (filter: Filter<R>) => {
+        note(filter, { limit: 1 });
+        return real.one(filter);
+      },
+      many: (filter: Filter<R>, page: Page<R> = {}) => {
+        note(filter, page);
+        return real.many(filter, page);
+      },
+      change: (filter: Filter<R>, patch: Patch<R>) => {
+        note(filter, { limit: 1 });
+        return real.change(filter, patch);
+      },
+      remove: (filter: Filter<R>) => {
+        note(filter, { limit: 1 });
+        return real.remove(filter);
+      },
     };
   };
   return { usages, database: { ...database, collection } };
 }
 
 function toUsage(spec: Usage['spec'], shape: Shape, terms: readonly Term[], slice: Slice): Omit<Usage, 'openOn'> {
-  const conditions = terms.map(({ field, kind }) => `${field} ${kind}`).toSorted().join(', ');
+  const conditions = terms
+    .map(({ field, kind }) => `${field} ${kind}`)
+    .toSorted()
+    .join(', ');
   const order = slice.sort ? ` by ${slice.sort.descending ? '-' : ''}${slice.sort.field}` : '';
-  return { name: `${spec.name} where ${conditions || 'anything'}${order}${slice.limit === null ? '' : ' limited'}`, spec, shape, terms, slice };
+  return {
+    name: `${spec.name} where ${conditions || 'anything'}${order}${slice.limit === null ? '' : ' limited'}`,
+    spec,
+    shape,
+    terms,
+    slice,
+  };
 }

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
-import { startNameServer } from './dns-server.ts';
 import type { Behaviour } from './dns-server.ts';
+import { startNameServer } from './dns-server.ts';
 
 export type { Behaviour } from './dns-server.ts';
 
@@ -24,7 +24,10 @@ export interface ZoneNode {
 /** A zone as an object literal: names (in any case, no final dot) to what stands there. */
 export type ZoneRecords = Readonly<Record<string, ZoneNode>>;
 
-export interface Question { readonly name: string; readonly type: string }
+export interface Question {
+  readonly name: string;
+  readonly type: string;
+}
 
 /** A name server on 127.0.0.1, on UDP and TCP, that can be told to misbehave. */
 export interface Zone {
@@ -39,7 +42,11 @@ export interface Zone {
 }
 
 export type Looked =
-  | { readonly kind: 'records'; readonly strings: readonly (string | readonly string[] | MxRecord)[]; readonly ttl: number }
+  | {
+      readonly kind: 'records';
+      readonly strings: readonly (string | readonly string[] | MxRecord)[];
+      readonly ttl: number;
+    }
   | { readonly kind: 'cname'; readonly target: string; readonly ttl: number }
   | { readonly kind: 'nxdomain' | 'none' | 'timeout' | 'servfail' };
 
@@ -60,7 +67,8 @@ export function createLookup(records: ZoneRecords): (name: string, type: string)
 }
 
 function lookAt(node: ZoneNode, type: string): Looked {
-  const fails = typeof node.fails === 'object' ? Object.entries(node.fails).find(([of]) => of === type)?.[1] : node.fails;
+  const fails =
+    typeof node.fails === 'object' ? Object.entries(node.fails).find(([of]) => of === type)?.[1] : node.fails;
   if (fails) return { kind: fails };
   const ttl = node.ttl ?? 300;
   if (node.CNAME !== undefined && type !== 'CNAME') return { kind: 'cname', target: node.CNAME, ttl };
@@ -70,14 +78,22 @@ function lookAt(node: ZoneNode, type: string): Looked {
 
 function valuesOf(node: ZoneNode, type: string): readonly (string | readonly string[] | MxRecord)[] {
   switch (type) {
-    case 'A': return typeof node.A === 'function' ? node.A() : node.A ?? [];
-    case 'AAAA': return typeof node.AAAA === 'function' ? node.AAAA() : node.AAAA ?? [];
-    case 'TXT': return node.TXT ?? [];
-    case 'MX': return node.MX ?? [];
-    case 'PTR': return node.PTR ?? [];
-    case 'NS': return node.NS ?? [];
-    case 'CNAME': return node.CNAME === undefined ? [] : [node.CNAME];
-    default: return [];
+    case 'A':
+      return typeof node.A === 'function' ? node.A() : (node.A ?? []);
+    case 'AAAA':
+      return typeof node.AAAA === 'function' ? node.AAAA() : (node.AAAA ?? []);
+    case 'TXT':
+      return node.TXT ?? [];
+    case 'MX':
+      return node.MX ?? [];
+    case 'PTR':
+      return node.PTR ?? [];
+    case 'NS':
+      return node.NS ?? [];
+    case 'CNAME':
+      return node.CNAME === undefined ? [] : [node.CNAME];
+    default:
+      return [];
   }
 }
 
@@ -92,7 +108,9 @@ export async function startZone(records: ZoneRecords): Promise<Zone> {
   return {
     server: running.server,
     questions: running.questions,
-    set(next) { lookup = createLookup(next); },
+    set(next) {
+      lookup = createLookup(next);
+    },
     behave: running.behave,
     stop: running.stop,
   };
@@ -103,7 +121,12 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
   const lookup = createLookup(records);
   const questions: Question[] = [];
 
-  function ask<T>(name: string, type: RecordType, read: (value: string | readonly string[] | MxRecord) => T | undefined, budget?: Budget): Answer<T> {
+  function ask<T>(
+    name: string,
+    type: RecordType,
+    read: (value: string | readonly string[] | MxRecord) => T | undefined,
+    budget?: Budget,
+  ): Answer<T> {
     if (budget && (!budget.take() || budget.left() <= 0)) return { kind: 'failure', reason: 'budget' };
     questions.push({ name, type });
     let target = name;
@@ -111,7 +134,11 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
     for (let hops = 0; hops < 9; hops++) {
       const found = lookup(target, type);
       if (found.kind === 'records') {
-        return { kind: 'records', records: found.strings.map(read).filter((value) => value !== undefined), ttl: Math.min(ttl, found.ttl) };
+        return {
+          kind: 'records',
+          records: found.strings.map(read).filter((value) => value !== undefined),
+          ttl: Math.min(ttl, found.ttl),
+        };
       } else if (found.kind === 'cname') {
         ttl = Math.min(ttl, found.ttl);
         target = found.target;
@@ -123,7 +150,8 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
   }
   const text = (value: string | readonly string[] | MxRecord) =>
     typeof value === 'string' ? value : 'exchange' in value ? undefined : value.join('');
-  const mx = (value: string | readonly string[] | MxRecord) => (typeof value === 'object' && 'exchange' in value ? value : undefined);
+  const mx = (value: string | readonly string[] | MxRecord) =>
+    typeof value === 'object' && 'exchange' in value ? value : undefined;
 
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
@@ -134,7 +162,8 @@ export function zoneResolver(records: ZoneRecords): Resolver & { readonly questi
   async function addresses(host: string, budget?: Budget): Promise<Answer<string>> {
     const bare = host.toLowerCase().replace(/\.$/, '');
     if (isIP(bare)) return { kind: 'records', records: [bare], ttl: 0 };
-    if (bare === 'localhost' || bare.endsWith('.localhost')) return { kind: 'records', records: ['127.0.0.1', '::1'], ttl: 0 };
+    if (bare === 'localhost' || bare.endsWith('.localhost'))
+      return { kind: 'records', records: ['127.0.0.1', '::1'], ttl: 0 };
     const [four, six] = [ask(bare, 'A', text, budget), ask(bare, 'AAAA', text, budget)];
     if (four.kind === 'records' && six.kind === 'records') {
       return { kind: 'records', records: [...four.records, ...six.records], ttl: Math.min(four.ttl, six.ttl) };

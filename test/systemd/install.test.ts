@@ -1,13 +1,26 @@
-import { expect } from 'chai';
 import { execFileSync, spawnSync } from 'node:child_process';
-import { existsSync, lstatSync, mkdirSync, readdirSync, readFileSync, statSync, symlinkSync, unlinkSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  lstatSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { diskDir } from '../support/temp.ts';
 
 const SCRIPTS = new URL('../../scripts/', import.meta.url).pathname;
 
 function run(script: string, ...args: string[]) {
-  const { status, stdout, stderr } = spawnSync(join(SCRIPTS, script), args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  const { status, stdout, stderr } = spawnSync(join(SCRIPTS, script), args, {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
   return { status, stdout, stderr };
 }
 
@@ -15,10 +28,12 @@ const modeOf = (path: string) => (statSync(path).mode & 0o7777).toString(8);
 
 /** Every file below `dir` with what would show that it was written again. */
 function inventory(dir: string): string[] {
-  return readdirSync(dir, { recursive: true, encoding: 'utf8' }).sort().map((name) => {
-    const { ino, mode, mtimeMs } = lstatSync(join(dir, name));
-    return lstatSync(join(dir, name)).isDirectory() ? `${name} ${mode}` : `${name} ${mode} ${ino} ${mtimeMs}`;
-  });
+  return readdirSync(dir, { recursive: true, encoding: 'utf8' })
+    .sort()
+    .map((name) => {
+      const { ino, mode, mtimeMs } = lstatSync(join(dir, name));
+      return lstatSync(join(dir, name)).isDirectory() ? `${name} ${mode}` : `${name} ${mode} ${ino} ${mtimeMs}`;
+    });
 }
 
 describe('scripts/install.sh', function () {
@@ -35,8 +50,15 @@ describe('scripts/install.sh', function () {
   });
 
   it('lays out program, units, settings and data', () => {
-    for (const file of ['usr/bin/postern', 'usr/lib/postern/src/main.ts', 'usr/lib/postern/config/default.yaml',
-      'usr/lib/systemd/system/postern.service', 'usr/lib/systemd/system/postern-smtp.socket', 'etc/postern/postern.yaml', 'var/lib/postern']) {
+    for (const file of [
+      'usr/bin/postern',
+      'usr/lib/postern/src/main.ts',
+      'usr/lib/postern/config/default.yaml',
+      'usr/lib/systemd/system/postern.service',
+      'usr/lib/systemd/system/postern-smtp.socket',
+      'etc/postern/postern.yaml',
+      'var/lib/postern',
+    ]) {
       expect(existsSync(at(file)), file).to.equal(true);
     }
   });
@@ -50,8 +72,9 @@ describe('scripts/install.sh', function () {
   });
 
   it('leaves nothing that others than root could write', () => {
-    const loose = readdirSync(at('usr'), { recursive: true, encoding: 'utf8' })
-      .filter((name) => !lstatSync(at('usr', name)).isSymbolicLink() && (statSync(at('usr', name)).mode & 0o022) !== 0);
+    const loose = readdirSync(at('usr'), { recursive: true, encoding: 'utf8' }).filter(
+      (name) => !lstatSync(at('usr', name)).isSymbolicLink() && (statSync(at('usr', name)).mode & 0o022) !== 0,
+    );
     expect(loose).to.deep.equal([]);
   });
 
@@ -59,14 +82,19 @@ describe('scripts/install.sh', function () {
     const modules = at('usr/lib/postern/node_modules');
     expect(execFileSync(join(modules, '.bin/node'), ['--version'], { encoding: 'utf8' })).to.match(/^v24\./);
     expect(existsSync(join(modules, 'smtp-server'))).to.equal(true);
-    for (const name of ['mocha', 'typescript', 'chai', '.bin/mocha', '.bin/tsc']) expect(existsSync(join(modules, name)), name).to.equal(false);
+    for (const name of ['mocha', 'typescript', 'chai', '.bin/mocha', '.bin/tsc'])
+      expect(existsSync(join(modules, name)), name).to.equal(false);
     expect(existsSync(at('usr/lib/postern/test'))).to.equal(false);
   });
 
   it('leaves a command that runs, from any folder and through a link', () => {
     symlinkSync(at('usr/bin/postern'), at('link'));
     for (const command of [at('usr/bin/postern'), at('link')]) {
-      const { status, stdout, stderr } = spawnSync(command, ['--help'], { cwd: '/', encoding: 'utf8', env: { PATH: '/usr/bin:/bin' } });
+      const { status, stdout, stderr } = spawnSync(command, ['--help'], {
+        cwd: '/',
+        encoding: 'utf8',
+        env: { PATH: '/usr/bin:/bin' },
+      });
       expect(stderr).to.equal('');
       expect(stdout).to.contain('serve');
       expect(status).to.equal(0);
@@ -115,7 +143,15 @@ describe('scripts/install.sh', function () {
     expect(readdirSync(other)).to.deep.equal([]);
   });
 
-  for (const args of [['--prefix'], ['--root', 'relative'], ['--root', '/'], ['--root', ''], ['--prefix', 'usr'], ['--frobnicate'], ['stray']]) {
+  for (const args of [
+    ['--prefix'],
+    ['--root', 'relative'],
+    ['--root', '/'],
+    ['--root', ''],
+    ['--prefix', 'usr'],
+    ['--frobnicate'],
+    ['stray'],
+  ]) {
     it(`refuses ${JSON.stringify(args)} with the usage and exit code 64`, () => {
       for (const script of ['install.sh', 'uninstall.sh']) {
         const { status, stderr } = run(script, ...args, '--dry-run');
@@ -129,7 +165,12 @@ describe('scripts/install.sh', function () {
     const said = run('uninstall.sh', '--root', root);
     expect(said.stderr).to.equal('');
     expect(said.status).to.equal(0);
-    for (const gone of ['usr/bin/postern', 'usr/lib/postern', 'usr/lib/systemd/system/postern.service', 'usr/lib/systemd/system/postern-smtp.socket']) {
+    for (const gone of [
+      'usr/bin/postern',
+      'usr/lib/postern',
+      'usr/lib/systemd/system/postern.service',
+      'usr/lib/systemd/system/postern-smtp.socket',
+    ]) {
       expect(existsSync(at(gone)), gone).to.equal(false);
     }
     expect(existsSync(at('etc/postern/postern.yaml'))).to.equal(true);

@@ -1,7 +1,7 @@
-import { expect } from 'chai';
 import { spawnSync } from 'node:child_process';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { expect } from 'chai';
 import { tempDir } from '../support/temp.ts';
 
 const UNITS = new URL('../../systemd/', import.meta.url).pathname;
@@ -47,15 +47,21 @@ describe('the systemd units', () => {
   });
 
   it('do not pass the check when the service is opened', async () => {
-    const { status, stderr } = await checkWith((text) => text.replace('ProtectSystem=strict\n', '').replace('PrivateUsers=yes\n', ''));
+    const { status, stderr } = await checkWith((text) =>
+      text.replace('ProtectSystem=strict\n', '').replace('PrivateUsers=yes\n', ''),
+    );
     expect(stderr).to.contain('must be at most 1.6');
     expect(status).to.equal(1);
   });
 });
 
 describe('the service unit', () => {
-  const settings = new Map(readFileSync(join(UNITS, 'postern.service'), 'utf8').split('\n')
-    .filter((line) => /^[A-Z]\w+=/.test(line)).map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]));
+  const settings = new Map(
+    readFileSync(join(UNITS, 'postern.service'), 'utf8')
+      .split('\n')
+      .filter((line) => /^[A-Z]\w+=/.test(line))
+      .map((line) => [line.slice(0, line.indexOf('=')), line.slice(line.indexOf('=') + 1)]),
+  );
 
   it('gives a stop more time than the drain takes', () => {
     // src/cli/serve.ts ends a drain after 60 s.
@@ -77,7 +83,9 @@ describe('the service unit', () => {
     expect(settings.get('Sockets')).to.equal('postern-smtp.socket');
     // Off by default: named in Sockets= they would be opened with the service.
     for (const name of ['submission', 'submissions']) {
-      expect(readFileSync(join(UNITS, `postern-${name}.socket`), 'utf8')).to.match(new RegExp(`^FileDescriptorName=${name}$`, 'm')).and.match(/^Service=postern\.service$/m);
+      expect(readFileSync(join(UNITS, `postern-${name}.socket`), 'utf8'))
+        .to.match(new RegExp(`^FileDescriptorName=${name}$`, 'm'))
+        .and.match(/^Service=postern\.service$/m);
     }
   });
 });

@@ -19,8 +19,15 @@ for (const driver of drivers) {
     afterEach(() => store.close());
 
     const put = (email: string, endsInMs: number | null) =>
-      store.rejects.insert(rejectRow(ME, email, endsInMs === null ? {} : { reason: 'soft-bounce', expiresAt: new Date(clock.now() + endsInMs) }));
-    const expired = async () => (await store.rejects.many({ expired: true }, { sort: 'email' })).map(({ email }) => email);
+      store.rejects.insert(
+        rejectRow(
+          ME,
+          email,
+          endsInMs === null ? {} : { reason: 'soft-bounce', expiresAt: new Date(clock.now() + endsInMs) },
+        ),
+      );
+    const expired = async () =>
+      (await store.rejects.many({ expired: true }, { sort: 'email' })).map(({ email }) => email);
 
     it('marks what is over, to the millisecond, and nothing else', async () => {
       await put('never', null);
@@ -42,7 +49,10 @@ for (const driver of drivers) {
 
     it('marks each once when two processes run it at once', async () => {
       for (let i = 0; i < 25; i++) await put(`${i}`, -i);
-      const done = await Promise.all([expireRejectsTask({ store, clock }).run(), expireRejectsTask({ store, clock }).run()]);
+      const done = await Promise.all([
+        expireRejectsTask({ store, clock }).run(),
+        expireRejectsTask({ store, clock }).run(),
+      ]);
       expect(done.reduce((sum, one) => sum + Number(one?.['expired'] ?? 0), 0)).to.equal(25);
       expect(await expired()).to.have.length(25);
     });
@@ -50,11 +60,15 @@ for (const driver of drivers) {
     it('leaves alone what was renewed since it looked', async () => {
       await put('ann', -1);
       const later = new Date(clock.now() + 1000);
-      const renewing = { ...store.rejects, many: async (...args: Parameters<typeof store.rejects.many>) => {
-        const due = await store.rejects.many(...args);
-        for (const { id, version } of due) await store.rejects.change({ id }, { expiresAt: later, version: version + 1 });
-        return due;
-      } };
+      const renewing = {
+        ...store.rejects,
+        many: async (...args: Parameters<typeof store.rejects.many>) => {
+          const due = await store.rejects.many(...args);
+          for (const { id, version } of due)
+            await store.rejects.change({ id }, { expiresAt: later, version: version + 1 });
+          return due;
+        },
+      };
       expect(await expireRejectsTask({ store: { rejects: renewing }, clock }).run()).to.equal(undefined);
       expect(await expired()).to.deep.equal([]);
     });

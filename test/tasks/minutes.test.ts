@@ -1,7 +1,7 @@
 import { expect } from 'chai';
+import type { Store } from '../../src/store/store.ts';
 import { createLeases } from '../../src/tasks/lease.ts';
 import { createScheduler, type Scheduler } from '../../src/tasks/scheduler.ts';
-import type { Store } from '../../src/store/store.ts';
 import type { Task } from '../../src/tasks/task.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
@@ -12,7 +12,11 @@ const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
 /** Tasks of one host need no lease, so there is no store. */
-const leases: Pick<Store, 'leases'>['leases'] = new Proxy(Object.create(null), { get() { throw new Error('no lease is needed'); } });
+const leases: Pick<Store, 'leases'>['leases'] = new Proxy(Object.create(null), {
+  get() {
+    throw new Error('no lease is needed');
+  },
+});
 
 describe('the times of tasks', () => {
   let clock: TestClock;
@@ -23,11 +27,22 @@ describe('the times of tasks', () => {
   async function begin(...schedules: readonly string[]): Promise<void> {
     clock = createTestClock(Date.UTC(2026, 2, 28, 23, 59, 30));
     ran = Object.fromEntries(schedules.map((schedule) => [schedule, []]));
-    const tasks = schedules.map((schedule): Task => ({
-      name: schedule, schedule, perHost: true,
-      async run() { ran[schedule]?.push(clock.monotonic() / SECOND); return undefined; },
-    }));
-    scheduler = createScheduler(tasks, { leases: createLeases({ holder: 'one' }, { store: { leases }, clock }), clock, log: createTestLog() });
+    const tasks = schedules.map(
+      (schedule): Task => ({
+        name: schedule,
+        schedule,
+        perHost: true,
+        async run() {
+          ran[schedule]?.push(clock.monotonic() / SECOND);
+          return undefined;
+        },
+      }),
+    );
+    scheduler = createScheduler(tasks, {
+      leases: createLeases({ holder: 'one' }, { store: { leases }, clock }),
+      clock,
+      log: createTestLog(),
+    });
     await scheduler.start();
   }
   afterEach(() => scheduler.stop());

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { DEFAULT_POOL, poolId, type IpRequestRow } from '../../src/store/pools.ts';
 import type { Collection, Row } from '../../src/store/collection.ts';
+import { DEFAULT_POOL, type IpRequestRow, poolId } from '../../src/store/pools.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { provisionIpsTask } from '../../src/tasks/provision-ips.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
@@ -16,15 +16,35 @@ for (const driver of drivers) {
     let store: Store;
     let clock: TestClock;
     let log: ReturnType<typeof createTestLog>;
-    beforeEach(async () => { store = await openStore(await driver.open({ crowded: true })); clock = createTestClock(); log = createTestLog(); });
+    beforeEach(async () => {
+      store = await openStore(await driver.open({ crowded: true }));
+      clock = createTestClock();
+      log = createTestLog();
+    });
     afterEach(() => store.close());
 
-    const task = (on: Store = store) => provisionIpsTask({ hostname: 'mx.example.net', quarantineDays: 30 }, { store: on, clock, ids: createIds(clock), log });
+    const task = (on: Store = store) =>
+      provisionIpsTask(
+        { hostname: 'mx.example.net', quarantineDays: 30 },
+        { store: on, clock, ids: createIds(clock), log },
+      );
     async function ask(account: string, fields: Partial<IpRequestRow> = {}) {
-      await store.ipRequests.insert({ id: account, account, token: `request of ${account}`, pool: DEFAULT_POOL, warmup: false, requestedAt: new Date(clock.now()), ip: null, claim: null, ...fields });
+      await store.ipRequests.insert({
+        id: account,
+        account,
+        token: `request of ${account}`,
+        pool: DEFAULT_POOL,
+        warmup: false,
+        requestedAt: new Date(clock.now()),
+        ip: null,
+        claim: null,
+        ...fields,
+      });
     }
-    const makePool = (account: string, name: string) => store.pools.insert({ id: poolId(account, name), account, name, token: `t ${name}`, createdAt: new Date(0) });
-    const owned = async (account: string) => (await store.ips.many({ account, releasedAt: null }, { sort: 'id' })).map(({ id }) => id);
+    const makePool = (account: string, name: string) =>
+      store.pools.insert({ id: poolId(account, name), account, name, token: `t ${name}`, createdAt: new Date(0) });
+    const owned = async (account: string) =>
+      (await store.ips.many({ account, releasedAt: null }, { sort: 'id' })).map(({ id }) => id);
     const elsewhere = async (account: string) => (await store.placements.one({ id: account }))?.elsewhere ?? [];
     const release = (id: string) => store.ips.change({ id }, { releasedAt: new Date(clock.now()) });
 
@@ -35,10 +55,17 @@ for (const driver of drivers) {
       await ask('young', { requestedAt: new Date(clock.now() - 1) });
       await ask('old', { requestedAt: new Date(clock.now() - 2) });
       expect(await task().run()).to.deep.equal({ given: 2, returned: 0, waiting: 0 });
-      expect([await owned('old'), await owned('young'), await owned('')]).to.deep.equal([['192.0.2.2'], ['192.0.2.1'], ['192.0.2.3']]);
+      expect([await owned('old'), await owned('young'), await owned('')]).to.deep.equal([
+        ['192.0.2.2'],
+        ['192.0.2.1'],
+        ['192.0.2.3'],
+      ]);
       expect(await store.ipRequests.many({})).to.deep.equal([]);
       expect(await task().run()).to.equal(undefined);
-      expect(log.of('ip.given').map(({ fields }) => fields)).to.deep.equal([{ ip: '192.0.2.2', account: 'old' }, { ip: '192.0.2.1', account: 'young' }]);
+      expect(log.of('ip.given').map(({ fields }) => fields)).to.deep.equal([
+        { ip: '192.0.2.2', account: 'old' },
+        { ip: '192.0.2.1', account: 'young' },
+      ]);
     });
 
     it('names the address as the operator said, or after itself, and begins a warmup that was asked for', async () => {
@@ -48,9 +75,19 @@ for (const driver of drivers) {
       await ask('b', { warmup: true, requestedAt: new Date(clock.now() + 1) });
       await task().run();
       const now = new Date(clock.now());
-      expect(await store.ips.one({ id: '192.0.2.1' })).to.include({ account: 'a', domain: 'out.example.net', warmupStartAt: null, warmupEndAt: null, freeAt: null });
+      expect(await store.ips.one({ id: '192.0.2.1' })).to.include({
+        account: 'a',
+        domain: 'out.example.net',
+        warmupStartAt: null,
+        warmupEndAt: null,
+        freeAt: null,
+      });
       expect(await store.ips.one({ id: '2001:db8::1' })).to.deep.include({
-        account: 'b', domain: '2001-0db8-0000-0000-0000-0000-0000-0001.mx.example.net', createdAt: now, warmupStartAt: now, warmupEndAt: new Date(clock.now() + 30 * DAY_MS),
+        account: 'b',
+        domain: '2001-0db8-0000-0000-0000-0000-0000-0001.mx.example.net',
+        createdAt: now,
+        warmupStartAt: now,
+        warmupEndAt: new Date(clock.now() + 30 * DAY_MS),
       });
     });
 
@@ -68,7 +105,11 @@ for (const driver of drivers) {
     it('waits while there is no address, says so once an hour, and goes on when there is one', async () => {
       await ask('a');
       const one = task();
-      expect(await one.run()).to.include({ given: 0, waiting: 1, note: 'the inventory has no free address: postern ip add' });
+      expect(await one.run()).to.include({
+        given: 0,
+        waiting: 1,
+        note: 'the inventory has no free address: postern ip add',
+      });
       await clock.advance(3_599_999);
       expect(await one.run()).to.equal(undefined);
       await clock.advance(1);
@@ -79,22 +120,47 @@ for (const driver of drivers) {
 
     it('takes back what was given up, lets it rest for 30 days, and gives it to the next one clean', async () => {
       await putIp(store, 'a', '192.0.2.1', {
-        domain: 'mail.a.example', homeDomain: 'out.example.net', warmupStartAt: new Date(0), warmupEndAt: new Date('2999-01-01'), customDomain: 'mail.a.example', customState: 'valid',
-        customSetAt: new Date(0), customTestAt: new Date(0),
+        domain: 'mail.a.example',
+        homeDomain: 'out.example.net',
+        warmupStartAt: new Date(0),
+        warmupEndAt: new Date('2999-01-01'),
+        customDomain: 'mail.a.example',
+        customState: 'valid',
+        customSetAt: new Date(0),
+        customTestAt: new Date(0),
       });
-      await store.placements.insert({ id: 'a', account: 'a', version: 1, elsewhere: [{ ip: '192.0.2.1', pool: 'News' }], closing: [] });
+      await store.placements.insert({
+        id: 'a',
+        account: 'a',
+        version: 1,
+        elsewhere: [{ ip: '192.0.2.1', pool: 'News' }],
+        closing: [],
+      });
       await release('192.0.2.1');
       await ask('b');
       expect(await task().run()).to.include({ given: 0, returned: 1, waiting: 1 });
       expect(await elsewhere('a')).to.deep.equal([]);
-      expect(await store.ips.one({ id: '192.0.2.1' })).to.deep.include({ account: '', domain: '', freeAt: new Date(clock.now() + 30 * DAY_MS), releasedAt: null });
+      expect(await store.ips.one({ id: '192.0.2.1' })).to.deep.include({
+        account: '',
+        domain: '',
+        freeAt: new Date(clock.now() + 30 * DAY_MS),
+        releasedAt: null,
+      });
       await clock.advance(30 * DAY_MS - 1);
       await task().run();
       expect(await owned('b')).to.deep.equal([]);
       await clock.advance(1);
       await task().run();
       expect(await store.ips.one({ id: '192.0.2.1' })).to.deep.include({
-        account: 'b', domain: 'out.example.net', warmupStartAt: null, warmupEndAt: null, customDomain: null, customState: null, customError: null, customSetAt: null, customTestAt: null,
+        account: 'b',
+        domain: 'out.example.net',
+        warmupStartAt: null,
+        warmupEndAt: null,
+        customDomain: null,
+        customState: null,
+        customError: null,
+        customSetAt: null,
+        customTestAt: null,
       });
     });
 
@@ -110,9 +176,15 @@ for (const driver of drivers) {
       expect(new Set(given).size, 'accounts').to.equal(20);
       expect(given).to.not.include('');
       const waiting = await store.ipRequests.many({});
-      expect(waiting.map(({ account, ip }) => [account, ip])).to.have.deep.members(Array.from({ length: 30 }, (_, n) => `a${n + 1}`).filter((name) => !given.includes(name)).map((name) => [name, null]));
+      expect(waiting.map(({ account, ip }) => [account, ip])).to.have.deep.members(
+        Array.from({ length: 30 }, (_, n) => `a${n + 1}`)
+          .filter((name) => !given.includes(name))
+          .map((name) => [name, null]),
+      );
       for (const { id, account } of await store.ips.many({})) {
-        expect(await elsewhere(account), account).to.deep.equal(Number(account.slice(1)) % 2 ? [{ ip: id, pool: 'News' }] : []);
+        expect(await elsewhere(account), account).to.deep.equal(
+          Number(account.slice(1)) % 2 ? [{ ip: id, pool: 'News' }] : [],
+        );
       }
     });
 
@@ -125,7 +197,12 @@ for (const driver of drivers) {
           await stock(store, `192.0.2.${at}`);
           await makePool(account, 'News');
           await ask(account, { pool: 'News', warmup: true });
-          const crashed = await task(crashing(store, at, when)).run().then(() => false, () => true);
+          const crashed = await task(crashing(store, at, when))
+            .run()
+            .then(
+              () => false,
+              () => true,
+            );
           await task().run();
           expect(await owned(account), account).to.have.length(1);
           expect(await elsewhere(account)).to.deep.equal([{ ip: (await owned(account))[0], pool: 'News' }]);
@@ -143,7 +220,9 @@ for (const driver of drivers) {
       await stock(store, '192.0.2.2');
       await ask('a');
       // The writes: the request names an address, the address is handed over, the request goes.
-      await task(crashing(store, 3, 'before')).run().catch(() => {});
+      await task(crashing(store, 3, 'before'))
+        .run()
+        .catch(() => {});
       expect(await owned('a')).to.deep.equal(['192.0.2.1']);
       await release('192.0.2.1');
       await task().run();
@@ -154,12 +233,14 @@ for (const driver of drivers) {
       await stock(store, '192.0.2.1');
       await makePool('a', 'News');
       await ask('a', { pool: 'News' });
-      const late = task(pausing(store, async () => {
-        await task().run(); // another process serves the request
-        await release('192.0.2.1');
-        await task().run(); // and takes the address back
-        await store.ips.change({ id: '192.0.2.1' }, { freeAt: new Date(clock.now()) });
-      }));
+      const late = task(
+        pausing(store, async () => {
+          await task().run(); // another process serves the request
+          await release('192.0.2.1');
+          await task().run(); // and takes the address back
+          await store.ips.change({ id: '192.0.2.1' }, { freeAt: new Date(clock.now()) });
+        }),
+      );
       await late.run();
       expect(await owned('a')).to.deep.equal([]);
       expect(await store.ips.one({ id: '192.0.2.1' })).to.include({ account: '' });
@@ -170,7 +251,13 @@ for (const driver of drivers) {
       await stock(store, '192.0.2.9');
       await ask('a', { ip: '192.0.2.1', claim: 'gone', pool: 'News' });
       await makePool('a', 'News');
-      await store.placements.insert({ id: 'a', account: 'a', version: 1, elsewhere: [{ ip: '192.0.2.1', pool: 'News' }], closing: [] });
+      await store.placements.insert({
+        id: 'a',
+        account: 'a',
+        version: 1,
+        elsewhere: [{ ip: '192.0.2.1', pool: 'News' }],
+        closing: [],
+      });
       await task().run();
       expect(await owned('a')).to.deep.equal(['192.0.2.9']);
       expect(await elsewhere('a')).to.deep.equal([{ ip: '192.0.2.9', pool: 'News' }]);
@@ -190,12 +277,25 @@ const WRITES = ['insert', 'change', 'remove', 'add'] as const;
 /** The store with something around every write of the collections that provisioning uses, those bound to an account too. */
 function around(store: Store, write: <T>(name: string, run: () => Promise<T>) => Promise<T>): Store {
   const wrap = <C extends object>(name: string, collection: C): C => {
-    const methods = Object.entries(collection).map(([method, run]) => [method, WRITES.some((known) => known === method) ? (...args: unknown[]) => write(`${name}.${method}`, () => run(...args)) : run]);
+    const methods = Object.entries(collection).map(([method, run]) => [
+      method,
+      WRITES.some((known) => known === method)
+        ? (...args: unknown[]) => write(`${name}.${method}`, () => run(...args))
+        : run,
+    ]);
     return Object.fromEntries(methods);
   };
   const names = ['ips', 'ipRequests', 'placements', 'pools'] as const;
   const all = Object.fromEntries(names.map((name) => [name, wrap<Collection<Row> | object>(name, store[name])]));
-  return { ...store, ...all, of: (account) => ({ ...store.of(account), placements: wrap('placements', store.of(account).placements), pools: wrap('pools', store.of(account).pools) }) };
+  return {
+    ...store,
+    ...all,
+    of: (account) => ({
+      ...store.of(account),
+      placements: wrap('placements', store.of(account).placements),
+      pools: wrap('pools', store.of(account).pools),
+    }),
+  };
 }
 
 /** A process that dies at its nth write. */

@@ -1,5 +1,5 @@
-import { expect } from 'chai';
 import { createHash } from 'node:crypto';
+import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { createOwnership } from '../../src/inbound/ownership.ts';
 import { createReservedNames } from '../../src/mail/reserved-names.ts';
@@ -23,7 +23,10 @@ for (const driver of drivers) {
     let clock: TestClock;
     let zone: Record<string, ZoneNode>;
     let questions: string[];
-    const resolver = changingResolver(() => zone, async (name, type) => questions.push(`${type} ${name}`));
+    const resolver = changingResolver(
+      () => zone,
+      async (name, type) => questions.push(`${type} ${name}`),
+    );
     beforeEach(async () => {
       store = await openStore(await driver.open({ crowded: true }));
       clock = createTestClock();
@@ -33,12 +36,24 @@ for (const driver of drivers) {
     afterEach(() => store.close());
 
     describe('of senders', () => {
-      const good = (domain: string): Record<string, ZoneNode> => ({ [domain]: { TXT: [TEST_SPF] }, [`postern._domainkey.${domain}`]: { TXT: [TEST_TXT] } });
+      const good = (domain: string): Record<string, ZoneNode> => ({
+        [domain]: { TXT: [TEST_SPF] },
+        [`postern._domainkey.${domain}`]: { TXT: [TEST_TXT] },
+      });
       const task = () => {
-        const { domainTests, keySwitch } = createTestSenders({ store, clock, ids: createIds(clock), log: createTestLog(), resolver });
+        const { domainTests, keySwitch } = createTestSenders({
+          store,
+          clock,
+          ids: createIds(clock),
+          log: createTestLog(),
+          resolver,
+        });
         return retestSenderDomainsTask({ store, clock, domainTests, keySwitch });
       };
-      const add = (...domains: string[]) => Promise.all(domains.map((domain) => store.senderDomains.insert(newSenderDomain('one', domain, new Date(clock.now())))));
+      const add = (...domains: string[]) =>
+        Promise.all(
+          domains.map((domain) => store.senderDomains.insert(newSenderDomain('one', domain, new Date(clock.now())))),
+        );
       const stateOf = async (domain: string) => {
         const row = await store.senderDomains.one({ account: 'one', domain });
         return [row?.spfValid, row?.dkimValid];
@@ -48,7 +63,10 @@ for (const driver of drivers) {
         zone = good('good.example');
         await add('good.example', 'bad.example');
         expect(await task().run()).to.deep.equal({ tested: 2, changed: 2 });
-        expect([await stateOf('good.example'), await stateOf('bad.example')]).to.deep.equal([[true, true], [false, false]]);
+        expect([await stateOf('good.example'), await stateOf('bad.example')]).to.deep.equal([
+          [true, true],
+          [false, false],
+        ]);
         expect(await task().run()).to.equal(undefined);
         clock.jump(HOUR_MS - 1);
         expect(await task().run()).to.equal(undefined);
@@ -72,7 +90,9 @@ for (const driver of drivers) {
         zone = { ...good('shop.example'), 'shop.example': { TXT: [TEST_SPF], ttl: 600 } };
         clock.jump(HOUR_MS);
         await task().run();
-        expect((await store.senderDomains.one({ domain: 'shop.example', account: 'one' }))?.spfValidAfter).to.deep.equal(new Date(clock.now() + 600_000));
+        expect(
+          (await store.senderDomains.one({ domain: 'shop.example', account: 'one' }))?.spfValidAfter,
+        ).to.deep.equal(new Date(clock.now() + 600_000));
       });
 
       it('changes nothing while the DNS is mute, and does not ask again at once', async () => {
@@ -93,30 +113,51 @@ for (const driver of drivers) {
         expect(await task().run(ending.signal)).to.equal(undefined);
         await Promise.all([task().run(), task().run(), task().run()]);
         const rows = await store.senderDomains.many({});
-        expect(rows.every((row) => row.spfValid === false && row.dkimValid === false && row.lastTestedAt !== null)).to.equal(true);
+        expect(
+          rows.every((row) => row.spfValid === false && row.dkimValid === false && row.lastTestedAt !== null),
+        ).to.equal(true);
         expect(await task().run()).to.equal(undefined);
       });
 
-      if (driver.kind === 'embedded') it('takes the longest due first, so many at a time, and leaves the rest for the next run', async () => {
-        await add('late.example');
-        clock.jump(1);
-        for (let i = 0; i < 510; i++) await store.senderDomains.insert(newSenderDomain('one', `d${i}.example`, new Date(clock.now())));
-        expect(await task().run()).to.include({ tested: 500 });
-        expect(questions).to.include('TXT late.example');
-        expect(await task().run()).to.include({ tested: 11 });
-      }).timeout(60_000);
+      if (driver.kind === 'embedded')
+        it('takes the longest due first, so many at a time, and leaves the rest for the next run', async () => {
+          await add('late.example');
+          clock.jump(1);
+          for (let i = 0; i < 510; i++)
+            await store.senderDomains.insert(newSenderDomain('one', `d${i}.example`, new Date(clock.now())));
+          expect(await task().run()).to.include({ tested: 500 });
+          expect(questions).to.include('TXT late.example');
+          expect(await task().run()).to.include({ tested: 11 });
+        }).timeout(60_000);
     });
 
     describe('of inbound domains', () => {
-      const names = createReservedNames({ hostname: 'mx.postern.test', mxHosts: [], returnDomain: 'bounces.mx.postern.test', publicUrl: '', spfInclude: 'spf.mx.postern.test' });
+      const names = createReservedNames({
+        hostname: 'mx.postern.test',
+        mxHosts: [],
+        returnDomain: 'bounces.mx.postern.test',
+        publicUrl: '',
+        spfInclude: 'spf.mx.postern.test',
+      });
       const changed: string[] = [];
       const task = (on = resolver) => {
         const routing = { changed: async (domain: string) => void changed.push(domain) };
-        const ownership = createOwnership({ ownership: 'txt' }, { store, routing, resolver: on, names, clock, log: createTestLog() });
+        const ownership = createOwnership(
+          { ownership: 'txt' },
+          { store, routing, resolver: on, names, clock, log: createTestLog() },
+        );
         return retestInboundDomainsTask({ mxHosts: ['mx.postern.test'] }, { store, clock, ownership, resolver: on });
       };
       const add = (domain: string, row: Partial<InboundDomainRow> = {}) =>
-        store.inboundDomains.insert({ id: domain, account: 'one', domain, createdAt: new Date(clock.now()), validMx: false, testedAt: null, ...row });
+        store.inboundDomains.insert({
+          id: domain,
+          account: 'one',
+          domain,
+          createdAt: new Date(clock.now()),
+          validMx: false,
+          testedAt: null,
+          ...row,
+        });
       const validOf = async (domain: string) => (await store.inboundDomains.one({ id: domain }))?.validMx;
       const ours: ZoneNode = { MX: [{ exchange: 'MX.postern.test', priority: 10 }] };
 
@@ -142,7 +183,9 @@ for (const driver of drivers) {
         zone = { 'in.example': ours, '_postern-challenge.in.example': { TXT: ['something else', value] } };
         clock.jump(HOUR_MS);
         expect(await task().run()).to.deep.equal({ tested: 1, changed: 1 });
-        expect((await store.inboundDomains.many({})).map(({ id, validMx }) => ({ id, validMx }))).to.deep.equal([{ id: 'in.example', validMx: true }]);
+        expect((await store.inboundDomains.many({})).map(({ id, validMx }) => ({ id, validMx }))).to.deep.equal([
+          { id: 'in.example', validMx: true },
+        ]);
         expect(changed).to.deep.equal(['in.example']);
       });
 
@@ -158,10 +201,14 @@ for (const driver of drivers) {
         await add('seen.example');
         await add('gone.example');
         zone = { 'gone.example': {} };
-        const slow = changingResolver(() => zone, async (name) => {
-          if (name === 'seen.example') await store.inboundDomains.change({ id: name }, { validMx: true, testedAt: new Date(clock.now() + 1) });
-          else await store.inboundDomains.remove({ id: name });
-        });
+        const slow = changingResolver(
+          () => zone,
+          async (name) => {
+            if (name === 'seen.example')
+              await store.inboundDomains.change({ id: name }, { validMx: true, testedAt: new Date(clock.now() + 1) });
+            else await store.inboundDomains.remove({ id: name });
+          },
+        );
         await task(slow).run();
         expect(await store.inboundDomains.many({})).to.have.length(1);
         expect(await validOf('seen.example')).to.equal(true);

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createIds } from '../../src/base/ids.ts';
 import { systemClock } from '../../src/base/clock.ts';
+import { createIds } from '../../src/base/ids.ts';
 import type { Store } from '../../src/store/store.ts';
 import { tendBatchesTask } from '../../src/tasks/tend-batches.ts';
 import { hook, LIMITS, someEvents, wanted } from '../support/hooks.ts';
@@ -22,10 +22,22 @@ describe('the task that tends batches', () => {
   });
   afterEach(() => store.close());
 
-  const insert = (id: string, url = hook(id).url) => store.webhooks.insert({ id, account: 'acme', number: Number(id), url, description: null, events: [], createdAt: new Date(0) });
-  const publish = (id: string, count = 3, from = 0) => opened.spool.events.publish([wanted(someEvents(count, from), hook(id))], opened.clock.now());
-  const freeze = (id: string) => opened.spool.events.freeze(id, createIds(systemClock).message(), LIMITS, opened.clock.now());
-  const pending = async () => (await opened.spool.events.pending(100)).map(({ webhook, pending: { events } }) => [webhook, events]);
+  const insert = (id: string, url = hook(id).url) =>
+    store.webhooks.insert({
+      id,
+      account: 'acme',
+      number: Number(id),
+      url,
+      description: null,
+      events: [],
+      createdAt: new Date(0),
+    });
+  const publish = (id: string, count = 3, from = 0) =>
+    opened.spool.events.publish([wanted(someEvents(count, from), hook(id))], opened.clock.now());
+  const freeze = (id: string) =>
+    opened.spool.events.freeze(id, createIds(systemClock).message(), LIMITS, opened.clock.now());
+  const pending = async () =>
+    (await opened.spool.events.pending(100)).map(({ webhook, pending: { events } }) => [webhook, events]);
 
   it('drops what waits for a webhook that another host deleted', async () => {
     await insert('8');
@@ -44,7 +56,10 @@ describe('the task that tends batches', () => {
     await publish('4');
     const { delivery } = await freeze('4');
     expect(await task.run()).to.deep.equal({ forgotten: 0, redirected: 1 });
-    expect(await opened.spool.delivery(delivery?.id ?? '')).to.include({ url: 'https://moved.example/', state: 'waiting' });
+    expect(await opened.spool.delivery(delivery?.id ?? '')).to.include({
+      url: 'https://moved.example/',
+      state: 'waiting',
+    });
     expect(await task.run()).to.equal(undefined);
   });
 
@@ -58,6 +73,8 @@ describe('the task that tends batches', () => {
     await opened.clock.advance(11 * 60_000);
     await task.run();
     expect(await pending()).to.deep.equal([]);
-    expect(opened.log.of('delivery.failed').map(({ fields }) => fields)).to.deep.equal([{ webhook: '4', events: 3, error: 'they waited too long for the endpoint' }]);
+    expect(opened.log.of('delivery.failed').map(({ fields }) => fields)).to.deep.equal([
+      { webhook: '4', events: 3, error: 'they waited too long for the endpoint' },
+    ]);
   });
 });

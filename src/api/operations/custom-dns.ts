@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
-import { isPending, PENDING_ERROR, type IpRow } from '../../store/ips.ts';
-import { operation, type Call } from '../operation.ts';
+import { type IpRow, isPending, PENDING_ERROR } from '../../store/ips.ts';
+import { type Call, operation } from '../operation.ts';
 import { IP, ipParam, ipRecord, reverseDomain } from './ip-records.ts';
 import { findIp, showIp } from './ips.ts';
 
@@ -20,15 +20,18 @@ const checkCustomDns = operation({
     const row = await findIp(ip, call);
     if (call.names.isOurs(domain)) return { valid: false, error: RESERVED_WORDS.ours };
     const found = await call.pointsTo(domain, row.id);
-    return found === 'unknown' ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` } : found;
+    return found === 'unknown'
+      ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` }
+      : found;
   },
 });
 
 const setCustomDns = operation({
   path: '/ips/set-custom-dns',
   summary: 'Configures a custom domain for the reverse DNS of a dedicated IP.',
-  notes: 'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then '
-    + '`custom_dns.valid` is true and `domain` is the new one. What is not so after 7 days has failed, and another change may be made. All of it is tested again every day.',
+  notes:
+    'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then ' +
+    '`custom_dns.valid` is true and `domain` is the new one. What is not so after 7 days has failed, and another change may be made. All of it is tested again every day.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Invalid_CustomDNS', 'Invalid_CustomDNSPending', 'ServiceUnavailable'],
@@ -50,12 +53,23 @@ const setCustomDns = operation({
 });
 
 /** Begins a change where the row is as it was read: of several at once, one begins and the others find it pending. */
-async function begin(row: IpRow, domain: string, call: Call<'Unknown_IP' | 'Invalid_CustomDNSPending'>): Promise<IpRow> {
+async function begin(
+  row: IpRow,
+  domain: string,
+  call: Call<'Unknown_IP' | 'Invalid_CustomDNSPending'>,
+): Promise<IpRow> {
   const { customState, customSetAt } = row;
   const now = call.now();
-  const changed = await call.store.ips.change({ id: row.id, releasedAt: null, customState, customSetAt }, {
-    customDomain: domain, customState: 'pending', customError: PENDING_ERROR, customSetAt: now, customTestAt: now,
-  });
+  const changed = await call.store.ips.change(
+    { id: row.id, releasedAt: null, customState, customSetAt },
+    {
+      customDomain: domain,
+      customState: 'pending',
+      customError: PENDING_ERROR,
+      customSetAt: now,
+      customTestAt: now,
+    },
+  );
   if (changed) return changed;
   const present = await findIp(row.id, call);
   if (isPending(present, now)) throw call.refuse('Invalid_CustomDNSPending');

@@ -20,39 +20,70 @@ const list = operation({
   path: '/inbound/deliveries',
   extension: true,
   summary: 'Lists deliveries of inbound mail with every attempt, the newest first.',
-  notes: 'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Of several hosts each knows the mail that it took itself.',
+  notes:
+    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Of several hosts each knows the mail that it took itself.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
     domain: optional(knownDomain).meta({ description: 'those of the routes that the domain has now' }),
     state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
-    from, to,
+    from,
+    to,
     limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
   },
   returns: z.array(deliveryRecord),
   errors: ['Unknown_InboundDomain'],
   example: {
     params: { state: 'dead', limit: 10 },
-    answer: [{
-      id: EXAMPLE_ID, message_id: '01kcexamplemessage00000000', route: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail',
-      email: 'mailbox-123@inbound.example.com', state: 'dead', created_at: '2026-01-05 11:30:00', next_attempt_at: null, ended_at: '2026-01-05 11:45:00',
-      last_status: 500, last_error: null,
-      attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' }],
-    }],
+    answer: [
+      {
+        id: EXAMPLE_ID,
+        message_id: '01kcexamplemessage00000000',
+        route: '1.1',
+        pattern: 'mailbox-*',
+        url: 'https://app.example.com/hooks/mail',
+        email: 'mailbox-123@inbound.example.com',
+        state: 'dead',
+        created_at: '2026-01-05 11:30:00',
+        next_attempt_at: null,
+        ended_at: '2026-01-05 11:45:00',
+        last_status: 500,
+        last_error: null,
+        attempts: [
+          { time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' },
+        ],
+      },
+    ],
   },
-  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, deliveries, attempts, refuse }) {
+  async handle(
+    { id, route, domain, state, from, to, limit = DEFAULT_LISTED },
+    { store, inbound, deliveries, attempts, refuse },
+  ) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
-      if (!await inbound.find(domain.id)) throw refuse('Unknown_InboundDomain', domain.domain);
+      if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
       const now = (await store.inboundRoutes.many({ domain: domain.id })).map((row) => row.id);
       routeIds = route === undefined ? now : now.filter((one) => one === route);
     }
     // An empty list of routes means none; the queue is not asked, lest it take it for all.
     if (routeIds?.length === 0) return [];
-    const found = await deliveries({ ids: id === undefined ? undefined : [id], routeIds, states: state && [state], from: from?.getTime(), to: to?.getTime() }, limit);
+    const found = await deliveries(
+      {
+        ids: id === undefined ? undefined : [id],
+        routeIds,
+        states: state && [state],
+        from: from?.getTime(),
+        to: to?.getTime(),
+      },
+      limit,
+    );
     const records = [];
     for (let at = 0; at < found.length; at += AT_A_TIME) {
-      records.push(...await Promise.all(found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await attempts(one)))));
+      records.push(
+        ...(await Promise.all(
+          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await attempts(one))),
+        )),
+      );
     }
     return records;
   },
@@ -64,25 +95,37 @@ const replay = operation({
   path: '/inbound/replay',
   extension: true,
   summary: 'Delivers again what has ended: by id, or all of a span of time.',
-  notes: 'Give `id`, `ids`, or `from` and `to` (either alone will do). By id whatever has ended is replayed; by time only what was given up, unless `state` says otherwise. A replay has the id of the first delivery (webhook-id), so a receiver can tell a repeat.',
+  notes:
+    'Give `id`, `ids`, or `from` and `to` (either alone will do). By id whatever has ended is replayed; by time only what was given up, unless `state` says otherwise. A replay has the id of the first delivery (webhook-id), so a receiver can tell a repeat.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
-    from, to,
+    from,
+    to,
     route: routeId,
     state: optional(z.enum(ENDED)).meta({ description: 'only those that ended so' }),
   },
   returns: z.object({ replayed: z.int().meta({ description: 'how many wait again' }) }),
   errors: [],
-  example: { params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' }, answer: { replayed: 1 } },
+  example: {
+    params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
+    answer: { replayed: 1 },
+  },
   async handle({ id, ids, from, to, route, state }, call) {
-    const named = id === undefined ? ids : [...ids ?? [], id];
+    const named = id === undefined ? ids : [...(ids ?? []), id];
     // Without this, forgetting a parameter would post everything again.
-    if (named === undefined && from === undefined && to === undefined) throw call.invalid('id', 'Please enter an id, ids, or a time in from or to');
+    if (named === undefined && from === undefined && to === undefined)
+      throw call.invalid('id', 'Please enter an id, ids, or a time in from or to');
     if (named?.length === 0) return { replayed: 0 };
     const states = state ? [state] : named ? ENDED : (['dead'] as const);
     return {
-      replayed: await call.replay({ ids: named, routeIds: route === undefined ? undefined : [route], states, from: from?.getTime(), to: to?.getTime() }),
+      replayed: await call.replay({
+        ids: named,
+        routeIds: route === undefined ? undefined : [route],
+        states,
+        from: from?.getTime(),
+        to: to?.getTime(),
+      }),
     };
   },
 });

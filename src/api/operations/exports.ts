@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../outbound/plain-address.ts';
-import { exportId, exportName, type ExportRow } from '../../store/exports.ts';
+import { type ExportRow, exportId, exportName } from '../../store/exports.ts';
 import { keyHash } from '../../store/keys.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
@@ -12,17 +12,29 @@ const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] 
 /** More tags, senders or keys than an account has use for. */
 const MAX_FILTER = 1000;
 
-const time = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const time = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
-const exportRecord = z.object({
-  id: z.string().meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
-  created_at: z.string().meta({ description: 'when it was started, UTC, YYYY-MM-DD HH:MM:SS' }),
-  type: z.enum(['activity', 'reject', 'whitelist']),
-  finished_at: time('when it ended; null for a job that has not run'),
-  state: z.enum(['waiting', 'working', 'complete', 'error', 'expired']).meta({ description: 'expired: it was complete, and its archive is gone' }),
-  result_url: z.string().nullable().meta({ description: 'URL of the zip archive; null unless the job is complete. Whoever has it can fetch the archive' }),
-  error: z.string().nullable().meta({ description: 'why the job ended in state error (beyond the public ancestor)' }),
-}).meta({ title: 'export record' });
+const exportRecord = z
+  .object({
+    id: z
+      .string()
+      .meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
+    created_at: z.string().meta({ description: 'when it was started, UTC, YYYY-MM-DD HH:MM:SS' }),
+    type: z.enum(['activity', 'reject', 'whitelist']),
+    finished_at: time('when it ended; null for a job that has not run'),
+    state: z
+      .enum(['waiting', 'working', 'complete', 'error', 'expired'])
+      .meta({ description: 'expired: it was complete, and its archive is gone' }),
+    result_url: z.string().nullable().meta({
+      description: 'URL of the zip archive; null unless the job is complete. Whoever has it can fetch the archive',
+    }),
+    error: z.string().nullable().meta({ description: 'why the job ended in state error (beyond the public ancestor)' }),
+  })
+  .meta({ title: 'export record' });
 
 function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
   return {
@@ -36,25 +48,44 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
   };
 }
 
-const notifyEmail = optional(emailAddress.transform(({ text: address }, context) => {
-  if (toPlainAddress(address) !== undefined) return address;
-  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-  return z.NEVER;
-})).meta({ description: 'who is told by mail when the job has ended' });
+const notifyEmail = optional(
+  emailAddress.transform(({ text: address }, context) => {
+    if (toPlainAddress(address) !== undefined) return address;
+    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+    return z.NEVER;
+  }),
+).meta({ description: 'who is told by mail when the job has ended' });
 
-const list = (item: z.ZodType<string>, description: string) => optional(z.array(item).max(MAX_FILTER)).meta({ description });
+const list = (item: z.ZodType<string>, description: string) =>
+  optional(z.array(item).max(MAX_FILTER)).meta({ description });
 
 /** What an empty list would let through is nothing, and nobody wants that: it is no condition. */
-const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null => items && items.length > 0 ? items : null;
+const unlessEmpty = <T>(items: readonly T[] | undefined): readonly T[] | null =>
+  items && items.length > 0 ? items : null;
 
 const DONE = {
-  id: '2026-01-05 09:20:28.13842', created_at: '2026-01-05 09:20:28', type: 'activity', finished_at: '2026-01-05 09:20:31', state: 'complete',
-  result_url: 'https://mail.example.com/exports/ExampleExportToken0001', error: null,
+  id: '2026-01-05 09:20:28.13842',
+  created_at: '2026-01-05 09:20:28',
+  type: 'activity',
+  finished_at: '2026-01-05 09:20:31',
+  state: 'complete',
+  result_url: 'https://mail.example.com/exports/ExampleExportToken0001',
+  error: null,
 };
-const STARTED = { id: '2026-01-05 12:00:00.00000', created_at: '2026-01-05 12:00:00', finished_at: null, state: 'waiting', result_url: null, error: null };
-const UNTIL_THEN = 'The job starts at once and runs in the background; poll /exports/info until its state is complete. The archive can be fetched for some days (7 unless the operator says otherwise).';
-const GUARDED = "A cell that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a line break) has a ' in front.";
-const LIMIT = 'An account may start a limited number of jobs in 24 hours (100 unless the operator says otherwise); then RequestLimitExceeded.';
+const STARTED = {
+  id: '2026-01-05 12:00:00.00000',
+  created_at: '2026-01-05 12:00:00',
+  finished_at: null,
+  state: 'waiting',
+  result_url: null,
+  error: null,
+};
+const UNTIL_THEN =
+  'The job starts at once and runs in the background; poll /exports/info until its state is complete. The archive can be fetched for some days (7 unless the operator says otherwise).';
+const GUARDED =
+  "A cell that a spreadsheet would take for a formula (it begins with =, +, -, @, a tab or a line break) has a ' in front.";
+const LIMIT =
+  'An account may start a limited number of jobs in 24 hours (100 unless the operator says otherwise); then RequestLimitExceeded.';
 const NOTES = `${UNTIL_THEN} ${GUARDED} ${LIMIT}`;
 
 const info = operation({
@@ -75,14 +106,22 @@ const listJobs = listing({
   path: '/exports/list',
   summary: 'Lists the export jobs of the account, the newest first.',
   notes: 'All of them; `after` begins behind one. A job is forgotten 90 days after its end.',
-  params: { after: optional(text(255)).meta({ description: 'where to begin: behind the job of this id (beyond the public ancestor)' }) },
+  params: {
+    after: optional(text(255)).meta({
+      description: 'where to begin: behind the job of this id (beyond the public ancestor)',
+    }),
+  },
   returns: z.array(exportRecord),
   errors: [],
   example: { params: {}, answer: [DONE] },
   pages({ after }, { store }) {
     const first = after === undefined ? undefined : exportId(store.account, after);
-    const rows = pagesByKey(first, ({ id }: ExportRow): string | undefined => id, (behind, limit) =>
-      store.exportJobs.many(behind === undefined ? {} : { id: { range: { lt: behind } } }, { sort: '-id', limit }));
+    const rows = pagesByKey(
+      first,
+      ({ id }: ExportRow): string | undefined => id,
+      (behind, limit) =>
+        store.exportJobs.many(behind === undefined ? {} : { id: { range: { lt: behind } } }, { sort: '-id', limit }),
+    );
     return mapPages(rows, (page) => page.map(toExportRecord));
   },
 });
@@ -95,7 +134,8 @@ const rejects = operation({
   returns: exportRecord,
   errors: [],
   example: { params: { notify_email: 'ops@example.com' }, answer: { ...STARTED, type: 'reject' } },
-  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'reject', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, { startExport }) =>
+    toExportRecord(await startExport({ type: 'reject', notifyEmail: to, filter: null })),
 });
 
 const whitelist = operation({
@@ -106,7 +146,8 @@ const whitelist = operation({
   returns: exportRecord,
   errors: [],
   example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
-  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, { startExport }) =>
+    toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
 });
 
 const allowlist = operation({
@@ -118,30 +159,48 @@ const allowlist = operation({
   returns: exportRecord,
   errors: [],
   example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
-  handle: async ({ notify_email: to = null }, { startExport }) => toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, { startExport }) =>
+    toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
 });
 
 const activity = operation({
   path: '/exports/activity',
   summary: 'Starts an export of the activity: the messages that were sent, and what has become of them.',
-  notes: 'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has '
-    + `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
+  notes:
+    'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
+    `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
   params: {
     notify_email: notifyEmail,
     date_from: optionalTime.meta({ description: 'messages of this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
-    date_to: optionalEndTime.meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+    date_to: optionalEndTime.meta({
+      description: 'messages of this time or earlier; a date alone means all of that day',
+    }),
     tags: list(z.string().max(255), 'messages with any of these tags'),
-    senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
+    senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({
+      description: 'messages from any of these addresses',
+    }),
     states: optional(z.array(z.enum(STATES)).max(MAX_FILTER)).meta({ description: 'messages in any of these states' }),
-    api_keys: list(z.string().max(255), 'messages sent with any of these API keys of the account; no other key matches anything'),
+    api_keys: list(
+      z.string().max(255),
+      'messages sent with any of these API keys of the account; no other key matches anything',
+    ),
   },
   returns: exportRecord,
   errors: [],
   example: {
-    params: { date_from: '2026-01-01 00:00:00', date_to: '2026-01-05 12:00:00', tags: ['welcome'], senders: ['news@example.com'], states: ['sent', 'bounced'] },
+    params: {
+      date_from: '2026-01-01 00:00:00',
+      date_to: '2026-01-05 12:00:00',
+      tags: ['welcome'],
+      senders: ['news@example.com'],
+      states: ['sent', 'bounced'],
+    },
     answer: { ...STARTED, type: 'activity' },
   },
-  async handle({ notify_email: to = null, date_from: from, date_to: before, tags, senders, states, api_keys: keys }, { invalid, startExport }) {
+  async handle(
+    { notify_email: to = null, date_from: from, date_to: before, tags, senders, states, api_keys: keys },
+    { invalid, startExport },
+  ) {
     if (from && before && before <= from) throw invalid('date_to', 'Please enter a time that is not before date_from');
     const filter = {
       from: from ?? null,

@@ -1,21 +1,29 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
+import { type InboundDomainRow, isClaim, nameOf } from '../../store/inbound-domains.ts';
 import type { Call } from '../operation.ts';
 import { operation } from '../operation.ts';
-import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
-import { isClaim, nameOf, type InboundDomainRow } from '../../store/inbound-domains.ts';
 import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
 import { endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './rules.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = {
-  domain: 'inbound.example.com', created_at: '2026-01-05 11:00:00', valid_mx: false, routed: true, verified_at: null,
-  txt_name: '_postern-challenge.inbound.example.com', txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
+  domain: 'inbound.example.com',
+  created_at: '2026-01-05 11:00:00',
+  valid_mx: false,
+  routed: true,
+  verified_at: null,
+  txt_name: '_postern-challenge.inbound.example.com',
+  txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
 };
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
 
 /** The domain's row, or the error that it is not there; for one account another's domain is not there. */
-async function findDomain(domain: { readonly domain: string; readonly id: string }, { inbound, refuse }: Call<'Unknown_InboundDomain'>) {
+async function findDomain(
+  domain: { readonly domain: string; readonly id: string },
+  { inbound, refuse }: Call<'Unknown_InboundDomain'>,
+) {
   const row = await inbound.find(domain.id);
   if (!row) throw refuse('Unknown_InboundDomain', domain.domain);
   return row;
@@ -39,22 +47,33 @@ const domains = operation({
 const addDomain = operation({
   path: '/inbound/add-domain',
   summary: 'Adds an inbound domain to the account.',
-  notes: 'All mail to the domain comes here once its MX record names this service, which is looked up at once and again by check-domain. '
-    + 'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; '
-    + 'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, '
-    + 'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
+  notes:
+    'All mail to the domain comes here once its MX record names this service, which is looked up at once and again by check-domain. ' +
+    'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; ' +
+    'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
+    'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
   params: { domain: newDomain },
   returns: inboundDomainRecord,
   errors: [],
-  example: { params: { domain: 'mail.example.com' }, answer: {
-    ...DOMAIN, domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', txt_name: '_postern-challenge.mail.example.com', txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
-  } },
+  example: {
+    params: { domain: 'mail.example.com' },
+    answer: {
+      ...DOMAIN,
+      domain: 'mail.example.com',
+      created_at: '2026-01-05 12:00:00',
+      txt_name: '_postern-challenge.mail.example.com',
+      txt_value: 'postern-domain=37a456249131b373f487843d5659f9b8',
+    },
+  },
   async handle({ domain: { domain, id } }, call) {
     const added = await call.inbound.add(id, domain);
     if ('refused' in added) {
-      throw call.invalid('domain', added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused]);
+      throw call.invalid(
+        'domain',
+        added.refused === 'taken' ? 'This domain is already in use' : RESERVED_WORDS[added.refused],
+      );
     }
-    return toDomainRecord(added.isNew ? await looked(added.row, call) ?? added.row : added.row);
+    return toDomainRecord(added.isNew ? ((await looked(added.row, call)) ?? added.row) : added.row);
   },
 });
 
@@ -62,7 +81,10 @@ const addDomain = operation({
  * The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was; while it is silent nobody waits
  * for a second answer. Undefined: the domain was deleted.
  */
-async function looked(row: InboundDomainRow, { store, mxIsOurs, now, inbound }: Call<never>): Promise<InboundDomainRow | undefined> {
+async function looked(
+  row: InboundDomainRow,
+  { store, mxIsOurs, now, inbound }: Call<never>,
+): Promise<InboundDomainRow | undefined> {
   const ours = await mxIsOurs(nameOf(row));
   if (ours === 'unknown') return inbound.find(nameOf(row));
   const seen = await store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: now() });
@@ -72,7 +94,8 @@ async function looked(row: InboundDomainRow, { store, mxIsOurs, now, inbound }: 
 const checkDomain = operation({
   path: '/inbound/check-domain',
   summary: 'Looks up the MX records of an inbound domain, and the TXT record that proves it.',
-  notes: 'While DNS cannot be reached, the result of the last look-up stands. A proof comes into force at once; without this call, within the hour.',
+  notes:
+    'While DNS cannot be reached, the result of the last look-up stands. A proof comes into force at once; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
@@ -125,7 +148,8 @@ const routes = operation({
 const addRoute = operation({
   path: '/inbound/add-route',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
-  notes: 'One recipient hits one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
+  notes:
+    'One recipient hits one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
   params: { domain: knownDomain, pattern, url: endpointUrl },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
@@ -139,7 +163,7 @@ const addRoute = operation({
     const row = { id: await call.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nobody would ever remove this route.
-    if (!await call.inbound.find(domainId)) {
+    if (!(await call.inbound.find(domainId))) {
       await call.store.inboundRoutes.remove({ id: row.id });
       throw call.refuse('Unknown_InboundDomain', domain.domain);
     }
@@ -151,7 +175,8 @@ const addRoute = operation({
 const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
-  notes: 'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
+  notes:
+    'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
   params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],

@@ -2,12 +2,12 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import { reputationOf } from '../../mail/reputation.ts';
-import { warmupEnd, WARMUP_CURVE, WARMUP_DAYS } from '../../mail/warmup.ts';
+import { WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../mail/warmup.ts';
 import type { IpRow } from '../../store/ips.ts';
 import { readPlacement } from '../../store/placements.ts';
 import { DEFAULT_POOL } from '../../store/pools.ts';
+import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { listing, operation, type Call } from '../operation.ts';
 import { createIpRecorder, IP, ipParam, ipRecord, knownPool, WARMUP } from './ip-records.ts';
 import { findPool } from './pools.ts';
 import { recentOf, totalOf } from './stats-records.ts';
@@ -30,14 +30,26 @@ const list = listing({
   path: '/ips/list',
   summary: 'Lists the dedicated IPs of the account.',
   notes: 'In the order of their texts, all of them; `after` begins behind one.',
-  params: { after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })) },
+  params: {
+    after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })),
+  },
   returns: z.array(ipRecord),
   errors: [],
-  example: { params: {}, answer: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }, { ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
+  example: {
+    params: {},
+    answer: [
+      IP,
+      { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' },
+      { ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' },
+    ],
+  },
   async *pages({ after = '' }, { store, now }) {
     const toRecord = createIpRecorder(await readPlacement(store), now());
-    const rows = pagesByKey(after, ({ id }: IpRow) => id, (behind, limit) =>
-      store.ips.many({ releasedAt: null, id: { range: { gt: behind } } }, { sort: 'id', limit }));
+    const rows = pagesByKey(
+      after,
+      ({ id }: IpRow) => id,
+      (behind, limit) => store.ips.many({ releasedAt: null, id: { range: { gt: behind } } }, { sort: 'id', limit }),
+    );
     yield* mapPages(rows, (page) => page.map(toRecord));
   },
 });
@@ -57,22 +69,25 @@ const info = operation({
 const provision = operation({
   path: '/ips/provision',
   summary: 'Asks for a dedicated IP.',
-  notes: 'Requests are served from the addresses of the operator, the oldest request first, within 24 hours while there are any. One request may be outstanding. '
-    + `Without a pool, and when the pool was deleted meanwhile, the IP comes into \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
+  notes:
+    'Requests are served from the addresses of the operator, the oldest request first, within 24 hours while there are any. One request may be outstanding. ' +
+    `Without a pool, and when the pool was deleted meanwhile, the IP comes into \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
   params: {
     warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false unless given' })),
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
   },
-  returns: z.object({ requested_at: z.string().meta({ description: 'when the IP was asked for, UTC, YYYY-MM-DD HH:MM:SS' }) }),
+  returns: z.object({
+    requested_at: z.string().meta({ description: 'when the IP was asked for, UTC, YYYY-MM-DD HH:MM:SS' }),
+  }),
   errors: ['IP_ProvisionLimit', 'Unknown_Pool', 'PaymentRequired', 'NoSendingHistory', 'PoorReputation'],
   example: { params: { warmup: true }, answer: { requested_at: '2026-01-05 12:00:00' } },
   async handle({ warmup = false, pool = DEFAULT_POOL }, call) {
     const { store, account, now, refuse } = call;
     await allowProvisioning(call);
-    if (!await findPool(pool, call)) throw refuse('Unknown_Pool', pool);
+    if (!(await findPool(pool, call))) throw refuse('Unknown_Pool', pool);
     const requestedAt = now();
     const row = { id: account.id, token: call.newToken(), pool, warmup, requestedAt, ip: null, claim: null };
-    if (await store.ipRequests.insert(row) === 'duplicate') throw refuse('IP_ProvisionLimit');
+    if ((await store.ipRequests.insert(row)) === 'duplicate') throw refuse('IP_ProvisionLimit');
     return { requested_at: toTimestamp(requestedAt) };
   },
 });
@@ -80,12 +95,16 @@ const provision = operation({
 const withdraw = operation({
   path: '/ips/cancel-provision',
   summary: 'Withdraws the request for a dedicated IP that waits.',
-  notes: 'When an IP has been chosen for it already, it comes all the same, and /ips/delete gives it back. Another request may be made at once.',
+  notes:
+    'When an IP has been chosen for it already, it comes all the same, and /ips/delete gives it back. Another request may be made at once.',
   extension: true,
   params: {},
   returns: z.object({
     withdrawn: z.boolean().meta({ description: 'whether a request was withdrawn; false: none waits' }),
-    requested_at: z.string().nullable().meta({ description: 'when that IP was asked for, UTC, YYYY-MM-DD HH:MM:SS; null: none waits' }),
+    requested_at: z
+      .string()
+      .nullable()
+      .meta({ description: 'when that IP was asked for, UTC, YYYY-MM-DD HH:MM:SS; null: none waits' }),
   }),
   errors: [],
   example: { params: {}, answer: { withdrawn: false, requested_at: null } },
@@ -96,7 +115,13 @@ const withdraw = operation({
   },
 });
 
-async function allowProvisioning({ store, account, settings, now, refuse }: Call<'PaymentRequired' | 'NoSendingHistory' | 'PoorReputation'>): Promise<void> {
+async function allowProvisioning({
+  store,
+  account,
+  settings,
+  now,
+  refuse,
+}: Call<'PaymentRequired' | 'NoSendingHistory' | 'PoorReputation'>): Promise<void> {
   if (settings.ips.provisioning === 'off') throw refuse('PaymentRequired', NOT_FOR_YOU);
   const total = await totalOf(store, 'account', account.id);
   if (!total || total.sent === 0) throw refuse('NoSendingHistory');
@@ -115,10 +140,11 @@ const startWarmup = operation({
   async handle({ ip }, call) {
     const now = call.now();
     const begin = { warmupStartAt: now, warmupEndAt: warmupEnd(now) };
-    const begun = await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: null }, begin)
+    const begun =
+      (await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: null }, begin)) ??
       // One that is over and has not been cleared yet.
-      ?? await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: { range: { lte: now } } }, begin);
-    return showIp(begun ?? await findIp(ip, call), call);
+      (await call.store.ips.change({ id: ip, releasedAt: null, warmupEndAt: { range: { lte: now } } }, begin));
+    return showIp(begun ?? (await findIp(ip, call)), call);
   },
 });
 
@@ -139,14 +165,18 @@ const cancelWarmup = operation({
 const remove = operation({
   path: '/ips/delete',
   summary: 'Gives a dedicated IP back. This cannot be undone.',
-  notes: 'The address rests before anybody else gets it. An IP that the account does not have is no error: `deleted` is false.',
+  notes:
+    'The address rests before anybody else gets it. An IP that the account does not have is no error: `deleted` is false.',
   params: { ip: ipParam },
-  returns: z.object({ ip: z.string().meta({ description: 'the IP address' }), deleted: z.boolean().meta({ description: 'whether the account had it' }) }),
+  returns: z.object({
+    ip: z.string().meta({ description: 'the IP address' }),
+    deleted: z.boolean().meta({ description: 'whether the account had it' }),
+  }),
   errors: [],
   example: { params: { ip: '192.0.2.2' }, answer: { ip: '192.0.2.2', deleted: true } },
   async handle({ ip }, { store, now }) {
     // The inventory is beyond an account: a task takes the address there.
-    return { ip, deleted: await store.ips.change({ id: ip, releasedAt: null }, { releasedAt: now() }) !== undefined };
+    return { ip, deleted: (await store.ips.change({ id: ip, releasedAt: null }, { releasedAt: now() })) !== undefined };
   },
 });
 

@@ -25,7 +25,9 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
   const mergeLanguage = message.merge_language;
-  const rcptVars = message.merge_vars?.map(({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars, mergeLanguage)] as const);
+  const rcptVars = message.merge_vars?.map(
+    ({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars, mergeLanguage)] as const,
+  );
   return {
     sender: sender.toLowerCase(),
     fromName: orNull(message.from_name) ?? template?.content.fromName ?? null,
@@ -40,7 +42,9 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
     globalVars: wantsMerge(message) ? toMergeVars(message.global_merge_vars ?? [], mergeLanguage) : null,
     ...(mergeLanguage && { mergeLanguage }),
     rcptVars: { ...Object.fromEntries(rcptVars ?? []), ...varsOfCopy(message) },
-    rcptMetadata: Object.fromEntries(message.recipient_metadata?.map(({ rcpt, values }) => [keyOf(rcpt), toMetadata(values)]) ?? []),
+    rcptMetadata: Object.fromEntries(
+      message.recipient_metadata?.map(({ rcpt, values }) => [keyOf(rcpt), toMetadata(values)]) ?? [],
+    ),
     preserveRecipients: message.preserve_recipients ?? false,
     autoText: message.auto_text ?? true,
     signingDomain: message.signing_domain ?? null,
@@ -52,9 +56,14 @@ export function toOutgoing(message: MessageParam, { pool, template }: Sending, c
 
 function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
   return toExtras({
-    inlineCss: message.inline_css, autoHtml: message.auto_html, stripQuery: message.url_strip_qs, viewContent: message.view_content_link,
-    trackingDomain: message.tracking_domain, returnPathDomain: message.return_path_domain,
-    analyticsDomains: message.google_analytics_domains, analyticsCampaign: message.google_analytics_campaign,
+    inlineCss: message.inline_css,
+    autoHtml: message.auto_html,
+    stripQuery: message.url_strip_qs,
+    viewContent: message.view_content_link,
+    trackingDomain: message.tracking_domain,
+    returnPathDomain: message.return_path_domain,
+    analyticsDomains: message.google_analytics_domains,
+    analyticsCampaign: message.google_analytics_campaign,
   });
 }
 
@@ -64,15 +73,22 @@ export function toDraft(message: MessageParam, template: FilledTemplate | null):
   const text = orNull(message.text) ?? orNull(template?.content.text);
   return {
     html,
-    text: html === null ? text ?? '' : text,
-    to: [...message.to.map(({ email, name, type = 'to' as const }) => ({ email: email.trim(), name: orNull(name), type })), ...copyOf(message)],
+    text: html === null ? (text ?? '') : text,
+    to: [
+      ...message.to.map(({ email, name, type = 'to' as const }) => ({ email: email.trim(), name: orNull(name), type })),
+      ...copyOf(message),
+    ],
     headers: [...toHeaders(message.headers), ...(message.important === true ? IMPORTANT : [])],
     attachments: (message.attachments ?? []).map((file) => toFile(file, 'application/octet-stream')),
     images: (message.images ?? []).map((file) => toFile(file, 'image/png')),
   };
 }
 
-const IMPORTANT = [['X-Priority', '1 (Highest)'], ['X-MSMail-Priority', 'High'], ['Importance', 'High']] as const;
+const IMPORTANT = [
+  ['X-Priority', '1 (Highest)'],
+  ['X-MSMail-Priority', 'High'],
+  ['Importance', 'High'],
+] as const;
 
 /** The recipient that gets a copy without the others knowing. */
 function copyOf({ bcc_address: copy }: MessageParam): Draft['to'] {
@@ -80,8 +96,16 @@ function copyOf({ bcc_address: copy }: MessageParam): Draft['to'] {
 }
 
 /** A copy of a message to one person reads as that person's. */
-function varsOfCopy({ bcc_address: copy = '', merge_vars: vars = [], merge_language: language, to: [only, ...others] }: MessageParam): Outgoing['rcptVars'] {
-  const own = others.length === 0 && only && copy.trim() !== '' ? vars.find(({ rcpt }) => keyOf(rcpt) === keyOf(only.email)) : undefined;
+function varsOfCopy({
+  bcc_address: copy = '',
+  merge_vars: vars = [],
+  merge_language: language,
+  to: [only, ...others],
+}: MessageParam): Outgoing['rcptVars'] {
+  const own =
+    others.length === 0 && only && copy.trim() !== ''
+      ? vars.find(({ rcpt }) => keyOf(rcpt) === keyOf(only.email))
+      : undefined;
   return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
 }
 
@@ -99,13 +123,27 @@ type Variables = readonly { readonly name: string; readonly content?: MergeValue
 
 /** Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is nothing. */
 function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
-  return vars.map(({ name, content = '' }) => ({ name, content: language === 'handlebars' ? content : toText(content) }));
+  return vars.map(({ name, content = '' }) => ({
+    name,
+    content: language === 'handlebars' ? content : toText(content),
+  }));
 }
 
 /** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
-export async function checkTemplates({ mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing, { html, text }: Draft, call: Call<never>): Promise<void> {
+export async function checkTemplates(
+  { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
+  { html, text }: Draft,
+  call: Call<never>,
+): Promise<void> {
   if (mergeLanguage === undefined || (globalVars === null && Object.keys(rcptVars).length === 0)) return;
-  const fault = await inSlices(findingFault(mergeLanguage, [['html', html], ['text', text], ['subject', subject], ['from_name', fromName]]));
+  const fault = await inSlices(
+    findingFault(mergeLanguage, [
+      ['html', html],
+      ['text', text],
+      ['subject', subject],
+      ['from_name', fromName],
+    ]),
+  );
   if (fault !== undefined) throw call.invalid('message', `.${fault}`);
 }
 
@@ -116,10 +154,19 @@ function toMetadata(values: Map<string | number | boolean> | undefined): Metadat
 }
 
 function toHeaders(headers: MessageParam['headers']): Draft['headers'] {
-  return Object.entries(headers ?? {}).flatMap(([name, value]) => [value].flat().map((one) => [name, oneLine(String(one))] as const));
+  return Object.entries(headers ?? {}).flatMap(([name, value]) =>
+    [value].flat().map((one) => [name, oneLine(String(one))] as const),
+  );
 }
 
-function toFile({ name = '', type, content }: { readonly name?: string | undefined; readonly type?: string | undefined; readonly content: string }, otherwise: string): DraftFile {
+function toFile(
+  {
+    name = '',
+    type,
+    content,
+  }: { readonly name?: string | undefined; readonly type?: string | undefined; readonly content: string },
+  otherwise: string,
+): DraftFile {
   return { name, type: orNull(type) ?? otherwise, content: content.replace(/\s+/g, '') };
 }
 

@@ -8,7 +8,7 @@ import type { Draft, Outgoing } from '../../mail/sending.ts';
 import { TooLong } from '../../mail/too-long.ts';
 import type { SentMessageRow } from '../../store/messages.ts';
 import type { Kept } from '../account-messages.ts';
-import { operation, type Call } from '../operation.ts';
+import { type Call, operation } from '../operation.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './messages-parsed.ts';
 import { infoRecord, toInfo } from './messages-records.ts';
 
@@ -33,53 +33,99 @@ const info = operation({
   params: { id: messageId },
   returns: infoRecord,
   errors: ['Unknown_Message'],
-  example: { params: { id: ID }, answer: {
-    ts: 1_767_605_400, _id: ID, sender: 'news@example.com', template: null, subject: 'example subject', email: 'reader@example.com', tags: ['password-resets'],
-    opens: 1, opens_detail: [{ ts: 1_767_605_500, ip: '192.0.2.44', location: null, ua: 'Example Mail/1.0' }],
-    clicks: 1, clicks_detail: [{ ts: 1_767_605_510, ip: '192.0.2.44', location: null, ua: 'Example Browser/1.0', url: 'https://www.example.com/' }],
-    state: 'sent', metadata: { website: 'www.example.com' }, subaccount: null, diag: null, bounce_description: null,
-    smtp_events: [{ ts: 1_767_605_402, type: 'sent', diag: '' }],
-  } },
+  example: {
+    params: { id: ID },
+    answer: {
+      ts: 1_767_605_400,
+      _id: ID,
+      sender: 'news@example.com',
+      template: null,
+      subject: 'example subject',
+      email: 'reader@example.com',
+      tags: ['password-resets'],
+      opens: 1,
+      opens_detail: [{ ts: 1_767_605_500, ip: '192.0.2.44', location: null, ua: 'Example Mail/1.0' }],
+      clicks: 1,
+      clicks_detail: [
+        {
+          ts: 1_767_605_510,
+          ip: '192.0.2.44',
+          location: null,
+          ua: 'Example Browser/1.0',
+          url: 'https://www.example.com/',
+        },
+      ],
+      state: 'sent',
+      metadata: { website: 'www.example.com' },
+      subaccount: null,
+      diag: null,
+      bounce_description: null,
+      smtp_events: [{ ts: 1_767_605_402, type: 'sent', diag: '' }],
+    },
+  },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     return toInfo(row, await call.store.messageEvents.many({ message: id }, { sort: 'at', limit: MAX_EVENTS }));
   },
 });
 
-const contentRecord = z.object({
-  ts: z.int(),
-  _id: z.string(),
-  from_email: z.string(),
-  from_name: z.string().nullable(),
-  subject: z.string(),
-  to: z.object({ email: z.string(), name: z.string().nullable() }),
-  tags: z.array(z.string()),
-  headers: headersRecord,
-  text: z.string().nullable(),
-  html: z.string().nullable(),
-  attachments: z.array(attachmentRecord),
-}).meta({ title: 'message content' });
+const contentRecord = z
+  .object({
+    ts: z.int(),
+    _id: z.string(),
+    from_email: z.string(),
+    from_name: z.string().nullable(),
+    subject: z.string(),
+    to: z.object({ email: z.string(), name: z.string().nullable() }),
+    tags: z.array(z.string()),
+    headers: headersRecord,
+    text: z.string().nullable(),
+    html: z.string().nullable(),
+    attachments: z.array(attachmentRecord),
+  })
+  .meta({ title: 'message content' });
 
 const content = operation({
   path: '/messages/content',
   summary: 'Shows the content of a message.',
-  notes: 'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. '
-    + `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
+  notes:
+    'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. ' +
+    `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
   errors: ['Unknown_Message'],
-  example: { params: { id: ID }, answer: {
-    ts: 1_767_605_400, _id: ID, from_email: 'news@example.com', from_name: 'Example Name', subject: 'example subject', to: { email: 'reader@example.com', name: 'Reader' },
-    tags: ['password-resets'], headers: { 'Reply-To': 'replies@example.com' }, text: null, html: '<p>Hello you</p>', attachments: [],
-  } },
+  example: {
+    params: { id: ID },
+    answer: {
+      ts: 1_767_605_400,
+      _id: ID,
+      from_email: 'news@example.com',
+      from_name: 'Example Name',
+      subject: 'example subject',
+      to: { email: 'reader@example.com', name: 'Reader' },
+      tags: ['password-resets'],
+      headers: { 'Reply-To': 'replies@example.com' },
+      text: null,
+      html: '<p>Hello you</p>',
+      attachments: [],
+    },
+  },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
     const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
     const outgoing = kept?.message.envelope.outgoing;
-    if (!kept || !outgoing || outgoing.extras?.hideContent === true) throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    if (!kept || !outgoing || outgoing.extras?.hideContent === true)
+      throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
     const parts = await partsOf(outgoing, kept, call);
     const { sender, fromName } = outgoing;
-    return { ts: Math.floor(row.createdAt.getTime() / 1000), _id: id, from_email: sender, from_name: fromName, tags: [...row.tags], ...parts };
+    return {
+      ts: Math.floor(row.createdAt.getTime() / 1000),
+      _id: id,
+      from_email: sender,
+      from_name: fromName,
+      tags: [...row.tags],
+      ...parts,
+    };
   },
 });
 
@@ -88,7 +134,12 @@ type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 
 async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
   const fill = filler(outgoing, kept.delivery.recipient, call.now());
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
-  return { ...parts, subject: await fill(outgoing.subject) ?? '', text: await fill(parts.text), html: await fill(parts.html, 'html') };
+  return {
+    ...parts,
+    subject: (await fill(outgoing.subject)) ?? '',
+    text: await fill(parts.text),
+    html: await fill(parts.html, 'html'),
+  };
 }
 
 /** The draft is what messages/send wrote itself. */
@@ -96,23 +147,40 @@ function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
   const draft: Draft = JSON.parse(bytes.toString());
   const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
   return {
-    subject: '', to: { email: recipient, name }, headers: Object.fromEntries(draft.headers), text: draft.text, html: draft.html,
-    attachments: draft.attachments.map(({ name: file, type, content: base64 }) => ({ name: file, type, content: base64, binary: true })),
+    subject: '',
+    to: { email: recipient, name },
+    headers: Object.fromEntries(draft.headers),
+    text: draft.text,
+    html: draft.html,
+    attachments: draft.attachments.map(({ name: file, type, content: base64 }) => ({
+      name: file,
+      type,
+      content: base64,
+      binary: true,
+    })),
   };
 }
 
 async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<Parts> {
   const scan = scanMessage(bytes);
-  if (scan.breach !== undefined) return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };
+  if (scan.breach !== undefined)
+    return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };
   const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
-  return { ...parsed, to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null } };
+  return {
+    ...parsed,
+    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
+  };
 }
 
 /** Replaces merge tags as sending does; what cannot be merged stays as it was written. */
-function filler({ globalVars, rcptVars, mergeLanguage }: Outgoing, recipient: string, now: Date): (text: string | null, form?: TextForm) => Promise<string | null> {
+function filler(
+  { globalVars, rcptVars, mergeLanguage }: Outgoing,
+  recipient: string,
+  now: Date,
+): (text: string | null, form?: TextForm) => Promise<string | null> {
   const own = rcptVars[recipient.toLowerCase()];
   if (globalVars === null && own === undefined) return async (text) => text;
-  const { filling } = createFiller(mergeLanguage, [...globalVars ?? [], ...own ?? []], { now });
+  const { filling } = createFiller(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
   return async (text, form = 'text') => {
     try {
       return text === null ? null : await inSlices(filling(text, form));

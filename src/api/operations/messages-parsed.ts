@@ -1,28 +1,36 @@
 import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { createNames, toFileName } from '../../mail/filename.ts';
-import { toTitleCase, type HeaderField } from '../../mail/headers.ts';
+import { type HeaderField, toTitleCase } from '../../mail/headers.ts';
 import type { Content, FilePart, Parsed, Text } from '../../mail/parsed.ts';
 
 // A message in its pieces, as records show it.
 
 const file = { name: z.string(), type: z.string(), content: z.string() };
 
-export const attachmentRecord = z.object({ ...file, binary: z.boolean() }).meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
-export const imageRecord = z.object(file).meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
-export const headersRecord = z.record(z.string(), z.union([z.string(), z.array(z.string())])).meta({ description: 'the header; a field that comes several times is an array' });
+export const attachmentRecord = z
+  .object({ ...file, binary: z.boolean() })
+  .meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
+export const imageRecord = z
+  .object(file)
+  .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
+export const headersRecord = z
+  .record(z.string(), z.union([z.string(), z.array(z.string())]))
+  .meta({ description: 'the header; a field that comes several times is an array' });
 
-export const parsedRecord = z.object({
-  subject: z.string(),
-  from_email: z.string().nullable(),
-  from_name: z.string().nullable(),
-  to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
-  headers: headersRecord,
-  text: z.string().nullable(),
-  html: z.string().nullable(),
-  attachments: z.array(attachmentRecord),
-  images: z.array(imageRecord),
-}).meta({ title: 'parsed message' });
+export const parsedRecord = z
+  .object({
+    subject: z.string(),
+    from_email: z.string().nullable(),
+    from_name: z.string().nullable(),
+    to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
+    headers: headersRecord,
+    text: z.string().nullable(),
+    html: z.string().nullable(),
+    attachments: z.array(attachmentRecord),
+    images: z.array(imageRecord),
+  })
+  .meta({ title: 'parsed message' });
 
 /** What parsing found, as a record. */
 export function toParsedRecord(parsed: Parsed): z.input<typeof parsedRecord> {
@@ -36,8 +44,14 @@ export function toParsedRecord(parsed: Parsed): z.input<typeof parsedRecord> {
     headers: toHeaders(parsed.fields),
     text: parsed.text === undefined ? null : whole(parsed.text),
     html: parsed.html === undefined ? null : whole(parsed.html),
-    attachments: parsed.files.filter((one) => !images.includes(one)).map((one) => ({ name: names.take(toFileName(one.name), one.type), type: one.type, ...contentOf(one) })),
-    images: images.map((one) => ({ name: one.contentId ?? toFileName(one.name), type: one.type, content: base64Of(one.content) })),
+    attachments: parsed.files
+      .filter((one) => !images.includes(one))
+      .map((one) => ({ name: names.take(toFileName(one.name), one.type), type: one.type, ...contentOf(one) })),
+    images: images.map((one) => ({
+      name: one.contentId ?? toFileName(one.name),
+      type: one.type,
+      content: base64Of(one.content),
+    })),
   };
 }
 
@@ -74,5 +88,7 @@ function base64Of(content: Content): string {
 }
 
 function bytesOf(content: Content): Buffer {
-  return content.kind === 'bytes' ? Buffer.concat(content.chunks) : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
+  return content.kind === 'bytes'
+    ? Buffer.concat(content.chunks)
+    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
 }

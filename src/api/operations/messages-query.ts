@@ -13,11 +13,17 @@ type TextsOf = (row: SentMessageRow) => readonly string[];
 
 /** Fields that are searched in, and those that have to be the same. */
 const WITHIN: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
-  ['email', ({ email }) => [email]], ['full_email', ({ email }) => [email]], ['sender', ({ sender }) => [sender]], ['subject', ({ subject }) => [subject]],
+  ['email', ({ email }) => [email]],
+  ['full_email', ({ email }) => [email]],
+  ['sender', ({ sender }) => [sender]],
+  ['subject', ({ subject }) => [subject]],
 ]);
 const SAME: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
-  ['tag', ({ tags }) => tags], ['tags', ({ tags }) => tags], ['state', ({ state }) => [state]],
-  ['template', ({ template }) => [template ?? '']], ['subaccount', ({ subaccount }) => [subaccount ?? '']],
+  ['tag', ({ tags }) => tags],
+  ['tags', ({ tags }) => tags],
+  ['state', ({ state }) => [state]],
+  ['template', ({ template }) => [template ?? '']],
+  ['subaccount', ({ subaccount }) => [subaccount ?? '']],
 ]);
 const ANYWHERE = ({ email, sender, subject, tags }: SentMessageRow) => [email, sender, subject, ...tags];
 
@@ -51,7 +57,11 @@ function toTerm(field: string | undefined, value: string, whole: string): Matche
   const same = SAME.get(field ?? '');
   if (same) return toSame(same, wanted);
   if (within) return toWithin(within, wanted);
-  if (field?.startsWith('u_')) return ({ metadata }) => Object.entries(metadata).some(([name, own]) => name.toLowerCase() === field.slice(2) && String(own).toLowerCase() === wanted);
+  if (field?.startsWith('u_'))
+    return ({ metadata }) =>
+      Object.entries(metadata).some(
+        ([name, own]) => name.toLowerCase() === field.slice(2) && String(own).toLowerCase() === wanted,
+      );
   return toWithin(ANYWHERE, whole.toLowerCase());
 }
 
@@ -63,5 +73,8 @@ function toWithin(of: TextsOf, wanted: string): Matches | undefined {
 /** A `*` at the end means the beginning. */
 function toSame(of: TextsOf, wanted: string): Matches {
   const prefix = wanted.endsWith('*') ? wanted.slice(0, -1) : undefined;
-  return (row) => of(row).some((text) => prefix === undefined ? text.toLowerCase() === wanted : text.toLowerCase().startsWith(prefix));
+  return (row) =>
+    of(row).some((text) =>
+      prefix === undefined ? text.toLowerCase() === wanted : text.toLowerCase().startsWith(prefix),
+    );
 }

@@ -1,23 +1,24 @@
 import { z } from 'zod';
-import { PLEASE_ENTER, optional } from '../../base/schema.ts';
+import { optional, PLEASE_ENTER } from '../../base/schema.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { soleAuthor } from '../../mail/author.ts';
 import { breachOfBlock } from '../../mail/caps.ts';
 import { toExtras } from '../../mail/extras.ts';
 import { allValues, firstValue, parseHeaders } from '../../mail/headers.ts';
-import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
+import { type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
 import { parseMessage, scanMessage } from '../../mail/message.ts';
 import type { Mailbox } from '../../mail/parsed.ts';
 import type { Outgoing } from '../../mail/sending.ts';
 import { decodeWords } from '../../mail/words.ts';
 import { headerRecipients } from '../header-recipients.ts';
-import { operation, type Call } from '../operation.ts';
+import { type Call, operation } from '../operation.ts';
 import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './messages-fields.ts';
 import { parsedRecord, toParsedRecord } from './messages-parsed.ts';
 import { submitted, toSentRecord } from './messages-send.ts';
 import { emailAddress } from './rules.ts';
 
-const RAW = 'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
+const RAW =
+  'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
 
 /** Parsing shares the process with SMTP: what is larger would hold it up. */
 const MAX_PARSED_BYTES = 4 * 1024 * 1024;
@@ -41,7 +42,11 @@ function readHead(document: string, call: Call<never>): Head {
   const fields = parseHeaders(block);
   const subject = firstValue(fields, 'subject') ?? '';
   const tooLong = allValues(fields, 'from').some((value) => value.length > LONGEST_FROM);
-  return { from: tooLong ? undefined : soleAuthor(fields), subject: decodeWords(subject), options: parseMcHeaders(fields) };
+  return {
+    from: tooLong ? undefined : soleAuthor(fields),
+    subject: decodeWords(subject),
+    options: parseMcHeaders(fields),
+  };
 }
 
 interface Asked {
@@ -51,17 +56,53 @@ interface Asked {
   readonly returnPathDomain: string | undefined;
 }
 
-function toOutgoing({ from, subject, options }: Head, { fromEmail, fromName, pool, returnPathDomain }: Asked, call: Call<never>): Outgoing {
+function toOutgoing(
+  { from, subject, options }: Head,
+  { fromEmail, fromName, pool, returnPathDomain }: Asked,
+  call: Call<never>,
+): Outgoing {
   const sender = fromEmail ?? from?.address ?? '';
   const address = parseAddress(sender);
-  if (!address || address.domain.startsWith('[')) throw call.invalid('raw_message', 'The message names no sender: please enter one From header with one address, or from_email');
-  if (options.template) throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
-  const { tags, subaccount, metadata, rcptMetadata, globalVars, rcptVars, preserveRecipients, autoText, signingDomain, mergeLanguage } = options;
+  if (!address || address.domain.startsWith('['))
+    throw call.invalid(
+      'raw_message',
+      'The message names no sender: please enter one From header with one address, or from_email',
+    );
+  if (options.template)
+    throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
+  const {
+    tags,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    globalVars,
+    rcptVars,
+    preserveRecipients,
+    autoText,
+    signingDomain,
+    mergeLanguage,
+  } = options;
   const { opens, clicks } = call.settings.tracking;
   return {
-    sender: sender.toLowerCase(), fromName: fromName ?? from?.name ?? null, subject, tags, template: null, subaccount, metadata, rcptMetadata, apiKey: call.apiKey,
-    trackOpens: options.track?.opens ?? opens, trackClicks: options.track?.clicks ?? clicks, globalVars, rcptVars, ...(mergeLanguage && { mergeLanguage }), preserveRecipients, autoText: autoText ?? false, signingDomain,
-    pool: pool === undefined || pool === '' ? options.pool : pool, form: 'mime',
+    sender: sender.toLowerCase(),
+    fromName: fromName ?? from?.name ?? null,
+    subject,
+    tags,
+    template: null,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    apiKey: call.apiKey,
+    trackOpens: options.track?.opens ?? opens,
+    trackClicks: options.track?.clicks ?? clicks,
+    globalVars,
+    rcptVars,
+    ...(mergeLanguage && { mergeLanguage }),
+    preserveRecipients,
+    autoText: autoText ?? false,
+    signingDomain,
+    pool: pool === undefined || pool === '' ? options.pool : pool,
+    form: 'mime',
     ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
   };
 }
@@ -74,32 +115,64 @@ function normalised(document: string): string {
 const sendRaw = operation({
   path: '/messages/send-raw',
   summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
-  notes: 'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
+  notes:
+    'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
   large: true,
   params: {
     raw_message: rawMessage,
     from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
-    to: optional(z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS))
-      .meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
+    to: optional(
+      z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS),
+    ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
     ...sendingParams,
-    return_path_domain: domain.meta({ description: 'domain that bounces come back to, as in the message of /messages/send' }),
+    return_path_domain: domain.meta({
+      description: 'domain that bounces come back to, as in the message of /messages/send',
+    }),
   },
   returns: z.array(sentRecord),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
-  example: { params: { raw_message: RAW, to: ['recipient.email@example.com'] }, answer: [
-    { email: 'recipient.email@example.com', status: 'queued', reject_reason: null, queued_reason: 'sending-backlog', _id: '6f70a52ec2d1bcd8ad31231790f51a0e' },
-  ] },
-  async handle({ raw_message, from_email: from, from_name: fromName, to, ip_pool: pool, send_at: sendAt, return_path_domain: returnPathDomain }, call) {
+  example: {
+    params: { raw_message: RAW, to: ['recipient.email@example.com'] },
+    answer: [
+      {
+        email: 'recipient.email@example.com',
+        status: 'queued',
+        reject_reason: null,
+        queued_reason: 'sending-backlog',
+        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+      },
+    ],
+  },
+  async handle(
+    {
+      raw_message,
+      from_email: from,
+      from_name: fromName,
+      to,
+      ip_pool: pool,
+      send_at: sendAt,
+      return_path_domain: returnPathDomain,
+    },
+    call,
+  ) {
     const document = normalised(raw_message);
     const bytes = Buffer.from(document);
-    if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    if (bytes.length > call.settings.maxMessageBytes)
+      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const head = readHead(document, call);
-    const outgoing = toOutgoing(head, { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain }, call);
+    const outgoing = toOutgoing(
+      head,
+      { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain },
+      call,
+    );
     const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
-    const sent = await submitted({ outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null }, call);
+    const sent = await submitted(
+      { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
+      call,
+    );
     const shown = new Set(named);
     return sent.filter(({ email }) => shown.has(email)).map(toSentRecord);
   },
@@ -113,14 +186,28 @@ const parse = operation({
   params: { raw_message: rawMessage },
   returns: parsedRecord,
   errors: [],
-  example: { params: { raw_message: RAW }, answer: {
-    subject: 'example subject', from_email: 'news@example.com', from_name: 'Example Sender', to: [{ email: 'recipient.email@example.com', name: null }],
-    headers: { From: 'Example Sender <news@example.com>', To: 'recipient.email@example.com', Subject: 'example subject' },
-    text: 'Example text content', html: null, attachments: [], images: [],
-  } },
+  example: {
+    params: { raw_message: RAW },
+    answer: {
+      subject: 'example subject',
+      from_email: 'news@example.com',
+      from_name: 'Example Sender',
+      to: [{ email: 'recipient.email@example.com', name: null }],
+      headers: {
+        From: 'Example Sender <news@example.com>',
+        To: 'recipient.email@example.com',
+        Subject: 'example subject',
+      },
+      text: 'Example text content',
+      html: null,
+      attachments: [],
+      images: [],
+    },
+  },
   async handle({ raw_message }, call) {
     const bytes = Buffer.from(normalised(raw_message));
-    if (bytes.length > MAX_PARSED_BYTES) throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
+    if (bytes.length > MAX_PARSED_BYTES)
+      throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);
     if (scan.breach !== undefined) throw call.invalid('raw_message', `The message cannot be parsed: ${scan.breach}`);
     return toParsedRecord(await parseMessage(bytes, scan.root));

@@ -22,7 +22,9 @@ const fields = {
   email: say('the recipient'),
   tags: z.array(z.string()),
   opens: z.int(),
-  opens_detail: z.array(z.object(visit)).meta({ description: 'the latest opens; who opened is known in /messages/info' }),
+  opens_detail: z
+    .array(z.object(visit))
+    .meta({ description: 'the latest opens; who opened is known in /messages/info' }),
   clicks: z.int(),
   clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
   state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
@@ -34,28 +36,59 @@ const fields = {
 
 export const foundRecord = z.object(fields).meta({ title: 'message record' });
 
-export const infoRecord = z.object({
-  ...fields,
-  smtp_events: z.array(z.object({ ts: z.int(), type: z.string(), diag: z.string() })).meta({ description: 'what happened while it was delivered: sent, deferred, bounced, soft-bounced' }),
-}).meta({ title: 'message detail' });
+export const infoRecord = z
+  .object({
+    ...fields,
+    smtp_events: z
+      .array(z.object({ ts: z.int(), type: z.string(), diag: z.string() }))
+      .meta({ description: 'what happened while it was delivered: sent, deferred, bounced, soft-bounced' }),
+  })
+  .meta({ title: 'message detail' });
 
-export const scheduledRecord = z.object({
-  _id: say('the id of the message'),
-  created_at: time('when it was handed over'),
-  send_at: time('when it is to be sent'),
-  from_email: z.string(),
-  to: z.string(),
-  subject: z.string(),
-}).meta({ title: 'scheduled message' });
+export const scheduledRecord = z
+  .object({
+    _id: say('the id of the message'),
+    created_at: time('when it was handed over'),
+    send_at: time('when it is to be sent'),
+    from_email: z.string(),
+    to: z.string(),
+    subject: z.string(),
+  })
+  .meta({ title: 'scheduled message' });
 
 /** A message as a search finds it. */
 export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
-  const { sender, template, subject, email, tags, opens, clicks, state, metadata, subaccount, diag, bounceDescription } = row;
+  const {
+    sender,
+    template,
+    subject,
+    email,
+    tags,
+    opens,
+    clicks,
+    state,
+    metadata,
+    subaccount,
+    diag,
+    bounceDescription,
+  } = row;
   return {
-    ts: seconds(row.createdAt), _id: row.id, sender, template, subject, email, tags: [...tags],
-    opens, opens_detail: row.openDetail.map(({ ts }) => ({ ts, ...NOBODY })),
-    clicks, clicks_detail: row.clickDetail.map(({ ts, url }) => ({ ts, ...NOBODY, url })),
-    state, metadata: { ...metadata }, subaccount, diag, bounce_description: bounceDescription,
+    ts: seconds(row.createdAt),
+    _id: row.id,
+    sender,
+    template,
+    subject,
+    email,
+    tags: [...tags],
+    opens,
+    opens_detail: row.openDetail.map(({ ts }) => ({ ts, ...NOBODY })),
+    clicks,
+    clicks_detail: row.clickDetail.map(({ ts, url }) => ({ ts, ...NOBODY, url })),
+    state,
+    metadata: { ...metadata },
+    subaccount,
+    diag,
+    bounce_description: bounceDescription,
   };
 }
 
@@ -64,7 +97,9 @@ const NOBODY = { ip: null, location: null, ua: null };
 /** A message with what its events tell. */
 export function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
-  const clicks = events.filter(({ kind }) => kind === 'click').map((event) => ({ ...visitOf(event), url: textOf(event, 'url') ?? '' }));
+  const clicks = events
+    .filter(({ kind }) => kind === 'click')
+    .map((event) => ({ ...visitOf(event), url: textOf(event, 'url') ?? '' }));
   const found = toFound(row);
   return {
     ...found,
@@ -77,7 +112,12 @@ export function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]):
   };
 }
 
-const SMTP_TYPES: Readonly<Partial<Record<MessageEventRow['kind'], string>>> = { send: 'sent', deferral: 'deferred', hard_bounce: 'bounced', soft_bounce: 'soft-bounced' };
+const SMTP_TYPES: Readonly<Partial<Record<MessageEventRow['kind'], string>>> = {
+  send: 'sent',
+  deferral: 'deferred',
+  hard_bounce: 'bounced',
+  soft_bounce: 'soft-bounced',
+};
 
 function visitOf(event: MessageEventRow) {
   return { ts: seconds(event.at), ip: textOf(event, 'ip'), location: null, ua: textOf(event, 'user_agent') };
@@ -89,6 +129,20 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
 }
 
 /** A message that waits for its time. */
-export function toScheduledRecord({ id, createdAt, sendAt, sender, email, subject }: ScheduledRow): z.input<typeof scheduledRecord> {
-  return { _id: id, created_at: toTimestamp(createdAt), send_at: toTimestamp(sendAt), from_email: sender, to: email, subject };
+export function toScheduledRecord({
+  id,
+  createdAt,
+  sendAt,
+  sender,
+  email,
+  subject,
+}: ScheduledRow): z.input<typeof scheduledRecord> {
+  return {
+    _id: id,
+    created_at: toTimestamp(createdAt),
+    send_at: toTimestamp(sendAt),
+    from_email: sender,
+    to: email,
+    subject,
+  };
 }

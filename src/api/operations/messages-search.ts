@@ -2,11 +2,11 @@ import { setImmediate } from 'node:timers/promises';
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime } from '../../base/schema.ts';
-import { NO_COUNTS, startOf, type Counts } from '../../store/counters.ts';
+import { type Counts, NO_COUNTS, startOf } from '../../store/counters.ts';
 import { keyHash } from '../../store/keys.ts';
 import type { SentMessageRow } from '../../store/messages.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { operation, type Call } from '../operation.ts';
+import { type Call, operation } from '../operation.ts';
 import { parseQuery } from './messages-query.ts';
 import { foundRecord, toFound } from './messages-records.ts';
 import { emailAddress, limitOf, optionalEndTime, withinCalendar } from './rules.ts';
@@ -23,11 +23,18 @@ const MAX_SCANNED = 100_000;
 const PAGE = 200;
 
 const filterParams = {
-  query: optional(z.string().max(4000)).meta({ description: 'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *' }),
+  query: optional(z.string().max(4000)).meta({
+    description:
+      'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *',
+  }),
   date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
-  date_to: optionalEndTime.meta({ description: 'messages of this time or earlier; a date alone means all of that day' }),
+  date_to: optionalEndTime.meta({
+    description: 'messages of this time or earlier; a date alone means all of that day',
+  }),
   tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages with any of these tags' }),
-  senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({ description: 'messages from any of these addresses' }),
+  senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({
+    description: 'messages from any of these addresses',
+  }),
 };
 
 interface Filter {
@@ -54,23 +61,45 @@ async function* matching(filter: Filter, { store, now, invalid }: Call<never>): 
   }
 }
 
-function toMatcher({ query = '', tags = [], senders = [], api_keys: keys = [] }: Filter): (row: SentMessageRow) => boolean {
+function toMatcher({
+  query = '',
+  tags = [],
+  senders = [],
+  api_keys: keys = [],
+}: Filter): (row: SentMessageRow) => boolean {
   const matches = parseQuery(query);
-  const [tagSet, senderSet, keySet] = [new Set(tags), new Set(senders.map(({ text }) => text.toLowerCase())), new Set(keys.map(keyHash))];
-  return (row) => (tagSet.size === 0 || row.tags.some((tag) => tagSet.has(tag))) && (senderSet.size === 0 || senderSet.has(row.sender))
-    && (keySet.size === 0 || row.apiKey !== null && keySet.has(row.apiKey)) && matches(row);
+  const [tagSet, senderSet, keySet] = [
+    new Set(tags),
+    new Set(senders.map(({ text }) => text.toLowerCase())),
+    new Set(keys.map(keyHash)),
+  ];
+  return (row) =>
+    (tagSet.size === 0 || row.tags.some((tag) => tagSet.has(tag))) &&
+    (senderSet.size === 0 || senderSet.has(row.sender)) &&
+    (keySet.size === 0 || (row.apiKey !== null && keySet.has(row.apiKey))) &&
+    matches(row);
 }
 
 /** The store has no cursors, and many messages may share one millisecond: after a full page comes the rest of its last moment, by id. */
-async function* pagesBackwards({ messages }: AccountStore, from: Date, before: Date): AsyncGenerator<readonly SentMessageRow[]> {
+async function* pagesBackwards(
+  { messages }: AccountStore,
+  from: Date,
+  before: Date,
+): AsyncGenerator<readonly SentMessageRow[]> {
   for (let until = before; ; ) {
-    const page = await messages.many({ createdAt: { range: { gte: from, lt: until } } }, { sort: '-createdAt', limit: PAGE });
+    const page = await messages.many(
+      { createdAt: { range: { gte: from, lt: until } } },
+      { sort: '-createdAt', limit: PAGE },
+    );
     yield page;
     let last = page.at(-1);
     if (!last || page.length < PAGE) return;
     const moment = last.createdAt;
     for (let more = PAGE; last && more === PAGE; ) {
-      const rest: SentMessageRow[] = await messages.many({ createdAt: moment, id: { range: { lt: last.id } } }, { sort: '-id', limit: PAGE });
+      const rest: SentMessageRow[] = await messages.many(
+        { createdAt: moment, id: { range: { lt: last.id } } },
+        { sort: '-id', limit: PAGE },
+      );
       yield rest;
       more = rest.length;
       last = rest.at(-1);
@@ -80,10 +109,22 @@ async function* pagesBackwards({ messages }: AccountStore, from: Date, before: D
 }
 
 const FOUND = {
-  ts: 1_767_605_400, _id: '5c1e0d0000000000000000000000000a', sender: 'news@example.com', template: null, subject: 'example subject', email: 'reader@example.com',
-  tags: ['password-resets'], opens: 1, opens_detail: [{ ts: 1_767_605_500, ip: null, location: null, ua: null }], clicks: 1,
-  clicks_detail: [{ ts: 1_767_605_510, ip: null, location: null, ua: null, url: 'https://www.example.com/' }], state: 'sent',
-  metadata: { website: 'www.example.com' }, subaccount: null, diag: null, bounce_description: null,
+  ts: 1_767_605_400,
+  _id: '5c1e0d0000000000000000000000000a',
+  sender: 'news@example.com',
+  template: null,
+  subject: 'example subject',
+  email: 'reader@example.com',
+  tags: ['password-resets'],
+  opens: 1,
+  opens_detail: [{ ts: 1_767_605_500, ip: null, location: null, ua: null }],
+  clicks: 1,
+  clicks_detail: [{ ts: 1_767_605_510, ip: null, location: null, ua: null, url: 'https://www.example.com/' }],
+  state: 'sent',
+  metadata: { website: 'www.example.com' },
+  subaccount: null,
+  diag: null,
+  bounce_description: null,
 };
 
 const search = operation({
@@ -92,12 +133,22 @@ const search = operation({
   notes: `A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
   params: {
     ...filterParams,
-    api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages sent with any of these API keys of the account' }),
+    api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({
+      description: 'messages sent with any of these API keys of the account',
+    }),
     limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
   },
   returns: z.array(foundRecord),
   errors: [],
-  example: { params: { query: 'subject:example state:sent', tags: ['password-resets'], senders: ['news@example.com'], limit: 100 }, answer: [FOUND] },
+  example: {
+    params: {
+      query: 'subject:example state:sent',
+      tags: ['password-resets'],
+      senders: ['news@example.com'],
+      limit: 100,
+    },
+    answer: [FOUND],
+  },
   async handle({ limit = DEFAULT_LIMIT, ...filter }, call) {
     const found = [];
     for await (const row of matching(filter, call)) {
@@ -117,7 +168,9 @@ const searchTimeSeries = operation({
   errors: [],
   example: {
     params: { query: 'tag:password-resets' },
-    answer: [{ time: '2026-01-05 09:00:00', ...NO_STATS, sent: 1, opens: 1, unique_opens: 1, clicks: 1, unique_clicks: 1 }],
+    answer: [
+      { time: '2026-01-05 09:00:00', ...NO_STATS, sent: 1, opens: 1, unique_opens: 1, clicks: 1, unique_clicks: 1 },
+    ],
   },
   async handle(filter, call) {
     const hours = new Map<number, Counts>();
@@ -125,7 +178,9 @@ const searchTimeSeries = operation({
       const hour = startOf('hour', row.createdAt).getTime();
       hours.set(hour, add(hours.get(hour) ?? NO_COUNTS, countsOf(row)));
     }
-    return [...hours].toSorted(([a], [b]) => a - b).map(([hour, counts]) => ({ time: toTimestamp(new Date(hour)), ...toStats(counts) }));
+    return [...hours]
+      .toSorted(([a], [b]) => a - b)
+      .map(([hour, counts]) => ({ time: toTimestamp(new Date(hour)), ...toStats(counts) }));
   },
 });
 
@@ -133,16 +188,31 @@ const searchTimeSeries = operation({
 function countsOf({ state, opens, clicks }: SentMessageRow): Counts {
   const is = (...states: readonly SentMessageRow['state'][]) => Number(states.includes(state));
   return {
-    sent: is('sent', 'spam', 'unsub'), hardBounces: is('bounced'), softBounces: is('soft-bounced'), rejects: is('rejected'), complaints: is('spam'), unsubs: is('unsub'),
-    opens, uniqueOpens: Number(opens > 0), clicks, uniqueClicks: Number(clicks > 0),
+    sent: is('sent', 'spam', 'unsub'),
+    hardBounces: is('bounced'),
+    softBounces: is('soft-bounced'),
+    rejects: is('rejected'),
+    complaints: is('spam'),
+    unsubs: is('unsub'),
+    opens,
+    uniqueOpens: Number(opens > 0),
+    clicks,
+    uniqueClicks: Number(clicks > 0),
   };
 }
 
 function add(a: Counts, b: Counts): Counts {
   return {
-    sent: a.sent + b.sent, hardBounces: a.hardBounces + b.hardBounces, softBounces: a.softBounces + b.softBounces, rejects: a.rejects + b.rejects,
-    complaints: a.complaints + b.complaints, unsubs: a.unsubs + b.unsubs, opens: a.opens + b.opens, uniqueOpens: a.uniqueOpens + b.uniqueOpens,
-    clicks: a.clicks + b.clicks, uniqueClicks: a.uniqueClicks + b.uniqueClicks,
+    sent: a.sent + b.sent,
+    hardBounces: a.hardBounces + b.hardBounces,
+    softBounces: a.softBounces + b.softBounces,
+    rejects: a.rejects + b.rejects,
+    complaints: a.complaints + b.complaints,
+    unsubs: a.unsubs + b.unsubs,
+    opens: a.opens + b.opens,
+    uniqueOpens: a.uniqueOpens + b.uniqueOpens,
+    clicks: a.clicks + b.clicks,
+    uniqueClicks: a.uniqueClicks + b.uniqueClicks,
   };
 }
 

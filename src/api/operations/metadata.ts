@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { metadataFieldId, type MetadataFieldRow } from '../../store/metadata-fields.ts';
+import { type MetadataFieldRow, metadataFieldId } from '../../store/metadata-fields.ts';
 import { operation } from '../operation.ts';
 
 /** Fields that an account may have: each is a column of its exports. */
@@ -11,21 +11,40 @@ const name = text(255)
   .refine((value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value), 'Please enter a name without control characters')
   .meta({ description: 'the name of the field, as messages have it in their `metadata`' });
 
-const fieldRecord = z.object({
-  name: z.string().meta({ description: 'the name of the field' }),
-  state: z.enum(['active', 'delete', 'index']).meta({ description: 'always `active` here: a field is in use at once, and gone at once' }),
-  view_template: z.string().nullable().meta({ description: 'a Mustache template for programs that show activity; kept as it is' }),
-}).meta({ title: 'metadata field' });
+const fieldRecord = z
+  .object({
+    name: z.string().meta({ description: 'the name of the field' }),
+    state: z
+      .enum(['active', 'delete', 'index'])
+      .meta({ description: 'always `active` here: a field is in use at once, and gone at once' }),
+    view_template: z
+      .string()
+      .nullable()
+      .meta({ description: 'a Mustache template for programs that show activity; kept as it is' }),
+  })
+  .meta({ title: 'metadata field' });
 
-const viewTemplate = z.string().max(LONGEST_TEMPLATE).meta({ description: 'a Mustache template for programs that show activity' });
+const viewTemplate = z
+  .string()
+  .max(LONGEST_TEMPLATE)
+  .meta({ description: 'a Mustache template for programs that show activity' });
 
-const toRecord = ({ name, viewTemplate }: MetadataFieldRow) => ({ name, state: 'active' as const, view_template: viewTemplate });
-const EXAMPLE = { name: 'group_id', state: 'active', view_template: '<a href="https://example.com/groups/{{value}}">{{value}}</a>' };
+const toRecord = ({ name, viewTemplate }: MetadataFieldRow) => ({
+  name,
+  state: 'active' as const,
+  view_template: viewTemplate,
+});
+const EXAMPLE = {
+  name: 'group_id',
+  state: 'active',
+  view_template: '<a href="https://example.com/groups/{{value}}">{{value}}</a>',
+};
 
 const list = operation({
   path: '/metadata/list',
   summary: 'Lists the metadata fields of the account, the oldest first.',
-  notes: 'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
+  notes:
+    'Each is a column of /exports/activity. Messages keep all their metadata, and /messages/search finds it (`u_name:value`), whether a field is listed here or not.',
   params: {},
   returns: z.array(fieldRecord),
   errors: [],
@@ -43,14 +62,17 @@ const add = operation({
   returns: fieldRecord,
   errors: ['Metadata_FieldLimit'],
   example: { params: { name: 'order_id' }, answer: { name: 'order_id', state: 'active', view_template: null } },
-  handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) => inTurn('metadata', async () => {
-    const known = await store.metadataFields.many({}, { sort: 'createdAt' });
-    if (known.some((field) => field.name === name)) throw invalid('name', 'There is a metadata field of this name already');
-    if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
-    const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
-    if (await store.metadataFields.insert(row) === 'duplicate') throw invalid('name', 'There is a metadata field of this name already');
-    return toRecord({ ...row, account: store.account });
-  }),
+  handle: ({ name, view_template: template = null }, { store, refuse, invalid, inTurn, now }) =>
+    inTurn('metadata', async () => {
+      const known = await store.metadataFields.many({}, { sort: 'createdAt' });
+      if (known.some((field) => field.name === name))
+        throw invalid('name', 'There is a metadata field of this name already');
+      if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
+      const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
+      if ((await store.metadataFields.insert(row)) === 'duplicate')
+        throw invalid('name', 'There is a metadata field of this name already');
+      return toRecord({ ...row, account: store.account });
+    }),
 });
 
 const update = operation({
@@ -60,7 +82,10 @@ const update = operation({
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
-  example: { params: { name: 'group_id', view_template: '{{value}}' }, answer: { ...EXAMPLE, view_template: '{{value}}' } },
+  example: {
+    params: { name: 'group_id', view_template: '{{value}}' },
+    answer: { ...EXAMPLE, view_template: '{{value}}' },
+  },
   async handle({ name, view_template: template }, { store, refuse }) {
     const patch = template === undefined ? {} : { viewTemplate: template === '' ? null : template };
     const row = await store.metadataFields.change({ id: metadataFieldId(store.account, name) }, patch);

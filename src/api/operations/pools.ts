@@ -2,10 +2,19 @@ import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
 import type { IpRow } from '../../store/ips.ts';
 import { createPoolFinder, placesWith, readPlacement, rewrite } from '../../store/placements.ts';
-import { DEFAULT_POOL, poolId, type PoolRow } from '../../store/pools.ts';
+import { DEFAULT_POOL, type PoolRow, poolId } from '../../store/pools.ts';
 import type { AccountParts } from '../account-parts.ts';
-import { operation, type Call } from '../operation.ts';
-import { createIpRecorder, createPoolRecorder, IP, ipParam, ipRecord, knownPool, newPool, poolRecord } from './ip-records.ts';
+import { type Call, operation } from '../operation.ts';
+import {
+  createIpRecorder,
+  createPoolRecorder,
+  IP,
+  ipParam,
+  ipRecord,
+  knownPool,
+  newPool,
+  poolRecord,
+} from './ip-records.ts';
 import { MAX_LIST } from './stats-records.ts';
 
 /** All addresses of the account, in the order of their texts. */
@@ -23,7 +32,7 @@ export async function findPool(name: string, parts: AccountParts): Promise<PoolR
 async function makePool(name: string, createdAt: Date, { account, store, newToken }: AccountParts): Promise<PoolRow> {
   const row = { id: poolId(account.id, name), name, token: newToken(), createdAt };
   for (;;) {
-    if (await store.pools.insert(row) === 'inserted') return { ...row, account: account.id };
+    if ((await store.pools.insert(row)) === 'inserted') return { ...row, account: account.id };
     const present = await store.pools.one({ id: row.id });
     if (present) return present; // else it was deleted in between
   }
@@ -39,27 +48,35 @@ const setPool = operation({
   summary: 'Moves a dedicated IP into a pool.',
   notes: `The last IP of \`${DEFAULT_POOL}\` stays in it.`,
   params: {
-    ip: ipParam, pool: newPool,
-    create_pool: optional(z.boolean().meta({ description: 'whether to make the pool when it is not there; false unless given' })),
+    ip: ipParam,
+    pool: newPool,
+    create_pool: optional(
+      z.boolean().meta({ description: 'whether to make the pool when it is not there; false unless given' }),
+    ),
   },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Unknown_Pool', 'Invalid_EmptyDefaultPool'],
-  example: { params: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true }, answer: { ...IP, pool: 'Newsletters' } },
+  example: {
+    params: { ip: '192.0.2.1', pool: 'Newsletters', create_pool: true },
+    answer: { ...IP, pool: 'Newsletters' },
+  },
   async handle({ ip, pool, create_pool: createPool = false }, call) {
     const { store, refuse } = call;
     // The order of reading matters: see store/placements.ts.
-    await call.inTurn('placement', () => rewrite(store, async (placement) => {
-      const poolOf = createPoolFinder(placement);
-      const mine = (await ownIps(call)).map(({ id }) => id);
-      if (!mine.includes(ip)) throw refuse('Unknown_IP', ip);
-      const known = await findPool(pool, call);
-      if (!known && !createPool) throw refuse('Unknown_Pool', pool);
-      if (poolOf(ip) === pool) return undefined;
-      const left = mine.filter((other) => other !== ip && poolOf(other) === DEFAULT_POOL);
-      if (poolOf(ip) === DEFAULT_POOL && left.length === 0) throw refuse('Invalid_EmptyDefaultPool');
-      if (!known) await makePool(pool, call.now(), call);
-      return { elsewhere: placesWith(placement, ip, pool) };
-    }));
+    await call.inTurn('placement', () =>
+      rewrite(store, async (placement) => {
+        const poolOf = createPoolFinder(placement);
+        const mine = (await ownIps(call)).map(({ id }) => id);
+        if (!mine.includes(ip)) throw refuse('Unknown_IP', ip);
+        const known = await findPool(pool, call);
+        if (!known && !createPool) throw refuse('Unknown_Pool', pool);
+        if (poolOf(ip) === pool) return undefined;
+        const left = mine.filter((other) => other !== ip && poolOf(other) === DEFAULT_POOL);
+        if (poolOf(ip) === DEFAULT_POOL && left.length === 0) throw refuse('Invalid_EmptyDefaultPool');
+        if (!known) await makePool(pool, call.now(), call);
+        return { elsewhere: placesWith(placement, ip, pool) };
+      }),
+    );
     const row = await store.ips.one({ id: ip, releasedAt: null });
     if (!row) throw refuse('Unknown_IP', ip);
     return createIpRecorder(await readPlacement(store), call.now())(row);
@@ -70,15 +87,25 @@ const listPools = operation({
   path: '/ips/list-pools',
   summary: 'Lists the IP pools of the account with their dedicated IPs.',
   notes: `By name, at most ${MAX_LIST} at a time; the next ones come with \`after\`, the last name of the page before. Every account has the pool \`${DEFAULT_POOL}\`.`,
-  params: { after: optional(knownPool.meta({ description: 'the last name of the page before (beyond the public ancestor)' })) },
+  params: {
+    after: optional(knownPool.meta({ description: 'the last name of the page before (beyond the public ancestor)' })),
+  },
   returns: z.array(poolRecord),
   errors: [],
   example: {
     params: {},
     answer: [
-      { name: 'Main Pool', created_at: '2026-01-01 00:00:00', ips: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }] },
+      {
+        name: 'Main Pool',
+        created_at: '2026-01-01 00:00:00',
+        ips: [IP, { ...IP, ip: '192.0.2.2', domain: 'out2.mx.postern.test' }],
+      },
       { name: 'Old Pool', created_at: '2026-01-02 09:00:00', ips: [] },
-      { name: 'Transactional', created_at: '2026-01-02 09:00:00', ips: [{ ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }] },
+      {
+        name: 'Transactional',
+        created_at: '2026-01-02 09:00:00',
+        ips: [{ ...IP, ip: '192.0.2.3', pool: 'Transactional', domain: 'out3.mx.postern.test' }],
+      },
     ],
   },
   async handle({ after = '' }, call) {
@@ -116,10 +143,13 @@ const createPool = operation({
   params: { pool: newPool },
   returns: poolRecord,
   errors: [],
-  example: { params: { pool: 'Newsletters' }, answer: { name: 'Newsletters', created_at: '2026-01-05 12:00:00', ips: [] } },
+  example: {
+    params: { pool: 'Newsletters' },
+    answer: { name: 'Newsletters', created_at: '2026-01-05 12:00:00', ips: [] },
+  },
   async handle({ pool }, call) {
     await readPlacement(call.store); // as above
-    return showPool(await findPool(pool, call) ?? await makePool(pool, call.now(), call), call);
+    return showPool((await findPool(pool, call)) ?? (await makePool(pool, call.now(), call)), call);
   },
 });
 
@@ -127,21 +157,26 @@ const deletePool = operation({
   path: '/ips/delete-pool',
   summary: 'Deletes an empty IP pool.',
   params: { pool: knownPool },
-  returns: z.object({ pool: z.string().meta({ description: 'name of the pool' }), deleted: z.boolean().meta({ description: 'true' }) }),
+  returns: z.object({
+    pool: z.string().meta({ description: 'name of the pool' }),
+    deleted: z.boolean().meta({ description: 'true' }),
+  }),
   errors: ['Unknown_Pool', 'Invalid_DeleteDefaultPool', 'Invalid_DeleteNonEmptyPool'],
   example: { params: { pool: 'Old Pool' }, answer: { pool: 'Old Pool', deleted: true } },
   async handle({ pool }, call) {
     const { store, refuse } = call;
     if (pool === DEFAULT_POOL) throw refuse('Invalid_DeleteDefaultPool');
-    await call.inTurn('placement', () => rewrite(store, async (placement) => {
-      const row = await findPool(pool, call);
-      if (!row) throw refuse('Unknown_Pool', pool);
-      // An address that was given back is in no pool, though its place is cleared only when it leaves the account.
-      const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
-      const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));
-      if (elsewhere.some((place) => place.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
-      return { elsewhere, closing: [...placement.closing, { id: row.id, token: row.token }] };
-    }));
+    await call.inTurn('placement', () =>
+      rewrite(store, async (placement) => {
+        const row = await findPool(pool, call);
+        if (!row) throw refuse('Unknown_Pool', pool);
+        // An address that was given back is in no pool, though its place is cleared only when it leaves the account.
+        const released = new Set((await store.ips.many({ releasedAt: { exists: true } })).map(({ id }) => id));
+        const elsewhere = placement.elsewhere.filter((place) => place.pool !== pool || !released.has(place.ip));
+        if (elsewhere.some((place) => place.pool === pool)) throw refuse('Invalid_DeleteNonEmptyPool');
+        return { elsewhere, closing: [...placement.closing, { id: row.id, token: row.token }] };
+      }),
+    );
     await readPlacement(store); // takes the row away
     return { pool, deleted: true };
   },

@@ -17,7 +17,9 @@ type Rejects = Pick<AccountStore, 'rejects'>;
 export async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
   if (!search.includeExpired) return standing(store, search, now);
   // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.
-  const halves = await Promise.all([false, true].map((expired) => page(store, search, { expired, from: null, limit: MAX_LIST })));
+  const halves = await Promise.all(
+    [false, true].map((expired) => page(store, search, { expired, from: null, limit: MAX_LIST })),
+  );
   return halves.flat().toSorted(byAddress).slice(0, MAX_LIST);
 }
 
@@ -39,9 +41,14 @@ async function standing(store: Rejects, search: Search, now: Date): Promise<Reje
   }
 }
 
-function page({ rejects }: Rejects, { prefix, subaccount }: Search, { expired, from, limit }: { expired: boolean; from: string | null; limit: number }): Promise<RejectRow[]> {
+function page(
+  { rejects }: Rejects,
+  { prefix, subaccount }: Search,
+  { expired, from, limit }: { expired: boolean; from: string | null; limit: number },
+): Promise<RejectRow[]> {
   const of = subaccount === '' ? {} : { subaccount };
-  const email = from === null ? prefix === '' ? {} : { email: { startsWith: prefix } } : { email: { range: { gte: from } } };
+  const email =
+    from === null ? (prefix === '' ? {} : { email: { startsWith: prefix } }) : { email: { range: { gte: from } } };
   return rejects.many({ ...of, expired, ...email, removed: false }, { sort: 'email', limit });
 }
 

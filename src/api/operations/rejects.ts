@@ -1,15 +1,15 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
-import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
 import { REPUTATION_FORMULA } from '../../mail/reputation.ts';
+import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
 import { counterId, NO_COUNTS, startOf } from '../../store/counters.ts';
 import { REASONS, type RejectRow } from '../../store/rejects.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { operation } from '../operation.ts';
 import { addressPrefix, findSubaccount, listAddress, subaccountParam } from './list-rules.ts';
 import { listRejects } from './rejects-page.ts';
-import { MAX_LIST, senderRecord, SOME_STATS, toSenderRecord, toStats } from './stats-records.ts';
+import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats-records.ts';
 
 /** No length is documented; a comment is a sentence or two. */
 const MAX_COMMENT = 1000;
@@ -17,17 +17,27 @@ const MAX_COMMENT = 1000;
 const email = z.string().meta({ description: 'the address, in lower case' });
 const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
-const rejectEntry = z.object({
-  email,
-  reason: z.enum(REASONS).meta({ description: 'what brought it about; custom: entered by hand' }),
-  detail: z.string().nullable().meta({ description: 'the diagnosis of a bounce, or the comment of an entry by hand' }),
-  created_at: time('when it was added'),
-  last_event_at: time('the latest event that made or renewed it'),
-  expires_at: z.string().nullable().meta({ description: 'when it expires, UTC, YYYY-MM-DD HH:MM:SS; null for never' }),
-  expired: z.boolean().meta({ description: 'whether it has expired: the address is mailed again' }),
-  sender: senderRecord.nullable().meta({ description: 'the sender whose mail brought it about, a sender record; null for entries by hand' }),
-  subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
-}).meta({ title: 'reject entry' });
+const rejectEntry = z
+  .object({
+    email,
+    reason: z.enum(REASONS).meta({ description: 'what brought it about; custom: entered by hand' }),
+    detail: z
+      .string()
+      .nullable()
+      .meta({ description: 'the diagnosis of a bounce, or the comment of an entry by hand' }),
+    created_at: time('when it was added'),
+    last_event_at: time('the latest event that made or renewed it'),
+    expires_at: z
+      .string()
+      .nullable()
+      .meta({ description: 'when it expires, UTC, YYYY-MM-DD HH:MM:SS; null for never' }),
+    expired: z.boolean().meta({ description: 'whether it has expired: the address is mailed again' }),
+    sender: senderRecord
+      .nullable()
+      .meta({ description: 'the sender whose mail brought it about, a sender record; null for entries by hand' }),
+    subaccount: z.string().nullable().meta({ description: 'the subaccount it applies to; null for the whole account' }),
+  })
+  .meta({ title: 'reject entry' });
 
 type Sender = z.input<typeof senderRecord>;
 
@@ -40,13 +50,23 @@ function toRejectEntry(row: RejectRow, senders: ReadonlyMap<string, Sender>, now
     last_event_at: toTimestamp(row.lastEventAt),
     expires_at: row.expiresAt === null ? null : toTimestamp(row.expiresAt),
     expired: isExpired(row, now),
-    sender: row.sender === null ? null : senders.get(row.sender) ?? { address: row.sender, created_at: toTimestamp(row.createdAt), ...toStats(NO_COUNTS) },
+    sender:
+      row.sender === null
+        ? null
+        : (senders.get(row.sender) ?? {
+            address: row.sender,
+            created_at: toTimestamp(row.createdAt),
+            ...toStats(NO_COUNTS),
+          }),
     subaccount: row.subaccount === '' ? null : row.subaccount,
   };
 }
 
 /** The sender records of many entries in one query. */
-async function sendersOf({ account, counters }: AccountStore, rows: readonly RejectRow[]): Promise<Map<string, Sender>> {
+async function sendersOf(
+  { account, counters }: AccountStore,
+  rows: readonly RejectRow[],
+): Promise<Map<string, Sender>> {
   const addresses = new Set(rows.flatMap(({ sender }) => sender ?? []));
   if (addresses.size === 0) return new Map();
   const start = startOf('total', new Date(0));
@@ -59,18 +79,34 @@ async function sendersOf({ account, counters }: AccountStore, rows: readonly Rej
 const add = operation({
   path: '/rejects/add',
   summary: 'Puts an address on the rejection list by hand: it is not mailed any more.',
-  notes: 'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
+  notes:
+    'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
   params: {
     email: listAddress,
-    comment: optional(z.string().max(MAX_COMMENT)).meta({ description: `why, at most ${MAX_COMMENT} characters; shown as detail` }),
+    comment: optional(z.string().max(MAX_COMMENT)).meta({
+      description: `why, at most ${MAX_COMMENT} characters; shown as detail`,
+    }),
     subaccount: subaccountParam,
   },
-  returns: z.object({ email, added: z.boolean().meta({ description: 'whether the address is on the list now; false when it is whitelisted' }) }),
+  returns: z.object({
+    email,
+    added: z.boolean().meta({ description: 'whether the address is on the list now; false when it is whitelisted' }),
+  }),
   errors: ['Unknown_Subaccount'],
-  example: { params: { email: 'ann@example.com', comment: 'asked us to stop' }, answer: { email: 'ann@example.com', added: true } },
+  example: {
+    params: { email: 'ann@example.com', comment: 'asked us to stop' },
+    answer: { email: 'ann@example.com', added: true },
+  },
   async handle({ email, comment = '', subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
-    const entry = { email, subaccount, reason: 'custom', detail: comment === '' ? null : comment, sender: null, at: call.now() } as const;
+    const entry = {
+      email,
+      subaccount,
+      reason: 'custom',
+      detail: comment === '' ? null : comment,
+      sender: null,
+      at: call.now(),
+    } as const;
     const outcome = await call.lists.reject(entry);
     try {
       await findSubaccount(slug, call);
@@ -90,16 +126,27 @@ const list = operation({
   params: {
     email: addressPrefix,
     include_expired: optional(z.boolean()).meta({ description: 'true: shows entries that have expired too' }),
-    subaccount: optional(z.string().max(255)).meta({ description: 'id of a subaccount: only entries that apply to it alone; all entries when left out' }),
+    subaccount: optional(z.string().max(255)).meta({
+      description: 'id of a subaccount: only entries that apply to it alone; all entries when left out',
+    }),
   },
   returns: z.array(rejectEntry),
   errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
   example: {
     params: { email: 'gone' },
-    answer: [{
-      email: 'gone@example.com', reason: 'hard-bounce', detail: 'smtp;550 5.1.1 no such user', created_at: '2026-01-05 10:00:00', last_event_at: '2026-01-05 10:00:00',
-      expires_at: '2026-01-12 10:00:00', expired: false, sender: { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS }, subaccount: null,
-    }],
+    answer: [
+      {
+        email: 'gone@example.com',
+        reason: 'hard-bounce',
+        detail: 'smtp;550 5.1.1 no such user',
+        created_at: '2026-01-05 10:00:00',
+        last_event_at: '2026-01-05 10:00:00',
+        expires_at: '2026-01-12 10:00:00',
+        expired: false,
+        sender: { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS },
+        subaccount: null,
+      },
+    ],
   },
   async handle({ email = '', include_expired: includeExpired = false, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
@@ -117,10 +164,16 @@ const remove = operation({
   returns: z.object({
     email,
     deleted: z.boolean().meta({ description: 'whether it was taken off' }),
-    subaccount: z.string().nullable().meta({ description: 'the subaccount whose list it was on; null for the list of the whole account' }),
+    subaccount: z
+      .string()
+      .nullable()
+      .meta({ description: 'the subaccount whose list it was on; null for the list of the whole account' }),
   }),
   errors: ['Invalid_Reject', 'Unknown_Subaccount'],
-  example: { params: { email: 'gone@example.com' }, answer: { email: 'gone@example.com', deleted: true, subaccount: null } },
+  example: {
+    params: { email: 'gone@example.com' },
+    answer: { email: 'gone@example.com', deleted: true, subaccount: null },
+  },
   async handle({ email, subaccount: slug }, call) {
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);

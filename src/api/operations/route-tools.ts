@@ -13,7 +13,8 @@ const routeKey = operation({
   path: '/inbound/route-key',
   extension: true,
   summary: 'Shows the key that signs the posts of a route, or makes a new one.',
-  notes: 'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  notes:
+    'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
     rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }),
@@ -27,7 +28,12 @@ const routeKey = operation({
   errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
   example: {
     params: { id: '1.1' },
-    answer: { id: '1.1', url: ROUTE.url, auth_key: 'ExampleSigningKey000000000000001', signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=' },
+    answer: {
+      id: '1.1',
+      url: ROUTE.url,
+      auth_key: 'ExampleSigningKey000000000000001',
+      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
+    },
   },
   async handle({ id, rotate = false }, { store, signingKey, newSigningKey, refuse }) {
     const route = await store.inboundRoutes.one({ id });
@@ -52,22 +58,38 @@ const testRoute = operation({
   },
   returns: z.object({
     email: z.string().meta({ description: 'the address that was tried' }),
-    route: inboundRouteRecord.nullable().meta({ description: 'the route that it hits; null: mail to it is refused with 550 5.1.1' }),
-    routes: z.array(inboundRouteRecord.extend({
-      result: z.enum(VERDICTS).meta({ description: 'no match: the pattern does not fit; less specific: it fits, and another route goes first' }),
-    })).meta({ description: 'every route of the domain, the oldest first' }),
-    payload: z.unknown().meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
+    route: inboundRouteRecord
+      .nullable()
+      .meta({ description: 'the route that it hits; null: mail to it is refused with 550 5.1.1' }),
+    routes: z
+      .array(
+        inboundRouteRecord.extend({
+          result: z.enum(VERDICTS).meta({
+            description: 'no match: the pattern does not fit; less specific: it fits, and another route goes first',
+          }),
+        }),
+      )
+      .meta({ description: 'every route of the domain, the oldest first' }),
+    payload: z
+      .unknown()
+      .meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
   }),
   errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
   example: {
     params: { address: 'mailbox-123@inbound.example.com' },
     answer: {
-      email: 'mailbox-123@inbound.example.com', route: ROUTE, routes: [{ ...ROUTE, result: 'hit' }],
+      email: 'mailbox-123@inbound.example.com',
+      route: ROUTE,
+      routes: [{ ...ROUTE, result: 'hit' }],
       payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
     },
   },
   async handle({ address, domain, mailbox }, { store, inbound, lookup, sample, refuse, invalid }) {
-    const tried = address ?? (domain && mailbox !== undefined ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` } : undefined);
+    const tried =
+      address ??
+      (domain && mailbox !== undefined
+        ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` }
+        : undefined);
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
     const row = await inbound.find(tried.domain);
     if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);

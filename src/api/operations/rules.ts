@@ -13,14 +13,17 @@ const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
 
 /** A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to. */
-export const newDomain = text(MAX_DOMAIN_TEXT).transform((value, context) => {
-  const domain = stripTags(value).trim();
-  const id = toAsciiDomain(domain);
-  const problem = domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
-  if (problem === undefined && id !== undefined) return { domain, id };
-  context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
-  return z.NEVER;
-}).meta({ description: 'the domain, as `inbound.example.com`; tags are stripped' });
+export const newDomain = text(MAX_DOMAIN_TEXT)
+  .transform((value, context) => {
+    const domain = stripTags(value).trim();
+    const id = toAsciiDomain(domain);
+    const problem =
+      domain === '' ? PLEASE_ENTER : id === undefined || !id.includes('.') ? 'Not a valid domain name' : undefined;
+    if (problem === undefined && id !== undefined) return { domain, id };
+    context.addIssue({ code: 'custom', message: problem ?? PLEASE_ENTER });
+    return z.NEVER;
+  })
+  .meta({ description: 'the domain, as `inbound.example.com`; tags are stripped' });
 
 /** A domain that was added: in any case, as U-label or A-label. What can be no domain was never added. */
 export const knownDomain = text(MAX_DOMAIN_TEXT)
@@ -30,12 +33,20 @@ export const knownDomain = text(MAX_DOMAIN_TEXT)
 /** A pattern on the mailbox name. */
 export const pattern = text(MAX_PATTERN)
   .refine((value) => !value.includes('@'), 'Only the part before the @ is matched: please enter a pattern without @')
-  .refine((value) => !/[\p{Cc}\p{Cf}\p{Z}]/u.test(value), 'Please enter a pattern without spaces and control characters')
-  .meta({ description: 'what the mailbox name must match: `*` is any run of characters, `?` one, letters in any case' });
+  .refine(
+    (value) => !/[\p{Cc}\p{Cf}\p{Z}]/u.test(value),
+    'Please enter a pattern without spaces and control characters',
+  )
+  .meta({
+    description: 'what the mailbox name must match: `*` is any run of characters, `?` one, letters in any case',
+  });
 
 /** A URL that posts go to. Kept exactly as given, because signatures are computed over it. */
 export const endpointUrl = text(MAX_URL)
-  .refine((value) => /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value), 'Not a valid http or https URL')
+  .refine(
+    (value) => /^https?:\/\/[^/\s]/i.test(value) && !/[\p{Cc}\s]/u.test(value) && URL.canParse(value),
+    'Not a valid http or https URL',
+  )
   .refine((value) => !value.includes('#'), 'Please enter a URL without a fragment (#)')
   .meta({ description: 'the webhook URL; it must answer HEAD with 200, or a POST of an empty batch with 2xx' });
 
@@ -54,30 +65,41 @@ export const emailAddress = text(1000).transform((value, context) => {
 });
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
-export const reversePath = z.string().max(1000).transform((value, context) => {
-  const path = value.trim().replace(/^<(.*)>$/s, '$1');
-  if (path === '' || parseAddress(path)) return path;
-  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-  return z.NEVER;
-});
+export const reversePath = z
+  .string()
+  .max(1000)
+  .transform((value, context) => {
+    const path = value.trim().replace(/^<(.*)>$/s, '$1');
+    if (path === '' || parseAddress(path)) return path;
+    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+    return z.NEVER;
+  });
 
 /** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
 export const ipAddress = text(64).transform((value, context) => {
   const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  if (isIP(address) !== 0 && !address.includes('%')) return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+  if (isIP(address) !== 0 && !address.includes('%'))
+    return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
   context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
   return z.NEVER;
 });
 
 /** What HELO or EHLO says: a name or an address literal, in any case one word. */
-export const greeting = z.string().max(255)
+export const greeting = z
+  .string()
+  .max(255)
   .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
-  .transform((value) => value === '' ? undefined : value);
+  .transform((value) => (value === '' ? undefined : value));
 
 /** How many at most; 0 is what clients in typed languages send for "not given". */
 export function limitOf(max: number, otherwise: number) {
-  return optional(z.int().min(0).max(max).transform((limit) => limit === 0 ? undefined : limit))
-    .meta({ description: `how many at most, up to ${max}; ${otherwise} when left out or 0` });
+  return optional(
+    z
+      .int()
+      .min(0)
+      .max(max)
+      .transform((limit) => (limit === 0 ? undefined : limit)),
+  ).meta({ description: `how many at most, up to ${max}; ${otherwise} when left out or 0` });
 }
 
 const SECOND_MS = 1000;
@@ -91,7 +113,11 @@ export function withinCalendar(ms: number): Date {
 }
 
 /** The last second that is meant, read as the first time that is not; a date alone means all of that day. */
-export const optionalEndTime = optional(z.string().max(40)
-  .transform((value) => /^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value)
-  .pipe(timestamp)
-  .transform((last) => isUnset(last) ? undefined : withinCalendar(last.getTime() + SECOND_MS)));
+export const optionalEndTime = optional(
+  z
+    .string()
+    .max(40)
+    .transform((value) => (/^\d{4}-\d\d-\d\d$/.test(value) ? `${value} 23:59:59` : value))
+    .pipe(timestamp)
+    .transform((last) => (isUnset(last) ? undefined : withinCalendar(last.getTime() + SECOND_MS))),
+);

@@ -1,15 +1,16 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import { parseAddress, type Address } from '../../mail/address.ts';
 import type { Routed } from '../../inbound/types.ts';
+import { type Address, parseAddress } from '../../mail/address.ts';
 import { headerRecipients, withoutBcc } from '../header-recipients.ts';
-import { operation, type Call } from '../operation.ts';
+import { type Call, operation } from '../operation.ts';
 import { emailAddress, greeting, ipAddress, reversePath } from './rules.ts';
 
 /** As many as a transaction over SMTP may have (smtp.max_recipients by default). */
 const MAX_RECIPIENTS = 1000;
 
-const RAW = 'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
+const RAW =
+  'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
 
 /** An empty list is a caller's mistake, who would not want the headers to decide instead. */
 const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS);
@@ -18,24 +19,41 @@ const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or lea
 export const sendRaw = operation({
   path: '/inbound/send-raw',
   summary: 'Takes a raw MIME document and sends it to inbound routes, as if it had arrived over SMTP.',
-  notes: 'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
+  notes:
+    'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
   large: true,
   params: {
-    raw_message: z.string().min(1, 'Please enter a value').meta({ description: 'the full MIME document, headers and all' }),
-    to: optional(recipients).meta({ description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers' }),
+    raw_message: z
+      .string()
+      .min(1, 'Please enter a value')
+      .meta({ description: 'the full MIME document, headers and all' }),
+    to: optional(recipients).meta({
+      description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers',
+    }),
     mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
     helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
-    client_address: optional(ipAddress).meta({ description: 'IP address of the remote MTA; required for the SPF check' }),
+    client_address: optional(ipAddress).meta({
+      description: 'IP address of the remote MTA; required for the SPF check',
+    }),
   },
-  returns: z.array(z.object({
-    email: z.string().meta({ description: 'the recipient' }),
-    pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
-    url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
-  })),
+  returns: z.array(
+    z.object({
+      email: z.string().meta({ description: 'the recipient' }),
+      pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
+      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+    }),
+  ),
   errors: ['ServiceUnavailable'],
   example: {
-    params: { raw_message: RAW, mail_from: 'sender@example.net', helo: 'mail.example.net', client_address: '192.0.2.25' },
-    answer: [{ email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' }],
+    params: {
+      raw_message: RAW,
+      mail_from: 'sender@example.net',
+      helo: 'mail.example.net',
+      client_address: '192.0.2.25',
+    },
+    answer: [
+      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
+    ],
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = normalised(raw_message);
@@ -44,10 +62,14 @@ export const sendRaw = operation({
     // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
     const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
     const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
-    if (bytes.length > call.settings.maxMessageBytes) throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    if (bytes.length > call.settings.maxMessageBytes)
+      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
     const routed = route(named, call);
     if (routed.length === 0) return [];
-    const arrival = { protocol: 'HTTP', envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } } };
+    const arrival = {
+      protocol: 'HTTP',
+      envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } },
+    };
     const { outcome } = await call.accept(arrival, routed, bytes);
     if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
     return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));

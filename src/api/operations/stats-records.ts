@@ -2,9 +2,16 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Month } from '../../mail/reputation.ts';
 import { sinceHours, type Windows } from '../../mail/stats.ts';
-import { counterId, reputationMonths, startOf, type Counted, type CounterRow, type Counts } from '../../store/counters.ts';
+import {
+  type Counted,
+  type CounterRow,
+  type Counts,
+  counterId,
+  reputationMonths,
+  startOf,
+} from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { pagesByKey, type Pages } from '../whole-lists.ts';
+import { type Pages, pagesByKey } from '../whole-lists.ts';
 
 // Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts, rejects, users.
 
@@ -16,24 +23,49 @@ const time = (description: string) => z.string().meta({ description: `${descript
 
 /** The ten counters, as records show them. */
 export const statsFields = {
-  sent: counter, hard_bounces: counter, soft_bounces: counter, rejects: counter, complaints: counter,
-  unsubs: counter, opens: counter, unique_opens: counter, clicks: counter, unique_clicks: counter,
+  sent: counter,
+  hard_bounces: counter,
+  soft_bounces: counter,
+  rejects: counter,
+  complaints: counter,
+  unsubs: counter,
+  opens: counter,
+  unique_opens: counter,
+  clicks: counter,
+  unique_clicks: counter,
 };
 
 /** The ten counters as a struct. */
-export const statsBlock = z.object(statsFields).meta({ title: 'stats block', description: `the integers ${Object.keys(statsFields).join(', ')}` });
+export const statsBlock = z
+  .object(statsFields)
+  .meta({ title: 'stats block', description: `the integers ${Object.keys(statsFields).join(', ')}` });
 
 /** The ten counters of a row, or of a sum of rows. */
 export function toStats(counts: Counts) {
   return {
-    sent: counts.sent, hard_bounces: counts.hardBounces, soft_bounces: counts.softBounces, rejects: counts.rejects, complaints: counts.complaints,
-    unsubs: counts.unsubs, opens: counts.opens, unique_opens: counts.uniqueOpens, clicks: counts.clicks, unique_clicks: counts.uniqueClicks,
+    sent: counts.sent,
+    hard_bounces: counts.hardBounces,
+    soft_bounces: counts.softBounces,
+    rejects: counts.rejects,
+    complaints: counts.complaints,
+    unsubs: counts.unsubs,
+    opens: counts.opens,
+    unique_opens: counts.uniqueOpens,
+    clicks: counts.clicks,
+    unique_clicks: counts.uniqueClicks,
   };
 }
 
 /** Totals of a detail record: the ten counters but the unique ones. */
 export const totalFields = {
-  sent: counter, hard_bounces: counter, soft_bounces: counter, rejects: counter, complaints: counter, unsubs: counter, opens: counter, clicks: counter,
+  sent: counter,
+  hard_bounces: counter,
+  soft_bounces: counter,
+  rejects: counter,
+  complaints: counter,
+  unsubs: counter,
+  opens: counter,
+  clicks: counter,
 };
 
 /** The totals of a detail record, from a `total` row. */
@@ -44,7 +76,11 @@ export function toTotals(counts: Counts) {
 
 /** The names of the five windows, each with a stats block. */
 export const windowFields = {
-  today: statsBlock, last_7_days: statsBlock, last_30_days: statsBlock, last_60_days: statsBlock, last_90_days: statsBlock,
+  today: statsBlock,
+  last_7_days: statsBlock,
+  last_30_days: statsBlock,
+  last_60_days: statsBlock,
+  last_90_days: statsBlock,
 };
 
 /** A struct with a stats block for each of the five windows. */
@@ -53,8 +89,11 @@ export const windowsRecord = z.object(windowFields).meta({ description: 'a stats
 /** The five windows as a record. */
 export function toWindows(windows: Windows) {
   return {
-    today: toStats(windows.today), last_7_days: toStats(windows.last_7_days), last_30_days: toStats(windows.last_30_days),
-    last_60_days: toStats(windows.last_60_days), last_90_days: toStats(windows.last_90_days),
+    today: toStats(windows.today),
+    last_7_days: toStats(windows.last_7_days),
+    last_30_days: toStats(windows.last_30_days),
+    last_60_days: toStats(windows.last_60_days),
+    last_90_days: toStats(windows.last_90_days),
   };
 }
 
@@ -78,11 +117,13 @@ export function toTagHourlyEntry(row: CounterRow) {
 }
 
 /** A sender with its totals: in senders/list and inside a reject entry. */
-export const senderRecord = z.object({
-  address: z.string().meta({ description: 'the sending address' }),
-  created_at: time('when it was first seen'),
-  ...statsFields,
-}).meta({ title: 'sender record' });
+export const senderRecord = z
+  .object({
+    address: z.string().meta({ description: 'the sending address' }),
+    created_at: time('when it was first seen'),
+    ...statsFields,
+  })
+  .meta({ title: 'sender record' });
 
 /** A sender, from its `total` row. */
 export function toSenderRecord(row: CounterRow) {
@@ -98,7 +139,13 @@ export function totalOf({ counters }: Counters, kind: Counted, key: string): Pro
 }
 
 /** The hours of the last `days` days in which something was counted of one thing, the oldest first. */
-export function hoursOf({ counters }: Counters, kind: Counted, key: string, days: number, now: Date): Promise<CounterRow[]> {
+export function hoursOf(
+  { counters }: Counters,
+  kind: Counted,
+  key: string,
+  days: number,
+  now: Date,
+): Promise<CounterRow[]> {
   return counters.many({ kind, span: 'hour', key, start: { range: { gt: sinceHours(now, days) } } }, { sort: 'start' });
 }
 
@@ -108,24 +155,44 @@ export async function recentOf({ counters }: Counters, kind: Counted, key: strin
 }
 
 /** Everything of a kind that was ever counted, by key, in pages; it begins after the key `after`. */
-export function totalsAfter({ account, counters }: Totals, kind: Counted, after: string | undefined): Pages<CounterRow> {
+export function totalsAfter(
+  { account, counters }: Totals,
+  kind: Counted,
+  after: string | undefined,
+): Pages<CounterRow> {
   const start = startOf('total', new Date(0));
   const first = after === undefined ? undefined : counterId(account, kind, 'total', start, after);
-  return pagesByKey(first, (row: CounterRow) => row.id, (id, limit) => {
-    const page = id === undefined ? {} : { id: { range: { gt: id } } };
-    return counters.many({ kind, span: 'total', start, ...page }, { sort: 'id', limit });
-  });
+  return pagesByKey(
+    first,
+    (row: CounterRow) => row.id,
+    (id, limit) => {
+      const page = id === undefined ? {} : { id: { range: { gt: id } } };
+      return counters.many({ kind, span: 'total', start, ...page }, { sort: 'id', limit });
+    },
+  );
 }
 
 /** For a page of totals: key to what the reputation is made of. Two queries, however long the page is. */
-export async function recentOfPage({ account, counters }: Totals, kind: Counted, page: readonly CounterRow[], now: Date): Promise<Map<string, Month>> {
+export async function recentOfPage(
+  { account, counters }: Totals,
+  kind: Counted,
+  page: readonly CounterRow[],
+  now: Date,
+): Promise<Map<string, Month>> {
   const first = page[0];
   const last = page.at(-1);
   if (!first || !last) return new Map();
-  const months = await Promise.all(reputationMonths(now).map((start) => {
-    const idOf = (key: string) => counterId(account, kind, 'month', start, key);
-    return counters.many({ kind, span: 'month', start, id: { range: { gte: idOf(first.key), lte: idOf(last.key) } } });
-  }));
+  const months = await Promise.all(
+    reputationMonths(now).map((start) => {
+      const idOf = (key: string) => counterId(account, kind, 'month', start, key);
+      return counters.many({
+        kind,
+        span: 'month',
+        start,
+        id: { range: { gte: idOf(first.key), lte: idOf(last.key) } },
+      });
+    }),
+  );
   return new Map([...Map.groupBy(months.flat(), ({ key }) => key)].map(([key, own]) => [key, addUpMonths(own)]));
 }
 
@@ -136,6 +203,17 @@ export const LONGEST_WINDOW_DAYS = 90;
 
 // For the examples.
 /** Ten zeros. */
-export const NO_STATS = { sent: 0, hard_bounces: 0, soft_bounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 0, unique_opens: 0, clicks: 0, unique_clicks: 0 };
+export const NO_STATS = {
+  sent: 0,
+  hard_bounces: 0,
+  soft_bounces: 0,
+  rejects: 0,
+  complaints: 0,
+  unsubs: 0,
+  opens: 0,
+  unique_opens: 0,
+  clicks: 0,
+  unique_clicks: 0,
+};
 /** What the account, the sender, the tag and the template of the examples have. */
 export const SOME_STATS = { ...NO_STATS, sent: 40, opens: 12, unique_opens: 10, clicks: 3, unique_clicks: 3 };

@@ -1,6 +1,14 @@
 import { addUpMonths, type Month } from '../../mail/reputation.ts';
 import { addUp, type Tally } from '../../mail/stats.ts';
-import { counterId, NO_COUNTS, reputationMonths, sinceMinutes, startOf, type CounterRow, type Span } from '../../store/counters.ts';
+import {
+  type CounterRow,
+  counterId,
+  NO_COUNTS,
+  reputationMonths,
+  type Span,
+  sinceMinutes,
+  startOf,
+} from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import type { SubaccountRow } from '../../store/subaccounts.ts';
 import { hoursOf } from './stats-records.ts';
@@ -16,7 +24,11 @@ export interface SubaccountNumbers {
 }
 
 /** The numbers of many subaccounts: four queries, however many. */
-export async function numbersOf({ account, counters }: AccountStore, rows: readonly SubaccountRow[], now: Date): Promise<(row: SubaccountRow) => SubaccountNumbers> {
+export async function numbersOf(
+  { account, counters }: AccountStore,
+  rows: readonly SubaccountRow[],
+  now: Date,
+): Promise<(row: SubaccountRow) => SubaccountNumbers> {
   const of = async (span: Span, start: Date): Promise<Map<string, CounterRow>> => {
     const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
     // The ids name all of it; the rest says which index ends in them.
@@ -24,7 +36,12 @@ export async function numbersOf({ account, counters }: AccountStore, rows: reado
     return new Map(found.map((counter) => [counter.key, counter]));
   };
   const [thisMonth, monthBefore] = reputationMonths(now);
-  const [weeks, months, monthsBefore, totals] = await Promise.all([of('week', startOf('week', now)), of('month', thisMonth), of('month', monthBefore), of('total', startOf('total', now))]);
+  const [weeks, months, monthsBefore, totals] = await Promise.all([
+    of('week', startOf('week', now)),
+    of('month', thisMonth),
+    of('month', monthBefore),
+    of('total', startOf('total', now)),
+  ]);
   return (row) => {
     const total = totals.get(row.slug);
     const month = months.get(row.slug) ?? NO_COUNTS;
@@ -41,7 +58,11 @@ export async function numbersOf({ account, counters }: AccountStore, rows: reado
 const DAYS = 30;
 
 /** What a subaccount did in the last hour and in the last 30 days. */
-export async function recentlyOf(store: AccountStore, slug: string, now: Date): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
+export async function recentlyOf(
+  store: AccountStore,
+  slug: string,
+  now: Date,
+): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
   const [hours, minutes] = await Promise.all([
     hoursOf(store, 'subaccount', slug, DAYS, now),
     store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),

@@ -9,25 +9,34 @@ import type { SubaccountNumbers } from './subaccount-numbers.ts';
 const say = (description: string) => z.string().meta({ description });
 const count = (description: string) => z.int().meta({ description });
 
-export const subaccountRecord = z.object({
-  id: say('unique identifier, used in sending calls'),
-  name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
-  custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
-  status: z.enum(['active', 'paused']).meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
-  reputation: count('0 to 100'),
-  created_at: say('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
-  first_sent_at: z.string().nullable().meta({ description: 'when it first sent, UTC, YYYY-MM-DD HH:MM:SS; null before' }),
-  sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
-  sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
-  sent_total: count('sent since it was added'),
-}).meta({ title: 'subaccount record' });
+export const subaccountRecord = z
+  .object({
+    id: say('unique identifier, used in sending calls'),
+    name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
+    custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
+    status: z
+      .enum(['active', 'paused'])
+      .meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
+    reputation: count('0 to 100'),
+    created_at: say('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+    first_sent_at: z
+      .string()
+      .nullable()
+      .meta({ description: 'when it first sent, UTC, YYYY-MM-DD HH:MM:SS; null before' }),
+    sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
+    sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
+    sent_total: count('sent since it was added'),
+  })
+  .meta({ title: 'subaccount record' });
 
-export const subaccountDetail = subaccountRecord.extend({
-  notes: say('notes'),
-  sent_hourly: count('sent in the last 60 minutes, to the minute'),
-  hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
-  last_30_days: statsBlock,
-}).meta({ title: 'subaccount detail' });
+export const subaccountDetail = subaccountRecord
+  .extend({
+    notes: say('notes'),
+    sent_hourly: count('sent in the last 60 minutes, to the minute'),
+    hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
+    last_30_days: statsBlock,
+  })
+  .meta({ title: 'subaccount detail' });
 
 export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
   return {
@@ -44,7 +53,11 @@ export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumber
   };
 }
 
-export function toSubaccountDetail(row: SubaccountRow, numbers: SubaccountNumbers, recently: { readonly sentHourly: number; readonly last30Days: Tally }) {
+export function toSubaccountDetail(
+  row: SubaccountRow,
+  numbers: SubaccountNumbers,
+  recently: { readonly sentHourly: number; readonly last30Days: Tally },
+) {
   return {
     ...toSubaccountRecord(row, numbers),
     notes: row.notes,
@@ -56,7 +69,21 @@ export function toSubaccountDetail(row: SubaccountRow, numbers: SubaccountNumber
 
 // For the examples.
 export const SUBACCOUNT = {
-  id: 'cust-123', name: 'ABC Widgets, Inc.', custom_quota: 42, status: 'active', reputation: 50, created_at: '2026-01-05 11:00:00', first_sent_at: null,
-  sent_weekly: 0, sent_monthly: 0, sent_total: 0,
+  id: 'cust-123',
+  name: 'ABC Widgets, Inc.',
+  custom_quota: 42,
+  status: 'active',
+  reputation: 50,
+  created_at: '2026-01-05 11:00:00',
+  first_sent_at: null,
+  sent_weekly: 0,
+  sent_monthly: 0,
+  sent_total: 0,
 };
-export const SUBACCOUNT_DETAIL = { ...SUBACCOUNT, notes: 'Free plan user, signed up on 2026-01-05', sent_hourly: 0, hourly_quota: 42, last_30_days: NO_STATS };
+export const SUBACCOUNT_DETAIL = {
+  ...SUBACCOUNT,
+  notes: 'Free plan user, signed up on 2026-01-05',
+  sent_hourly: 0,
+  hourly_quota: 42,
+  last_30_days: NO_STATS,
+};

@@ -2,34 +2,51 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { QUOTA_FORMULA, REPUTATION_FORMULA } from '../../mail/reputation.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
-import { searchKey, subaccountId, type SubaccountRow } from '../../store/subaccounts.ts';
-import { operation, type Call } from '../operation.ts';
+import { type SubaccountRow, searchKey, subaccountId } from '../../store/subaccounts.ts';
+import { type Call, operation } from '../operation.ts';
 import { MAX_LIST } from './stats-records.ts';
 import { numbersOf, recentlyOf } from './subaccount-numbers.ts';
-import { SUBACCOUNT, SUBACCOUNT_DETAIL, subaccountDetail, subaccountRecord, toSubaccountDetail, toSubaccountRecord } from './subaccount-records.ts';
+import {
+  SUBACCOUNT,
+  SUBACCOUNT_DETAIL,
+  subaccountDetail,
+  subaccountRecord,
+  toSubaccountDetail,
+  toSubaccountRecord,
+} from './subaccount-records.ts';
 
 /** No length is documented; nobody reads more. */
 const MAX_NOTES = 10_000;
 
 const newId = text(255)
-  .refine((value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value) && value.trim() !== '', 'Please enter an id of printable characters')
+  .refine(
+    (value) => !/[\p{Cc}\p{Zl}\p{Zp}]/u.test(value) && value.trim() !== '',
+    'Please enter an id of printable characters',
+  )
   .meta({ description: 'a new id, letters count as they are, at most 255 characters' });
 const knownId = text(1000).meta({ description: 'id of the subaccount' });
 const details = {
   name: optional(z.string().max(1024)).meta({ description: 'display name, at most 1024 characters' }),
   notes: optional(z.string().max(MAX_NOTES)).meta({ description: `notes, at most ${MAX_NOTES} characters` }),
-  custom_quota: optional(z.int().min(1)).meta({ description: 'messages it may send in an hour, above 0; by reputation when never set' }),
+  custom_quota: optional(z.int().min(1)).meta({
+    description: 'messages it may send in an hour, above 0; by reputation when never set',
+  }),
 };
 
-const removeQuota = optional(z.boolean())
-  .meta({ description: 'true: takes the custom quota back, so that reputation decides again (beyond the documented interface)' });
+const removeQuota = optional(z.boolean()).meta({
+  description: 'true: takes the custom quota back, so that reputation decides again (beyond the documented interface)',
+});
 
 async function toRecord(row: SubaccountRow, { store, now }: Call<never>) {
   return toSubaccountRecord(row, (await numbersOf(store, [row], now()))(row));
 }
 
 /** What a change made of a subaccount; throws when there is no such subaccount. */
-async function changed(id: string, patch: Parameters<BoundCollection<SubaccountRow>['change']>[1], call: Call<'Unknown_Subaccount'>): Promise<SubaccountRow> {
+async function changed(
+  id: string,
+  patch: Parameters<BoundCollection<SubaccountRow>['change']>[1],
+  call: Call<'Unknown_Subaccount'>,
+): Promise<SubaccountRow> {
   const row = await call.store.subaccounts.change({ id: subaccountId(call.account.id, id) }, patch);
   if (!row) throw call.refuse('Unknown_Subaccount', id);
   return row;
@@ -45,7 +62,11 @@ const list = operation({
   path: '/subaccounts/list',
   summary: 'Lists the subaccounts by id.',
   notes: `Up to ${MAX_LIST}. The search compares without regard to case. ${REPUTATION_FORMULA}`,
-  params: { q: optional(z.string().max(1024)).meta({ description: 'the beginning of an id or of a name, letters in any case; all when left out' }) },
+  params: {
+    q: optional(z.string().max(1024)).meta({
+      description: 'the beginning of an id or of a name, letters in any case; all when left out',
+    }),
+  },
   returns: z.array(subaccountRecord),
   errors: [],
   example: { params: { q: 'abc' }, answer: [SUBACCOUNT] },
@@ -75,7 +96,13 @@ const add = operation({
   errors: [],
   example: {
     params: { id: 'cust-124', name: 'Widgets & Sons' },
-    answer: { ...SUBACCOUNT, id: 'cust-124', name: 'Widgets & Sons', custom_quota: null, created_at: '2026-01-05 12:00:00' },
+    answer: {
+      ...SUBACCOUNT,
+      id: 'cust-124',
+      name: 'Widgets & Sons',
+      custom_quota: null,
+      created_at: '2026-01-05 12:00:00',
+    },
   },
   async handle({ id: slug, name = '', notes = '', custom_quota: customQuota = null }, call) {
     const id = subaccountId(call.account.id, slug);
@@ -84,10 +111,19 @@ const add = operation({
     // Events of mail that an earlier subaccount of this id had sent may have come after it was deleted.
     await call.forgetSubaccount(slug);
     const row = {
-      id, slug, name, slugKey: searchKey(slug), nameKey: searchKey(name), notes, customQuota, status: 'active' as const, pausedAt: null,
-      createdAt: call.now(), firstSentAt: null,
+      id,
+      slug,
+      name,
+      slugKey: searchKey(slug),
+      nameKey: searchKey(name),
+      notes,
+      customQuota,
+      status: 'active' as const,
+      pausedAt: null,
+      createdAt: call.now(),
+      firstSentAt: null,
     };
-    if (await call.store.subaccounts.insert(row) === 'duplicate') throw taken();
+    if ((await call.store.subaccounts.insert(row)) === 'duplicate') throw taken();
     return toRecord({ ...row, account: call.account.id }, call);
   },
 });
@@ -116,10 +152,12 @@ const update = operation({
   errors: ['Unknown_Subaccount'],
   example: { params: { id: 'cust-123', name: 'ABC Widgets' }, answer: { ...SUBACCOUNT, name: 'ABC Widgets' } },
   async handle({ id, name, notes, custom_quota: quota, remove_custom_quota: isRemoved = false }, call) {
-    if (isRemoved && quota !== undefined) throw call.invalid('remove_custom_quota', 'Please enter either a quota or its removal');
+    if (isRemoved && quota !== undefined)
+      throw call.invalid('remove_custom_quota', 'Please enter either a quota or its removal');
     const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
-    if (name === undefined && notes === undefined && customQuota === undefined) return toRecord(await found(id, call), call);
+    if (name === undefined && notes === undefined && customQuota === undefined)
+      return toRecord(await found(id, call), call);
     return toRecord(await changed(id, { name, nameKey, notes, customQuota }, call), call);
   },
 });
@@ -156,14 +194,15 @@ const pause = operation({
     const filter = { id: subaccountId(call.account.id, id), status: 'active' as const };
     const row = await call.store.subaccounts.change(filter, { status: 'paused', pausedAt: call.now() });
     call.messages.hold(id);
-    return toRecord(row ?? await found(id, call), call);
+    return toRecord(row ?? (await found(id, call)), call);
   },
 });
 
 const resume = operation({
   path: '/subaccounts/resume',
   summary: 'Resumes a paused subaccount: what was queued is sent.',
-  notes: 'It leaves at once from the host that is asked, and within a minute or so from others. Resuming an active subaccount changes nothing else.',
+  notes:
+    'It leaves at once from the host that is asked, and within a minute or so from others. Resuming an active subaccount changes nothing else.',
   params: { id: knownId },
   returns: subaccountRecord,
   errors: ['Unknown_Subaccount'],

@@ -1,22 +1,38 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { reputationOf, REPUTATION_FORMULA, type Month } from '../../mail/reputation.ts';
+import { type Month, REPUTATION_FORMULA, reputationOf } from '../../mail/reputation.ts';
 import { sinceHours, windowsOf } from '../../mail/stats.ts';
-import { counterId, NO_COUNTS, startOf, type CounterRow } from '../../store/counters.ts';
+import { type CounterRow, counterId, NO_COUNTS, startOf } from '../../store/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { mapPages, pagesByTime, type Pages, type Place } from '../whole-lists.ts';
-import { listing, operation, type Call } from '../operation.ts';
+import { type Call, listing, operation } from '../operation.ts';
+import { mapPages, type Pages, type Place, pagesByTime } from '../whole-lists.ts';
 import {
-  hoursOf, LONGEST_WINDOW_DAYS, recentOf, recentOfPage, SERIES_DAYS, SOME_STATS, statsFields, tagHourlyEntry, totalFields, totalOf, totalsAfter, toStats,
-  toTagHourlyEntry, toTotals, toWindows, windowsRecord,
+  hoursOf,
+  LONGEST_WINDOW_DAYS,
+  recentOf,
+  recentOfPage,
+  SERIES_DAYS,
+  SOME_STATS,
+  statsFields,
+  tagHourlyEntry,
+  toStats,
+  toTagHourlyEntry,
+  toTotals,
+  totalFields,
+  totalOf,
+  totalsAfter,
+  toWindows,
+  windowsRecord,
 } from './stats-records.ts';
 
 const tag = text(1000).meta({ description: 'a tag that mail was sent with' });
-const tagRecord = z.object({
-  tag: z.string().meta({ description: 'the tag' }),
-  reputation: z.int().meta({ description: '0 to 100' }),
-  ...statsFields,
-}).meta({ title: 'tag record' });
+const tagRecord = z
+  .object({
+    tag: z.string().meta({ description: 'the tag' }),
+    reputation: z.int().meta({ description: '0 to 100' }),
+    ...statsFields,
+  })
+  .meta({ title: 'tag record' });
 const TAG = { tag: 'example-tag', reputation: 58, ...SOME_STATS };
 const HOUR = { time: '2026-01-05 09:00:00', ...SOME_STATS };
 
@@ -34,20 +50,27 @@ const list = listing({
   path: '/tags/list',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
   notes: `By name, all of them; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
-  params: { after: optional(text(1000)).meta({ description: 'where to begin: behind this tag (beyond the documented interface)' }) },
+  params: {
+    after: optional(text(1000)).meta({
+      description: 'where to begin: behind this tag (beyond the documented interface)',
+    }),
+  },
   returns: z.array(tagRecord),
   errors: [],
   example: { params: {}, answer: [TAG] },
-  pages: ({ after }, { store, now }) => mapPages(totalsAfter(store, 'tag', after), async (page) => {
-    const recent = await recentOfPage(store, 'tag', page, now());
-    return page.map((total) => toTagRecord(total, recent.get(total.key) ?? NO_COUNTS));
-  }),
+  pages: ({ after }, { store, now }) =>
+    mapPages(totalsAfter(store, 'tag', after), async (page) => {
+      const recent = await recentOfPage(store, 'tag', page, now());
+      return page.map((total) => toTagRecord(total, recent.get(total.key) ?? NO_COUNTS));
+    }),
 });
 
 const remove = operation({
   path: '/tags/delete',
-  summary: 'Deletes a tag: takes it off the messages that were sent with it and deletes its numbers. This cannot be undone.',
-  notes: 'Answers the record as it was. Mail that is sent with the tag afterwards makes it anew. With very many messages, the rest is done within minutes.',
+  summary:
+    'Deletes a tag: takes it off the messages that were sent with it and deletes its numbers. This cannot be undone.',
+  notes:
+    'Answers the record as it was. Mail that is sent with the tag afterwards makes it anew. With very many messages, the rest is done within minutes.',
   params: { tag },
   returns: tagRecord,
   errors: ['Invalid_Tag_Name'],
@@ -65,13 +88,29 @@ const info = operation({
   summary: 'Shows the numbers of a tag: totals, and five windows that end now.',
   notes: 'today begins at 00:00 UTC; the other windows are days of 24 hours and begin with a whole hour.',
   params: { tag },
-  returns: z.object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord }).meta({ title: 'tag detail' }),
+  returns: z
+    .object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord })
+    .meta({ title: 'tag detail' }),
   errors: ['Invalid_Tag_Name'],
   example: {
     params: { tag: 'example-tag' },
     answer: {
-      tag: 'example-tag', sent: 40, hard_bounces: 0, soft_bounces: 0, rejects: 0, complaints: 0, unsubs: 0, opens: 12, clicks: 3,
-      stats: { today: SOME_STATS, last_7_days: SOME_STATS, last_30_days: SOME_STATS, last_60_days: SOME_STATS, last_90_days: SOME_STATS },
+      tag: 'example-tag',
+      sent: 40,
+      hard_bounces: 0,
+      soft_bounces: 0,
+      rejects: 0,
+      complaints: 0,
+      unsubs: 0,
+      opens: 12,
+      clicks: 3,
+      stats: {
+        today: SOME_STATS,
+        last_7_days: SOME_STATS,
+        last_30_days: SOME_STATS,
+        last_60_days: SOME_STATS,
+        last_90_days: SOME_STATS,
+      },
     },
   },
   async handle({ tag }, call) {
@@ -98,17 +137,25 @@ const timeSeries = operation({
 const allTimeSeries = listing({
   path: '/tags/all-time-series',
   summary: 'Shows the numbers of all tags by hour, for the last 30 days.',
-  notes: 'An entry for each tag in each hour with activity, by time and then tag; with `after_time` and `after_tag`, those that follow.',
+  notes:
+    'An entry for each tag in each hour with activity, by time and then tag; with `after_time` and `after_tag`, those that follow.',
   params: {
-    after_time: optionalTime.meta({ description: 'where to begin: in this hour, behind `after_tag` (beyond the documented interface)' }),
-    after_tag: optional(z.string().max(1000)).meta({ description: 'the tag behind which to begin in that hour (beyond the documented interface)' }),
+    after_time: optionalTime.meta({
+      description: 'where to begin: in this hour, behind `after_tag` (beyond the documented interface)',
+    }),
+    after_tag: optional(z.string().max(1000)).meta({
+      description: 'the tag behind which to begin in that hour (beyond the documented interface)',
+    }),
   },
   returns: z.array(tagHourlyEntry.extend({ tag: z.string().meta({ description: 'the tag' }) })),
   errors: [],
   example: { params: {}, answer: [{ ...HOUR, tag: 'example-tag' }] },
   pages({ after_time: time, after_tag: name = '' }, { store, now }) {
     const oldest = sinceHours(now(), SERIES_DAYS);
-    const rows = hoursAfter(store, time === undefined || time <= oldest ? { time: oldest } : placeIn(store.account, startOf('hour', time), name));
+    const rows = hoursAfter(
+      store,
+      time === undefined || time <= oldest ? { time: oldest } : placeIn(store.account, startOf('hour', time), name),
+    );
     return mapPages(rows, (page) => page.map((row) => ({ ...toTagHourlyEntry(row), tag: row.key })));
   },
 });
@@ -119,8 +166,15 @@ function placeIn(account: string, time: Date, tag: string): Place {
 
 /** Hours of all tags behind a place, by time and then tag: ids of one hour are in the order of the tags. */
 function hoursAfter({ counters }: AccountStore, after: Place | { readonly time: Date }): Pages<CounterRow> {
-  return pagesByTime(after, ({ start, id }: CounterRow) => ({ time: start, id }), ({ time, ...rest }, order, limit) =>
-    counters.many({ kind: 'tag', span: 'hour', start: time, ...rest }, { sort: order === 'id' ? 'id' : 'start', limit }));
+  return pagesByTime(
+    after,
+    ({ start, id }: CounterRow) => ({ time: start, id }),
+    ({ time, ...rest }, order, limit) =>
+      counters.many(
+        { kind: 'tag', span: 'hour', start: time, ...rest },
+        { sort: order === 'id' ? 'id' : 'start', limit },
+      ),
+  );
 }
 
 /** Tags of messages and their numbers. */

@@ -12,36 +12,50 @@ const MAX_LABEL = 100;
 const MAX_SUBJECT = 10_000;
 const MAX_FROM_NAME = 1000;
 
-const bytes = (max: number) => z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
+const bytes = (max: number) =>
+  z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
 
-export const newName = text(MAX_TEMPLATE_NAME).meta({ description: 'unique within the account, letters in any case; it never changes' });
+export const newName = text(MAX_TEMPLATE_NAME).meta({
+  description: 'unique within the account, letters in any case; it never changes',
+});
 export const givenName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
 
 /** An address as it was given; an empty text is no address. */
-const senderAddress = z.string().max(1000).transform((value, context) => {
-  const address = value.trim();
-  if (address === '' || parseAddress(address)) return address === '' ? null : address;
-  context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-  return z.NEVER;
-});
+const senderAddress = z
+  .string()
+  .max(1000)
+  .transform((value, context) => {
+    const address = value.trim();
+    if (address === '' || parseAddress(address)) return address === '' ? null : address;
+    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+    return z.NEVER;
+  });
 
 /** The content of a template as add and update take it. */
 export const contentParams = {
   from_email: optional(senderAddress).meta({ description: 'default sender address; an empty text removes it' }),
   from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
   subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
-  code: optional(bytes(MAX_CODE_BYTES)).meta({ description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes` }),
+  code: optional(bytes(MAX_CODE_BYTES)).meta({
+    description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes`,
+  }),
   text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
 };
 
 /** Labels; one that is given twice counts once. */
 export const labelParams = {
-  labels: optional(z.array(text(MAX_LABEL)).max(MAX_LABELS).transform((labels) => [...new Set(labels)]))
-    .meta({ description: `up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters` }),
+  labels: optional(
+    z
+      .array(text(MAX_LABEL))
+      .max(MAX_LABELS)
+      .transform((labels) => [...new Set(labels)]),
+  ).meta({ description: `up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters` }),
 };
 
 /** A label to list by; clients send an empty text for none. */
-export const labelFilter = optional(z.string().max(MAX_LABEL)).meta({ description: 'only templates with exactly this label' });
+export const labelFilter = optional(z.string().max(MAX_LABEL)).meta({
+  description: 'only templates with exactly this label',
+});
 
 interface GivenContent {
   readonly code?: string | undefined;
@@ -68,25 +82,27 @@ const say = (description: string) => z.string().meta({ description });
 const maybe = (description: string) => z.string().nullable().meta({ description });
 const time = (description: string) => say(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
-export const templateRecord = z.object({
-  slug: say('immutable unique code name'),
-  name: say('immutable unique name'),
-  labels: z.array(z.string()).meta({ description: 'labels applied to the template' }),
-  code: maybe('HTML, the draft'),
-  subject: maybe('default subject, the draft'),
-  from_email: maybe('default sender address, the draft'),
-  from_name: maybe('default sender name, the draft'),
-  text: maybe('default text part, the draft'),
-  publish_name: say('the same as name'),
-  publish_code: maybe('HTML as published'),
-  publish_subject: maybe('default subject as published'),
-  publish_from_email: maybe('default sender address as published'),
-  publish_from_name: maybe('default sender name as published'),
-  publish_text: maybe('default text part as published'),
-  published_at: maybe('when it was last published, UTC, YYYY-MM-DD HH:MM:SS; null: never'),
-  created_at: time('when it was added'),
-  updated_at: time('when it was last changed'),
-}).meta({ title: 'template record' });
+export const templateRecord = z
+  .object({
+    slug: say('immutable unique code name'),
+    name: say('immutable unique name'),
+    labels: z.array(z.string()).meta({ description: 'labels applied to the template' }),
+    code: maybe('HTML, the draft'),
+    subject: maybe('default subject, the draft'),
+    from_email: maybe('default sender address, the draft'),
+    from_name: maybe('default sender name, the draft'),
+    text: maybe('default text part, the draft'),
+    publish_name: say('the same as name'),
+    publish_code: maybe('HTML as published'),
+    publish_subject: maybe('default subject as published'),
+    publish_from_email: maybe('default sender address as published'),
+    publish_from_name: maybe('default sender name as published'),
+    publish_text: maybe('default text part as published'),
+    published_at: maybe('when it was last published, UTC, YYYY-MM-DD HH:MM:SS; null: never'),
+    created_at: time('when it was added'),
+    updated_at: time('when it was last changed'),
+  })
+  .meta({ title: 'template record' });
 
 export function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) {
   const { draft, published } = row;

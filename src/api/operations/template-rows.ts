@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util';
 import { slugOf } from '../../mail/template.ts';
 import type { Patch } from '../../store/collection.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { templateLabelId, type TemplateRow } from '../../store/templates.ts';
+import { type TemplateRow, templateLabelId } from '../../store/templates.ts';
 import type { Call } from '../operation.ts';
 
 // How the rows of templates and of their labels are found and kept in step.
@@ -18,20 +18,32 @@ export async function findTemplate(name: string, { store, refuse }: Call<'Unknow
  * Changes a template by what `toPatch` makes of it as it is. When somebody else was faster it is asked again, so that no change
  * undoes another; each time that happens another change has succeeded, so it comes to an end.
  */
-export async function changeTemplate(name: string, call: Call<'Unknown_Template'>, toPatch: (row: TemplateRow) => Patch<TemplateRow>): Promise<TemplateRow> {
+export async function changeTemplate(
+  name: string,
+  call: Call<'Unknown_Template'>,
+  toPatch: (row: TemplateRow) => Patch<TemplateRow>,
+): Promise<TemplateRow> {
   for (;;) {
     const row = await findTemplate(name, call);
     const patch = toPatch(row);
     if (patch.labels) await addLabels(row, patch.labels, call.store);
-    const changed = await call.store.templates.change({ id: row.id, version: row.version }, { ...patch, version: row.version + 1 });
+    const changed = await call.store.templates.change(
+      { id: row.id, version: row.version },
+      { ...patch, version: row.version + 1 },
+    );
     if (patch.labels) await settleLabels(row.id, call.store);
     if (changed) return changed;
   }
 }
 
 /** Makes the rows of labels, before the template carries them: should we be cut off, a list may find too many rows, never too few. */
-export async function addLabels({ id, name }: Pick<TemplateRow, 'id' | 'name'>, labels: readonly string[], store: AccountStore): Promise<void> {
-  for (const label of labels) await store.templateLabels.insert({ id: templateLabelId(id, label), label, template: id, name });
+export async function addLabels(
+  { id, name }: Pick<TemplateRow, 'id' | 'name'>,
+  labels: readonly string[],
+  store: AccountStore,
+): Promise<void> {
+  for (const label of labels)
+    await store.templateLabels.insert({ id: templateLabelId(id, label), label, template: id, name });
 }
 
 /** Makes the rows of labels those that the template carries. Again when it changed meanwhile: whoever ends last has seen the last state. */
@@ -54,7 +66,11 @@ const PAGE_LENGTH = 4_000_000;
 const MOST_ROWS = 64;
 
 /** The templates by name, those after the name `after`, with the label if one is given. Pages are as long as the ones before were light. */
-export async function* pagesOfTemplates(label: string | undefined, after: string | undefined, store: AccountStore): AsyncGenerator<readonly TemplateRow[]> {
+export async function* pagesOfTemplates(
+  label: string | undefined,
+  after: string | undefined,
+  store: AccountStore,
+): AsyncGenerator<readonly TemplateRow[]> {
   let limit = 1;
   for (let from = after; ; ) {
     const { rows, last } = await nextRows(label, from, limit, store);
@@ -67,7 +83,12 @@ export async function* pagesOfTemplates(label: string | undefined, after: string
 }
 
 /** `last` is the name to go on after; undefined: there are no more. */
-async function nextRows(label: string | undefined, after: string | undefined, limit: number, store: AccountStore): Promise<{ rows: TemplateRow[]; last: string | undefined }> {
+async function nextRows(
+  label: string | undefined,
+  after: string | undefined,
+  limit: number,
+  store: AccountStore,
+): Promise<{ rows: TemplateRow[]; last: string | undefined }> {
   const page = after === undefined ? {} : { name: { range: { gt: after } } };
   if (label === undefined) {
     const rows = await store.templates.many(page, { sort: 'name', limit });
@@ -77,7 +98,10 @@ async function nextRows(label: string | undefined, after: string | undefined, li
   // By name, not by id: with the account it is an index of its own, which leaves a database no choice.
   const rows = await store.templates.many({ name: { in: labelled.map(({ name }) => name) } });
   const labelling = new Map(rows.filter(({ labels }) => labels.includes(label)).map((row) => [row.id, row]));
-  return { rows: labelled.flatMap(({ template }) => labelling.get(template) ?? []), last: labelled.length < limit ? undefined : labelled.at(-1)?.name };
+  return {
+    rows: labelled.flatMap(({ template }) => labelling.get(template) ?? []),
+    last: labelled.length < limit ? undefined : labelled.at(-1)?.name,
+  };
 }
 
 function lengthOf({ draft, published }: TemplateRow): number {

@@ -1,40 +1,79 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { render as renderCode } from '../../mail/merge/render.ts';
 import { toVars } from '../../mail/merge/merge.ts';
+import { render as renderCode } from '../../mail/merge/render.ts';
 import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/template.ts';
 import { MAX_RENDERED } from '../../mail/too-long.ts';
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
-import { contentParams, givenName, labelFilter, labelParams, newName, NO_CONTENT, templateRecord, toContent, toTemplateRecord } from './template-records.ts';
+import {
+  contentParams,
+  givenName,
+  labelFilter,
+  labelParams,
+  NO_CONTENT,
+  newName,
+  templateRecord,
+  toContent,
+  toTemplateRecord,
+} from './template-records.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
 // For the examples.
 const CODE = '<p mc:edit="editable">editable content</p>';
-const DRAFT = { code: CODE, subject: 'example subject', from_email: 'news@example.com', from_name: 'Example Name', text: 'Example text' };
+const DRAFT = {
+  code: CODE,
+  subject: 'example subject',
+  from_email: 'news@example.com',
+  from_name: 'Example Name',
+  text: 'Example text',
+};
 const PUBLISHED = {
-  publish_name: 'Example Template', publish_code: CODE, publish_subject: 'example subject', publish_from_email: 'news@example.com',
-  publish_from_name: 'Example Name', publish_text: 'Example text', published_at: '2026-01-05 11:00:00',
+  publish_name: 'Example Template',
+  publish_code: CODE,
+  publish_subject: 'example subject',
+  publish_from_email: 'news@example.com',
+  publish_from_name: 'Example Name',
+  publish_text: 'Example text',
+  published_at: '2026-01-05 11:00:00',
 };
 const TIMES = { created_at: '2026-01-05 11:00:00', updated_at: '2026-01-05 11:00:00' };
-const EXAMPLE = { slug: 'example-template', name: 'Example Template', labels: ['example-label'], ...DRAFT, ...PUBLISHED, ...TIMES };
+const EXAMPLE = {
+  slug: 'example-template',
+  name: 'Example Template',
+  labels: ['example-label'],
+  ...DRAFT,
+  ...PUBLISHED,
+  ...TIMES,
+};
 const NOW = '2026-01-05 12:00:00';
 
-const publishParam = { publish: optional(z.boolean()).meta({ description: 'false: only the draft; true when left out' }) };
+const publishParam = {
+  publish: optional(z.boolean()).meta({ description: 'false: only the draft; true when left out' }),
+};
 
 const add = operation({
   path: '/templates/add',
   large: true,
   summary: 'Adds a template, and publishes it unless told otherwise.',
-  notes: 'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
+  notes:
+    'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Invalid_Template'],
   example: {
     params: { name: 'Another Template', ...DRAFT, labels: ['example-label'] },
-    answer: { ...EXAMPLE, slug: 'another-template', name: 'Another Template', publish_name: 'Another Template', published_at: NOW, created_at: NOW, updated_at: NOW },
+    answer: {
+      ...EXAMPLE,
+      slug: 'another-template',
+      name: 'Another Template',
+      publish_name: 'Another Template',
+      published_at: NOW,
+      created_at: NOW,
+      updated_at: NOW,
+    },
   },
   async handle({ name, publish = true, labels = [], ...given }, call) {
     const fault = nameFault(name);
@@ -42,15 +81,26 @@ const add = operation({
     const now = call.now();
     const draft = toContent(NO_CONTENT, given);
     const row = {
-      id: call.newToken(), name, slug: slugOf(name), labels, draft, published: publish ? draft : null, publishedAt: publish ? now : null,
-      createdAt: now, updatedAt: now, version: 1,
+      id: call.newToken(),
+      name,
+      slug: slugOf(name),
+      labels,
+      draft,
+      published: publish ? draft : null,
+      publishedAt: publish ? now : null,
+      createdAt: now,
+      updatedAt: now,
+      version: 1,
     };
     // Opens and clicks of what an earlier template of this name had sent may have come after it was deleted.
-    if (await takenName(row.slug, call) === undefined) await call.forgetNumbers('template', row.slug);
+    if ((await takenName(row.slug, call)) === undefined) await call.forgetNumbers('template', row.slug);
     await addLabels(row, labels, call.store);
-    if (await call.store.templates.insert(row) === 'duplicate') {
+    if ((await call.store.templates.insert(row)) === 'duplicate') {
       await settleLabels(row.id, call.store);
-      throw call.refuse('Invalid_Template', `A template with name "${await takenName(row.slug, call) ?? name}" already exists`);
+      throw call.refuse(
+        'Invalid_Template',
+        `A template with name "${(await takenName(row.slug, call)) ?? name}" already exists`,
+      );
     }
     return toTemplateRecord(row);
   },
@@ -86,11 +136,13 @@ const update = operation({
     answer: { ...EXAMPLE, subject: 'another subject', updated_at: NOW },
   },
   async handle({ name, publish = true, labels, ...given }, call) {
-    return toTemplateRecord(await changeTemplate(name, call, (row) => {
-      const now = call.now();
-      const draft = toContent(row.draft, given);
-      return { draft, labels, updatedAt: now, ...(publish ? { published: draft, publishedAt: now } : {}) };
-    }));
+    return toTemplateRecord(
+      await changeTemplate(name, call, (row) => {
+        const now = call.now();
+        const draft = toContent(row.draft, given);
+        return { draft, labels, updatedAt: now, ...(publish ? { published: draft, publishedAt: now } : {}) };
+      }),
+    );
   },
 });
 
@@ -102,10 +154,12 @@ const publish = operation({
   errors: ['Unknown_Template'],
   example: { params: { name: 'example-template' }, answer: { ...EXAMPLE, published_at: NOW, updated_at: NOW } },
   async handle({ name }, call) {
-    return toTemplateRecord(await changeTemplate(name, call, (row) => {
-      const now = call.now();
-      return { published: row.draft, publishedAt: now, updatedAt: now };
-    }));
+    return toTemplateRecord(
+      await changeTemplate(name, call, (row) => {
+        const now = call.now();
+        return { published: row.draft, publishedAt: now, updatedAt: now };
+      }),
+    );
   },
 });
 
@@ -133,7 +187,9 @@ const list = listing({
   notes: 'All of them; with `after`, those that follow a name.',
   params: {
     label: labelFilter,
-    after: optional(text(MAX_TEMPLATE_NAME)).meta({ description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)' }),
+    after: optional(text(MAX_TEMPLATE_NAME)).meta({
+      description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)',
+    }),
   },
   returns: z.array(templateRecord),
   errors: [],
@@ -145,7 +201,8 @@ const list = listing({
 const timeSeries = operation({
   path: '/templates/time-series',
   summary: 'Shows the numbers of a template by hour, for the last 30 days.',
-  notes: 'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
+  notes:
+    'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
   params: { name: givenName },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],
@@ -171,8 +228,13 @@ const render = operation({
   notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {
     template_name: givenName,
-    template_content: z.array(z.object({ name: z.string(), content: z.string() })).meta({ description: 'name of each region and the content to inject; of two with one name the last' }),
-    merge_vars: optional(z.array(variable)).meta({ description: 'name (letters in any case, not beginning with _) and content of each merge variable; of two with one name the last' }),
+    template_content: z
+      .array(z.object({ name: z.string(), content: z.string() }))
+      .meta({ description: 'name of each region and the content to inject; of two with one name the last' }),
+    merge_vars: optional(z.array(variable)).meta({
+      description:
+        'name (letters in any case, not beginning with _) and content of each merge variable; of two with one name the last',
+    }),
   },
   returns: z.object({ html: z.string().meta({ description: 'the rendered HTML' }) }),
   errors: ['Unknown_Template'],
@@ -193,7 +255,10 @@ const render = operation({
       now: call.now(),
     });
     if ('html' in rendered) return rendered;
-    throw call.invalid(rendered.tooLong === 'vars' ? 'merge_vars' : 'template_content', `The rendered template would be longer than ${MAX_RENDERED} characters`);
+    throw call.invalid(
+      rendered.tooLong === 'vars' ? 'merge_vars' : 'template_content',
+      `The rendered template would be longer than ${MAX_RENDERED} characters`,
+    );
   },
 });
 

@@ -2,9 +2,9 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { sinceHours } from '../../mail/stats.ts';
+import { type TrackingDomainRow, trackingDomainId } from '../../store/tracking-domains.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/urls.ts';
-import { trackingDomainId, type TrackingDomainRow } from '../../store/tracking-domains.ts';
-import { operation, type Call } from '../operation.ts';
+import { type Call, operation } from '../operation.ts';
 import { domainName } from './sender-domains.ts';
 import { SERIES_DAYS } from './stats-records.ts';
 
@@ -18,16 +18,22 @@ const counted = {
   clicks: z.int().meta({ description: 'clicks on it in tracked mail' }),
   unique_clicks: z.int().meta({ description: 'messages in which it was clicked' }),
 };
-const urlRecord = z.object({ url: z.string().meta({ description: 'the URL' }), ...counted }).meta({ title: 'URL record' });
-const hourRecord = z.object({
-  time: z.string().meta({ description: 'the hour, UTC, YYYY-MM-DD HH:MM:SS' }), ...counted,
-}).meta({ title: 'URL hourly entry' });
+const urlRecord = z
+  .object({ url: z.string().meta({ description: 'the URL' }), ...counted })
+  .meta({ title: 'URL record' });
+const hourRecord = z
+  .object({
+    time: z.string().meta({ description: 'the hour, UTC, YYYY-MM-DD HH:MM:SS' }),
+    ...counted,
+  })
+  .meta({ title: 'URL hourly entry' });
 
 const toCounts = ({ sent, clicks, uniqueClicks }: UrlCounts) => ({ sent, clicks, unique_clicks: uniqueClicks });
 const EXAMPLE_URL = 'https://www.example.com/offers';
 const EXAMPLE_COUNTS = { sent: 40, clicks: 3, unique_clicks: 2 };
-const NOTES = 'Only links of mail with click tracking count, as they were followed: without their query where the message asked for that '
-  + '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is forgotten.';
+const NOTES =
+  'Only links of mail with click tracking count, as they were followed: without their query where the message asked for that ' +
+  '(url_strip_qs). URLs of more than 2,000 characters are not counted. A URL that was neither sent nor clicked for 91 days is forgotten.';
 
 const list = operation({
   path: '/urls/list',
@@ -69,32 +75,47 @@ const timeSeries = operation({
   example: { params: { url: EXAMPLE_URL }, answer: [{ time: '2026-01-05 09:00:00', ...EXAMPLE_COUNTS }] },
   async handle({ url }, { store, refuse, now }) {
     const key = urlKey(url);
-    if (!await store.urls.one({ id: urlId(store.account, key) })) throw refuse('Unknown_Url');
-    const rows = await store.urlHours.many({ key, start: { range: { gt: sinceHours(now(), SERIES_DAYS) } } }, { sort: 'start' });
+    if (!(await store.urls.one({ id: urlId(store.account, key) }))) throw refuse('Unknown_Url');
+    const rows = await store.urlHours.many(
+      { key, start: { range: { gt: sinceHours(now(), SERIES_DAYS) } } },
+      { sort: 'start' },
+    );
     return rows.map((row) => ({ time: toTimestamp(row.start), ...toCounts(row) }));
   },
 });
 
-const timeOrNull = (description: string) => z.string().nullable().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const timeOrNull = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
-const trackingDomainRecord = z.object({
-  domain: z.string().meta({ description: 'the domain' }),
-  created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
-  last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
-  cname: z.object({
-    valid: z.boolean().meta({ description: 'whether the domain leads here' }),
-    valid_after: timeOrNull('set when the record is valid now and was not before: when its TTL has passed since'),
-    error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
-  }).meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
-  valid_tracking: z.boolean().meta({
-    description: 'whether tracked links may begin with the domain; false while the record is valid: a `valid_after` has not passed, '
-      + 'or the domain, or one above it, is not a verified sender domain of the account',
-  }),
-}).meta({ title: 'tracking domain record' });
+const trackingDomainRecord = z
+  .object({
+    domain: z.string().meta({ description: 'the domain' }),
+    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
+    cname: z
+      .object({
+        valid: z.boolean().meta({ description: 'whether the domain leads here' }),
+        valid_after: timeOrNull('set when the record is valid now and was not before: when its TTL has passed since'),
+        error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
+      })
+      .meta({ description: 'the CNAME record of the domain, or address records that are those of this service' }),
+    valid_tracking: z.boolean().meta({
+      description:
+        'whether tracked links may begin with the domain; false while the record is valid: a `valid_after` has not passed, ' +
+        'or the domain, or one above it, is not a verified sender domain of the account',
+    }),
+  })
+  .meta({ title: 'tracking domain record' });
 
 const NOT_TESTED = 'This domain has not been tested yet.';
 
-async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDomains, now }: Pick<Call<never>, 'trackingDomains' | 'now'>) {
+async function toDomainRecords(
+  rows: readonly TrackingDomainRow[],
+  { trackingDomains, now }: Pick<Call<never>, 'trackingDomains' | 'now'>,
+) {
   const owned = await trackingDomains.owned(rows);
   return rows.map((row) => {
     const valid = row.valid === true;
@@ -106,7 +127,7 @@ async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDom
       cname: {
         valid,
         valid_after: row.validAfter === null ? null : toTimestamp(row.validAfter),
-        error: row.valid === null ? row.error ?? NOT_TESTED : row.error,
+        error: row.valid === null ? (row.error ?? NOT_TESTED) : row.error,
       },
       valid_tracking: used && owned.has(row.domain),
     };
@@ -115,15 +136,21 @@ async function toDomainRecords(rows: readonly TrackingDomainRow[], { trackingDom
 
 type DomainRecord = Awaited<ReturnType<typeof toDomainRecords>>[number];
 
-async function toDomainRecord(row: TrackingDomainRow, call: Pick<Call<never>, 'trackingDomains' | 'now'>): Promise<DomainRecord> {
+async function toDomainRecord(
+  row: TrackingDomainRow,
+  call: Pick<Call<never>, 'trackingDomains' | 'now'>,
+): Promise<DomainRecord> {
   const [record] = await toDomainRecords([row], call);
   if (!record) throw new Error('one row is one record');
   return record;
 }
 
 const EXAMPLE_DOMAIN: DomainRecord = {
-  domain: 'track.example.com', created_at: '2026-01-05 11:00:00', last_tested_at: null,
-  cname: { valid: false, valid_after: null, error: NOT_TESTED }, valid_tracking: false,
+  domain: 'track.example.com',
+  created_at: '2026-01-05 11:00:00',
+  last_tested_at: null,
+  cname: { valid: false, valid_after: null, error: NOT_TESTED },
+  valid_tracking: false,
 };
 const TESTED = {
   last_tested_at: '2026-01-05 12:00:00',
@@ -145,8 +172,9 @@ const trackingDomains = operation({
 const addTrackingDomain = operation({
   path: '/urls/add-tracking-domain',
   summary: 'Adds a tracking domain to the account and tests its DNS.',
-  notes: 'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain '
-    + '(/senders/verify-domain). A message names it in `tracking_domain`. Adding one again tests it again.',
+  notes:
+    'Point a CNAME of the domain at the host of this service, and verify the domain, or one above it, as a sender domain ' +
+    '(/senders/verify-domain). A message names it in `tracking_domain`. Adding one again tests it again.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: [],
@@ -156,7 +184,10 @@ const addTrackingDomain = operation({
   },
 });
 
-async function findTrackingDomain(domain: string, { store, refuse }: Call<'Unknown_TrackingDomain'>): Promise<TrackingDomainRow> {
+async function findTrackingDomain(
+  domain: string,
+  { store, refuse }: Call<'Unknown_TrackingDomain'>,
+): Promise<TrackingDomainRow> {
   const row = await store.trackingDomains.one({ id: trackingDomainId(store.account, domain) });
   if (!row) throw refuse('Unknown_TrackingDomain', domain);
   return row;
@@ -165,8 +196,9 @@ async function findTrackingDomain(domain: string, { store, refuse }: Call<'Unkno
 const checkTrackingDomain = operation({
   path: '/urls/check-tracking-domain',
   summary: 'Tests the DNS of a tracking domain.',
-  notes: 'While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, '
-    + 'and every hour while they are not right.',
+  notes:
+    'While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, ' +
+    'and every hour while they are not right.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain'],
@@ -179,10 +211,13 @@ const checkTrackingDomain = operation({
 const deleteTrackingDomain = operation({
   path: '/urls/delete-tracking-domain',
   summary: 'Removes a tracking domain from the account.',
-  notes: 'Links of mail that was sent with it work as long as the DNS of the domain leads here. One that is in use is removed only with `confirm`.',
+  notes:
+    'Links of mail that was sent with it work as long as the DNS of the domain leads here. One that is in use is removed only with `confirm`.',
   params: {
     domain: domainName,
-    confirm: optional(z.boolean()).meta({ description: 'removes it even when tracked links may begin with it (beyond the documented interface)' }),
+    confirm: optional(z.boolean()).meta({
+      description: 'removes it even when tracked links may begin with it (beyond the documented interface)',
+    }),
   },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain', 'Invalid_Verified_TrackingDomain'],
@@ -197,4 +232,12 @@ const deleteTrackingDomain = operation({
 });
 
 /** Links of messages with their numbers, and the domains that tracked links begin with. */
-export const urls = [list, search, timeSeries, trackingDomains, addTrackingDomain, checkTrackingDomain, deleteTrackingDomain];
+export const urls = [
+  list,
+  search,
+  timeSeries,
+  trackingDomains,
+  addTrackingDomain,
+  checkTrackingDomain,
+  deleteTrackingDomain,
+];

@@ -5,7 +5,17 @@ import { windowsOf } from '../../mail/stats.ts';
 import { NO_COUNTS } from '../../store/counters.ts';
 import { operation } from '../operation.ts';
 import { listAt } from './senders.ts';
-import { hoursOf, LONGEST_WINDOW_DAYS, recentOf, SOME_STATS, statsBlock, totalOf, toStats, toWindows, windowFields } from './stats-records.ts';
+import {
+  hoursOf,
+  LONGEST_WINDOW_DAYS,
+  recentOf,
+  SOME_STATS,
+  statsBlock,
+  toStats,
+  totalOf,
+  toWindows,
+  windowFields,
+} from './stats-records.ts';
 
 const ping = operation({
   path: '/users/ping',
@@ -45,13 +55,27 @@ const info = operation({
   example: {
     params: {},
     answer: {
-      username: 'main', created_at: '2026-01-01 00:00:00', public_id: 'ExampleAccountId000001', reputation: 58, hourly_quota: 350, backlog: 0,
-      stats: { today: SOME_STATS, last_7_days: SOME_STATS, last_30_days: SOME_STATS, last_60_days: SOME_STATS, last_90_days: SOME_STATS, all_time: SOME_STATS },
+      username: 'main',
+      created_at: '2026-01-01 00:00:00',
+      public_id: 'ExampleAccountId000001',
+      reputation: 58,
+      hourly_quota: 350,
+      backlog: 0,
+      stats: {
+        today: SOME_STATS,
+        last_7_days: SOME_STATS,
+        last_30_days: SOME_STATS,
+        last_60_days: SOME_STATS,
+        last_90_days: SOME_STATS,
+        all_time: SOME_STATS,
+      },
     },
   },
   async handle(_, { account, store, backlog, now }) {
     const [hours, recent, total] = await Promise.all([
-      hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()), recentOf(store, 'account', account.id, now()), totalOf(store, 'account', account.id),
+      hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),
+      recentOf(store, 'account', account.id, now()),
+      totalOf(store, 'account', account.id),
     ]);
     const reputation = reputationOf(recent);
     return {

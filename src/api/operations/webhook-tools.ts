@@ -17,7 +17,8 @@ const test = operation({
   path: '/webhooks/test',
   extension: true,
   summary: 'Posts an example of every event that the webhook asked for, as a batch like any other.',
-  notes: 'The answer comes when the batch is safe on disk; /webhooks/deliveries shows what became of it. It counts in batches_sent and events_sent.',
+  notes:
+    'The answer comes when the batch is safe on disk; /webhooks/deliveries shows what became of it. It counts in batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
     id: z.string().meta({ description: 'id of the delivery; travels as the header webhook-id' }),
@@ -38,7 +39,8 @@ const key = operation({
   path: '/webhooks/key',
   extension: true,
   summary: 'Shows the key that signs the posts of a webhook, or makes a new one.',
-  notes: 'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  notes:
+    'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }) },
   returns: z.object({
     id: webhookId,
@@ -49,7 +51,12 @@ const key = operation({
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
   example: {
     params: { id: 4 },
-    answer: { id: 4, url: URL, auth_key: 'ExampleSigningKey000000000000001', signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=' },
+    answer: {
+      id: 4,
+      url: URL,
+      auth_key: 'ExampleSigningKey000000000000001',
+      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
+    },
   },
   async handle({ id, rotate = false }, call) {
     const { url } = await findWebhook(id, call);
@@ -63,7 +70,8 @@ const deliveries = operation({
   path: '/webhooks/deliveries',
   extension: true,
   summary: 'Lists the batches of a webhook with every attempt, the newest first.',
-  notes: 'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Events that wait to become a batch are not among them. Of several hosts each knows the batches that it made itself.',
+  notes:
+    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Events that wait to become a batch are not among them. Of several hosts each knows the batches that it made itself.',
   params: {
     id: webhookId,
     delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
@@ -76,18 +84,41 @@ const deliveries = operation({
   errors: ['Unknown_Webhook'],
   example: {
     params: { id: 4 },
-    answer: [{
-      id: '01kcexamplebatch0000000000-ExampleHash1', url: URL, state: 'delivered', created_at: '2026-01-05 11:30:00', next_attempt_at: null,
-      ended_at: '2026-01-05 11:30:01', last_status: 200, last_error: null,
-      attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK' }], webhook: 4, events: 3,
-    }],
+    answer: [
+      {
+        id: '01kcexamplebatch0000000000-ExampleHash1',
+        url: URL,
+        state: 'delivered',
+        created_at: '2026-01-05 11:30:00',
+        next_attempt_at: null,
+        ended_at: '2026-01-05 11:30:01',
+        last_status: 200,
+        last_error: null,
+        attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK' }],
+        webhook: 4,
+        events: 3,
+      },
+    ],
   },
   async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
     const { id: webhook } = await findWebhook(id, call);
-    const found = await call.webhooks.batches({ ids: delivery === undefined ? undefined : [delivery], webhook, states: state && [state], from: from?.getTime(), to: to?.getTime() }, limit);
+    const found = await call.webhooks.batches(
+      {
+        ids: delivery === undefined ? undefined : [delivery],
+        webhook,
+        states: state && [state],
+        from: from?.getTime(),
+        to: to?.getTime(),
+      },
+      limit,
+    );
     const records = [];
     for (let at = 0; at < found.length; at += AT_A_TIME) {
-      records.push(...await Promise.all(found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.attempts(one)))));
+      records.push(
+        ...(await Promise.all(
+          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.attempts(one))),
+        )),
+      );
     }
     return records;
   },

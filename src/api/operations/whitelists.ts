@@ -8,11 +8,13 @@ import { MAX_LIST } from './stats-records.ts';
 
 const email = z.string().meta({ description: 'the address, in lower case' });
 
-const whitelistEntry = z.object({
-  email,
-  detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
-  created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
-}).meta({ title: 'whitelist entry' });
+const whitelistEntry = z
+  .object({
+    email,
+    detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
+    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+  })
+  .meta({ title: 'whitelist entry' });
 
 function toWhitelistEntry({ email, detail, createdAt }: WhitelistRow) {
   return { email, detail, created_at: toTimestamp(createdAt) };
@@ -28,12 +30,23 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       ...known,
       path: path('add'),
       summary: 'Adds an address to the whitelist, and takes it off the rejection list.',
-      notes: extension ? known.notes : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment. '
-        + 'To add an address costs no reputation; to delete it again costs that of the entries which events had made and this took off.',
-      params: { email: listAddress, comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }) },
-      returns: z.object({ email, added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }) }),
+      notes: extension
+        ? known.notes
+        : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment. ' +
+          'To add an address costs no reputation; to delete it again costs that of the entries which events had made and this took off.',
+      params: {
+        email: listAddress,
+        comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),
+      },
+      returns: z.object({
+        email,
+        added: z.boolean().meta({ description: 'whether the address is on the whitelist now' }),
+      }),
       errors: [],
-      example: { params: { email: 'ann@example.com', comment: 'a colleague' }, answer: { email: 'ann@example.com', added: true } },
+      example: {
+        params: { email: 'ann@example.com', comment: 'a colleague' },
+        answer: { email: 'ann@example.com', added: true },
+      },
       async handle({ email, comment = '' }, { lists }) {
         await lists.whitelist(email, comment === '' ? null : comment);
         return { email, added: true };
@@ -47,10 +60,15 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       params: { email: addressPrefix },
       returns: z.array(whitelistEntry),
       errors: [],
-      example: { params: {}, answer: [{ email: 'friend@example.com', detail: 'a partner', created_at: '2026-01-05 11:00:00' }] },
+      example: {
+        params: {},
+        answer: [{ email: 'friend@example.com', detail: 'a partner', created_at: '2026-01-05 11:00:00' }],
+      },
       async handle({ email }, { store }) {
         const search = email === undefined || email === '' ? {} : { email: { startsWith: email } };
-        return (await store.whitelists.many({ ...search, removed: false }, { sort: 'email', limit: MAX_LIST })).map(toWhitelistEntry);
+        return (await store.whitelists.many({ ...search, removed: false }, { sort: 'email', limit: MAX_LIST })).map(
+          toWhitelistEntry,
+        );
       },
     }),
     operation({

@@ -1,6 +1,6 @@
+import { ownNames } from '../../composition/slices.ts';
 import { checkMx } from '../../dns/checks.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks-sender.ts';
-import { ownNames } from '../../composition/slices.ts';
 import { createReservedNames, RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { keyPlace, selectorOf } from '../../outbound/key-rotation.ts';
 import { isClaim } from '../../store/inbound-domains.ts';
@@ -20,13 +20,20 @@ export const inboundDomains: Check = {
     const rows = await store.inboundDomains.many({}, { limit: MOST + 1 });
     if (rows.length === 0) return [skipped('inbound domains', 'there are none yet (/inbound/add-domain)')];
     const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
-    const findings = await each(rows.filter((row) => !isClaim(row)), async ({ id }): Promise<Finding> => {
-      const check = `MX ${id}`;
-      const found = await checkMx(resolver, id, hosts);
-      if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
-      if (found.valid) return ok(check, `names ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`);
-      return fault(check, found.error ?? 'does not name us', `Publish an MX record for ${id} that names ${settings.hostname}, or name the hosts that share the work in inbound.mx_hosts.`);
-    });
+    const findings = await each(
+      rows.filter((row) => !isClaim(row)),
+      async ({ id }): Promise<Finding> => {
+        const check = `MX ${id}`;
+        const found = await checkMx(resolver, id, hosts);
+        if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
+        if (found.valid) return ok(check, `names ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`);
+        return fault(
+          check,
+          found.error ?? 'does not name us',
+          `Publish an MX record for ${id} that names ${settings.hostname}, or name the hosts that share the work in inbound.mx_hosts.`,
+        );
+      },
+    );
     return cut(findings, 'inbound domains');
   },
 };
@@ -46,7 +53,9 @@ export const reservedDomains: Check = {
       const advice = `Its mail goes to that account. If it must not, delete ${id} with the key of the account (/inbound/delete-domain); nobody can add it again.`;
       return [(isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice)];
     });
-    return findings.length > 0 ? findings.slice(0, MOST) : [ok('reserved domains', 'no account has a domain that is reserved')];
+    return findings.length > 0
+      ? findings.slice(0, MOST)
+      : [ok('reserved domains', 'no account has a domain that is reserved')];
   },
 };
 
@@ -66,12 +75,23 @@ export const senderDomains: Check = {
 async function senderRecords({ settings, resolver }: World, store: Store, domain: string): Promise<readonly Finding[]> {
   const { hostname, senders } = settings;
   const key = await store.domainKeys.one({ id: domain });
-  const spf = finding(`SPF ${domain}`, await checkSpf(resolver, domain, senders.spf_include), `Its owner adds include:${senders.spf_include} to the SPF record of ${domain}.`);
+  const spf = finding(
+    `SPF ${domain}`,
+    await checkSpf(resolver, domain, senders.spf_include),
+    `Its owner adds include:${senders.spf_include} to the SPF record of ${domain}.`,
+  );
   if (!key) return [spf, skipped(`DKIM ${domain}`, 'nobody has asked for its key yet (/senders/check-domain)')];
   const selector = selectorOf(key, { dkimSelector: senders.dkim_selector });
   const place = keyPlace({ hostname }, domain, { selector, publicKey: key.publicKey });
   const dkim = await checkDkim(resolver, place, key.publicKey);
-  return [spf, finding(`DKIM ${domain}`, dkim, `Its owner publishes the TXT record that /senders/check-domain shows at ${place.name}.`)];
+  return [
+    spf,
+    finding(
+      `DKIM ${domain}`,
+      dkim,
+      `Its owner publishes the TXT record that /senders/check-domain shows at ${place.name}.`,
+    ),
+  ];
 }
 
 function finding(check: string, found: RecordCheck, advice: string): Finding {
@@ -87,9 +107,16 @@ export const sending: Check = {
     if (isLocal(settings)) return [skipped('sending', 'every listener is on loopback')];
     const back = await checkMx(resolver, outbound.return_domain, [hostname, ...inbound.mx_hosts]);
     const name = `return domain ${outbound.return_domain}`;
-    const returns = back === 'unknown' ? skipped(name, 'the DNS gave no answer')
-      : back.valid ? ok(name, 'its MX names us')
-        : warning(name, back.error ?? 'does not name us', `Bounces get lost. Publish an MX record for ${outbound.return_domain} that names ${hostname}, or set outbound.return_domain.`);
+    const returns =
+      back === 'unknown'
+        ? skipped(name, 'the DNS gave no answer')
+        : back.valid
+          ? ok(name, 'its MX names us')
+          : warning(
+              name,
+              back.error ?? 'does not name us',
+              `Bounces get lost. Publish an MX record for ${outbound.return_domain} that names ${hostname}, or set outbound.return_domain.`,
+            );
     return [returns, await spfInclude(senders.spf_include, resolver)];
   },
 };
@@ -100,16 +127,22 @@ async function spfInclude(include: string, resolver: World['resolver']): Promise
   if (answer.kind === 'failure') return skipped(check, 'the DNS gave no answer');
   const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1( |$)/i.test(text)) : [];
   if (records.length === 1) return ok(check, records[0] ?? '');
-  return warning(check, records.length === 0 ? 'there is no SPF record' : 'there is more than one SPF record',
-    `Sender domains include it: publish one TXT record at ${include}, as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`);
+  return warning(
+    check,
+    records.length === 0 ? 'there is no SPF record' : 'there is more than one SPF record',
+    `Sender domains include it: publish one TXT record at ${include}, as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
+  );
 }
 
 async function each<T, R>(items: readonly T[], look: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
-  for (let from = 0; from < Math.min(items.length, MOST); from += AT_ONCE) results.push(...await Promise.all(items.slice(from, Math.min(from + AT_ONCE, MOST)).map(look)));
+  for (let from = 0; from < Math.min(items.length, MOST); from += AT_ONCE)
+    results.push(...(await Promise.all(items.slice(from, Math.min(from + AT_ONCE, MOST)).map(look))));
   return results;
 }
 
 function cut(findings: readonly Finding[], check: string): readonly Finding[] {
-  return findings.length < MOST ? findings : [...findings, skipped(check, `more than ${MOST}; the others were not looked at`)];
+  return findings.length < MOST
+    ? findings
+    : [...findings, skipped(check, `more than ${MOST}; the others were not looked at`)];
 }

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
-import type { Settings } from '../../settings.ts';
 import type { Resolver } from '../../dns/types.ts';
+import type { Settings } from '../../settings.ts';
 import type { Store } from '../../store/store.ts';
 
 /** fault: mail is lost, refused or not believed · warning: it works, and should not stay like this · skipped: could not be looked at. */
@@ -41,11 +41,23 @@ export interface Check {
 }
 
 export const ok = (check: string, seen: string): Finding => ({ check, verdict: 'ok', seen });
-export const warning = (check: string, seen: string, advice: string): Finding => ({ check, verdict: 'warning', seen, advice });
-export const fault = (check: string, seen: string, advice: string): Finding => ({ check, verdict: 'fault', seen, advice });
+export const warning = (check: string, seen: string, advice: string): Finding => ({
+  check,
+  verdict: 'warning',
+  seen,
+  advice,
+});
+export const fault = (check: string, seen: string, advice: string): Finding => ({
+  check,
+  verdict: 'fault',
+  seen,
+  advice,
+});
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
 /** Whether every listener that takes mail from others is on loopback: a machine to try things on, of which the world knows nothing. */
 export function isLocal({ smtp, submission }: Settings): boolean {
-  return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(({ host }) => host === '::1' || host.startsWith('127.'));
+  return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(
+    ({ host }) => host === '::1' || host.startsWith('127.'),
+  );
 }

@@ -8,16 +8,42 @@ const SMTP_PORT = 25;
 export const listening: Check = {
   name: 'SMTP',
   async run({ settings }) {
-    const findings = await Promise.all(settings.smtp.listen.map(async ({ host, port }): Promise<Finding> => {
-      const check = `SMTP ${host.includes(':') ? `[${host}]` : host}:${port}`;
-      const line = await firstOf(reachable(host), port);
-      if (line instanceof Error) return fault(check, line.message, 'Start the daemon (systemctl start postern, npm start), and look at its log. Where a socket of systemd listens elsewhere, smtp.listen should say the same.');
-      if (!line.startsWith('220 ')) return fault(check, `another program answers, or the daemon takes no mail: ${line}`, 'Stop the other mail server, or look at the log of the daemon.');
-      if (!line.includes(settings.hostname)) return warning(check, `greets as "${line}", not as ${settings.hostname}`, 'The daemon runs with other settings than these: restart it, or name its file with --config.');
-      return ok(check, line);
-    }));
+    const findings = await Promise.all(
+      settings.smtp.listen.map(async ({ host, port }): Promise<Finding> => {
+        const check = `SMTP ${host.includes(':') ? `[${host}]` : host}:${port}`;
+        const line = await firstOf(reachable(host), port);
+        if (line instanceof Error)
+          return fault(
+            check,
+            line.message,
+            'Start the daemon (systemctl start postern, npm start), and look at its log. Where a socket of systemd listens elsewhere, smtp.listen should say the same.',
+          );
+        if (!line.startsWith('220 '))
+          return fault(
+            check,
+            `another program answers, or the daemon takes no mail: ${line}`,
+            'Stop the other mail server, or look at the log of the daemon.',
+          );
+        if (!line.includes(settings.hostname))
+          return warning(
+            check,
+            `greets as "${line}", not as ${settings.hostname}`,
+            'The daemon runs with other settings than these: restart it, or name its file with --config.',
+          );
+        return ok(check, line);
+      }),
+    );
     const public25 = isLocal(settings) || settings.smtp.listen.some(({ port }) => port === SMTP_PORT);
-    return public25 ? findings : [...findings, warning('port 25', `smtp.listen has ${settings.smtp.listen.map(({ port }) => port).join(', ')}`, 'Other mail servers come to port 25 and to no other: listen there, or let the socket unit or a proxy.')];
+    return public25
+      ? findings
+      : [
+          ...findings,
+          warning(
+            'port 25',
+            `smtp.listen has ${settings.smtp.listen.map(({ port }) => port).join(', ')}`,
+            'Other mail servers come to port 25 and to no other: listen there, or let the socket unit or a proxy.',
+          ),
+        ];
   },
 };
 
@@ -31,13 +57,22 @@ export const outgoing: Check = {
     if (host === undefined) return [skipped(check, `no mail server of ${reach} was found`)];
     const line = await firstLine(host.address, SMTP_PORT);
     if (line instanceof Error) {
-      return [fault(check, `${host.name} (${host.address}) was not reached: ${line.message}`, 'Ask your provider to open port 25 to the outside, or set outbound.relay and mail.relay to a server that carries mail on.')];
+      return [
+        fault(
+          check,
+          `${host.name} (${host.address}) was not reached: ${line.message}`,
+          'Ask your provider to open port 25 to the outside, or set outbound.relay and mail.relay to a server that carries mail on.',
+        ),
+      ];
     }
     return [ok(check, `${host.name} answered: ${line}`)];
   },
 };
 
-async function mailHost(domain: string, resolver: World['resolver']): Promise<{ readonly name: string; readonly address: string } | undefined> {
+async function mailHost(
+  domain: string,
+  resolver: World['resolver'],
+): Promise<{ readonly name: string; readonly address: string } | undefined> {
   const mx = await resolver.resolve(domain, 'MX');
   const name = mx.kind === 'records' ? mx.records.toSorted((a, b) => a.priority - b.priority)[0]?.exchange : domain;
   if (name === undefined || name === '') return undefined;

@@ -7,18 +7,35 @@ export const hostName: Check = {
   name: 'host name',
   async run({ settings, resolver }) {
     const { hostname } = settings;
-    if (isLocal(settings)) return [skipped('host name', `${hostname}; every listener is on loopback, so nobody asks for it`)];
+    if (isLocal(settings))
+      return [skipped('host name', `${hostname}; every listener is on loopback, so nobody asks for it`)];
     if (!hostname.includes('.')) {
-      return [fault('host name', `"${hostname}" is no full name`, 'Set hostname to the full name of this machine, as mx1.example.com.')];
+      return [
+        fault(
+          'host name',
+          `"${hostname}" is no full name`,
+          'Set hostname to the full name of this machine, as mx1.example.com.',
+        ),
+      ];
     }
     const [v4, v6] = await Promise.all([resolver.resolve(hostname, 'A'), resolver.resolve(hostname, 'AAAA')]);
     const addresses = [v4, v6].flatMap((answer) => (answer.kind === 'records' ? answer.records : []));
     if (addresses.length === 0) {
       const failed = [v4, v6].some(({ kind }) => kind === 'failure');
-      return [failed ? skipped('host name', `the DNS gave no answer about ${hostname}`)
-        : fault('host name', `${hostname} has no address in the DNS`, `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`)];
+      return [
+        failed
+          ? skipped('host name', `the DNS gave no answer about ${hostname}`)
+          : fault(
+              'host name',
+              `${hostname} has no address in the DNS`,
+              `Publish an A record (and AAAA, if you have IPv6) for ${hostname}.`,
+            ),
+      ];
     }
-    return [ok('host name', `${hostname} has ${addresses.join(', ')}`), ...await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)))];
+    return [
+      ok('host name', `${hostname} has ${addresses.join(', ')}`),
+      ...(await Promise.all(addresses.map((ip) => reverse(ip, hostname, resolver)))),
+    ];
   },
 };
 
@@ -28,7 +45,11 @@ async function reverse(ip: string, hostname: string, resolver: World['resolver']
   if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
   if (found.valid) return ok(check, `names ${hostname}`);
   const answer = await resolver.resolve(toReverseName(ip) ?? '', 'PTR');
-  return fault(check, answer.kind === 'records' ? `names ${answer.records.join(', ')}, not ${hostname}` : 'there is no PTR record', `Ask whoever gave you the address (your provider) to set its PTR record to ${hostname}.`);
+  return fault(
+    check,
+    answer.kind === 'records' ? `names ${answer.records.join(', ')}, not ${hostname}` : 'there is no PTR record',
+    `Ask whoever gave you the address (your provider) to set its PTR record to ${hostname}.`,
+  );
 }
 
 /** Links in mail and in answers of the API begin with it. */
@@ -40,12 +61,32 @@ export const publicUrl: Check = {
     if (isLocal(settings)) return [skipped(check, `${settings.public_url}; every listener is on loopback`)];
     const { host } = settings.http.listen;
     if (url.hostname === host || sameName(url.hostname, 'localhost')) {
-      return [warning(check, `${settings.public_url} is an address, and only this machine may know it`, 'Set public_url to the https address under which a proxy in front shows http.listen to the world.')];
+      return [
+        warning(
+          check,
+          `${settings.public_url} is an address, and only this machine may know it`,
+          'Set public_url to the https address under which a proxy in front shows http.listen to the world.',
+        ),
+      ];
     }
     const found = await resolver.addresses(url.hostname);
     if (found.kind === 'failure') return [skipped(check, `the DNS gave no answer about ${url.hostname}`)];
-    if (found.kind !== 'records') return [fault(check, `${url.hostname} has no address in the DNS`, `Publish one, or correct public_url: links in mail lead to ${settings.public_url}.`)];
-    if (url.protocol !== 'https:') return [warning(check, `${settings.public_url} is not encrypted`, 'API keys travel over it: put a TLS proxy in front and set public_url to https://.')];
+    if (found.kind !== 'records')
+      return [
+        fault(
+          check,
+          `${url.hostname} has no address in the DNS`,
+          `Publish one, or correct public_url: links in mail lead to ${settings.public_url}.`,
+        ),
+      ];
+    if (url.protocol !== 'https:')
+      return [
+        warning(
+          check,
+          `${settings.public_url} is not encrypted`,
+          'API keys travel over it: put a TLS proxy in front and set public_url to https://.',
+        ),
+      ];
     return [ok(check, `${settings.public_url} (${found.records.join(', ')})`)];
   },
 };
@@ -58,6 +99,12 @@ export const postmaster: Check = {
     const { postmaster: address } = settings.smtp;
     if (address !== '') return [ok(check, `mail to postmaster is forwarded to ${address}`)];
     if (isLocal(settings)) return [skipped(check, 'every listener is on loopback')];
-    return [warning(check, 'mail to postmaster waits on the queue, where nobody may look', 'Set smtp.postmaster to an address that you read; other postmasters report trouble there.')];
+    return [
+      warning(
+        check,
+        'mail to postmaster waits on the queue, where nobody may look',
+        'Set smtp.postmaster to an address that you read; other postmasters report trouble there.',
+      ),
+    ];
   },
 };

@@ -31,14 +31,30 @@ const MOST_PAUSE_MS = 60_000;
 /** Answers after which the same call may go well a little later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
-interface Waiter { wait(ms: number): Promise<unknown> }
+interface Waiter {
+  wait(ms: number): Promise<unknown>;
+}
 
 /** `base` is the URL up to the version: https://host/api/1.0 */
 export function createApiClient(base: string, key: string, { wait }: Waiter): ApiClient {
   const root = base.replace(/\/+$/, '');
 
-  async function once(path: string, body: string): Promise<{ readonly passing: boolean; readonly answer: unknown; readonly status: number; readonly waitMs: number }> {
-    const response = await fetch(`${root}${path}.json`, { method: 'POST', headers: { 'content-type': 'application/json' }, body, redirect: 'error', signal: AbortSignal.timeout(TIMEOUT_MS) });
+  async function once(
+    path: string,
+    body: string,
+  ): Promise<{
+    readonly passing: boolean;
+    readonly answer: unknown;
+    readonly status: number;
+    readonly waitMs: number;
+  }> {
+    const response = await fetch(`${root}${path}.json`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json' },
+      body,
+      redirect: 'error',
+      signal: AbortSignal.timeout(TIMEOUT_MS),
+    });
     const text = await response.text();
     const { status } = response;
     const waitMs = Math.min(MOST_PAUSE_MS, (Number(response.headers.get('retry-after')) || 0) * 1000);
@@ -58,20 +74,25 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
         return new Unreachable(`${root}: ${reason(error)}`);
       });
       if (!(found instanceof Error) && !found.passing) return refusedOr(found.answer, found.status);
-      if (tries >= most) throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
+      if (tries >= most)
+        throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
       await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found instanceof Error ? 0 : found.waitMs));
     }
   }
   return Object.freeze({
     call: (path: string, params?: Readonly<Record<string, unknown>>) => call(path, params),
-    async greet() { await call('/users/ping', {}, 1); },
+    async greet() {
+      await call('/users/ping', {}, 1);
+    },
   });
 }
 
 /** Errors come as {status: "error", name, message}: with 500 from the one, with a status of their own from the other. */
 function refusedOr(answer: unknown, status: number): unknown {
-  if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number')) return answer;
-  if (isRecord(answer) && typeof answer.name === 'string') throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
+  if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number'))
+    return answer;
+  if (isRecord(answer) && typeof answer.name === 'string')
+    throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
   throw new Unreachable(`an answer of status ${status} that is no error of such an API`);
 }
 

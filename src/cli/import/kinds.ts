@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { ApiClient } from './client.ts';
 import * as records from './records.ts';
 import { allRejects } from './rejects.ts';
@@ -20,13 +20,22 @@ export interface Kind {
   items(from: ApiClient, to: ApiClient, say: (note: string) => void): Promise<readonly Item[]>;
 }
 
-async function list<T>(api: ApiClient, path: string, kind: string, item: z.ZodType<T>, params = {}): Promise<readonly T[]> {
+async function list<T>(
+  api: ApiClient,
+  path: string,
+  kind: string,
+  item: z.ZodType<T>,
+  params = {},
+): Promise<readonly T[]> {
   return records.readList(kind, item, await api.call(path, params));
 }
 
 /** A kind whose list both sides show whole, so that what is there already is known by its name. */
 function listed<T>(kind: {
-  readonly name: string; readonly path: string; readonly item: z.ZodType<T>; readonly note?: string;
+  readonly name: string;
+  readonly path: string;
+  readonly item: z.ZodType<T>;
+  readonly note?: string;
   nameOf(record: T): string;
   /** `begun`: an import was cut off in the middle of it. */
   bring(record: T, to: ApiClient, from: ApiClient, begun: boolean): Promise<unknown>;
@@ -42,14 +51,24 @@ function listed<T>(kind: {
       return theirs.map((record) => {
         const ours = known.get(kind.nameOf(record));
         const begun = ours !== undefined && kind.begun?.(record, ours) === true;
-        return { name: kind.nameOf(record), there: ours !== undefined && !begun, async bring() { await kind.bring(record, to, from, begun); }, ...(note !== undefined && { note }) };
+        return {
+          name: kind.nameOf(record),
+          there: ours !== undefined && !begun,
+          async bring() {
+            await kind.bring(record, to, from, begun);
+          },
+          ...(note !== undefined && { note }),
+        };
       });
     },
   };
 }
 
 const subaccounts = listed({
-  name: 'subaccounts', path: '/subaccounts/list', item: records.subaccount, nameOf: ({ id }) => id,
+  name: 'subaccounts',
+  path: '/subaccounts/list',
+  item: records.subaccount,
+  nameOf: ({ id }) => id,
   begun: (theirs, ours) => theirs.status === 'paused' && ours.status === 'active' && ours.sent_total === 0,
   async bring({ id, name, custom_quota: quota, status }, to, from, begun) {
     if (!begun) {
@@ -62,8 +81,20 @@ const subaccounts = listed({
 
 type Template = z.output<typeof records.template>;
 
-const draftOf = ({ code, subject, from_email, from_name, text }: Template) => ({ code, subject, from_email, from_name, text });
-const publishedOf = (of: Template) => ({ code: of.publish_code, subject: of.publish_subject, from_email: of.publish_from_email, from_name: of.publish_from_name, text: of.publish_text });
+const draftOf = ({ code, subject, from_email, from_name, text }: Template) => ({
+  code,
+  subject,
+  from_email,
+  from_name,
+  text,
+});
+const publishedOf = (of: Template) => ({
+  code: of.publish_code,
+  subject: of.publish_subject,
+  from_email: of.publish_from_email,
+  from_name: of.publish_from_name,
+  text: of.publish_text,
+});
 const same = (a: object, b: object) => JSON.stringify(a) === JSON.stringify(b);
 
 /** The published copy first, then the draft over it, where they differ: so both are as they were. */
@@ -76,12 +107,28 @@ async function bringTemplate(template: Template, to: ApiClient, begun: boolean):
   }
   if (!begun) await to.call('/templates/add', { name, labels, ...published, publish: true });
   if (same(draft, published)) return;
-  await to.call('/templates/update', { name, code: draft.code ?? '', subject: draft.subject ?? '', from_email: draft.from_email, from_name: draft.from_name ?? '', text: draft.text ?? '', publish: false });
+  await to.call('/templates/update', {
+    name,
+    code: draft.code ?? '',
+    subject: draft.subject ?? '',
+    from_email: draft.from_email,
+    from_name: draft.from_name ?? '',
+    text: draft.text ?? '',
+    publish: false,
+  });
 }
 
 const templates = listed({
-  name: 'templates', path: '/templates/list', item: records.template, nameOf: ({ name }) => name, bring: (template, to, _from, begun) => bringTemplate(template, to, begun),
-  begun: (theirs, ours) => theirs.published_at !== undefined && !same(draftOf(theirs), publishedOf(theirs)) && same(publishedOf(ours), publishedOf(theirs)) && same(draftOf(ours), publishedOf(ours)),
+  name: 'templates',
+  path: '/templates/list',
+  item: records.template,
+  nameOf: ({ name }) => name,
+  bring: (template, to, _from, begun) => bringTemplate(template, to, begun),
+  begun: (theirs, ours) =>
+    theirs.published_at !== undefined &&
+    !same(draftOf(theirs), publishedOf(theirs)) &&
+    same(publishedOf(ours), publishedOf(theirs)) &&
+    same(draftOf(ours), publishedOf(ours)),
 });
 
 const whitelist: Kind = {
@@ -90,7 +137,13 @@ const whitelist: Kind = {
     const theirs = await list(from, '/whitelists/list', 'whitelist entries', records.whitelistEntry);
     if (theirs.length >= 1000) say('the list shows no more than 1,000; bring the rest over by its export');
     // Adding an address twice changes nothing, so what is there need not be known.
-    return theirs.map(({ email, detail }) => ({ name: email, there: false, async bring() { await to.call('/whitelists/add', { email, comment: detail?.slice(0, 255) }); } }));
+    return theirs.map(({ email, detail }) => ({
+      name: email,
+      there: false,
+      async bring() {
+        await to.call('/whitelists/add', { email, comment: detail?.slice(0, 255) });
+      },
+    }));
   },
 };
 
@@ -102,29 +155,48 @@ const rejects: Kind = {
   async items(from, to, say) {
     const theirs = await allRejects(from, say);
     const lasting = theirs.filter(({ reason }) => reason !== PASSING);
-    if (lasting.length < theirs.length) say(`${theirs.length - lasting.length} soft bounces are left behind: they expire within days`);
+    if (lasting.length < theirs.length)
+      say(`${theirs.length - lasting.length} soft bounces are left behind: they expire within days`);
     return lasting.map(({ email, reason, detail, subaccount }) => ({
       name: subaccount === undefined ? email : `${email} (${subaccount})`,
       there: false,
-      async bring() { await to.call('/rejects/add', { email, comment: [reason, detail].filter((part) => part).join(': ').slice(0, 1000), subaccount }); },
+      async bring() {
+        await to.call('/rejects/add', {
+          email,
+          comment: [reason, detail]
+            .filter((part) => part)
+            .join(': ')
+            .slice(0, 1000),
+          subaccount,
+        });
+      },
     }));
   },
 };
 
 const senderDomains = listed({
-  name: 'sender domains', path: '/senders/domains', item: records.senderDomain, nameOf: ({ domain }) => domain,
+  name: 'sender domains',
+  path: '/senders/domains',
+  item: records.senderDomain,
+  nameOf: ({ domain }) => domain,
   bring: ({ domain }, to) => to.call('/senders/add-domain', { domain }),
   note: 'publish the new DKIM record (/senders/check-domain shows it) and change the SPF include',
 });
 
 const webhooks = listed({
-  name: 'webhooks', path: '/webhooks/list', item: records.webhook, nameOf: ({ url }) => url,
+  name: 'webhooks',
+  path: '/webhooks/list',
+  item: records.webhook,
+  nameOf: ({ url }) => url,
   bring: ({ url, description, events }, to) => to.call('/webhooks/add', { url, description, events }),
   note: 'give its consumer the new key (/webhooks/info)',
 });
 
 const inbound = listed({
-  name: 'inbound domains', path: '/inbound/domains', item: records.inboundDomain, nameOf: ({ domain }) => domain,
+  name: 'inbound domains',
+  path: '/inbound/domains',
+  item: records.inboundDomain,
+  nameOf: ({ domain }) => domain,
   bring: ({ domain }, to) => to.call('/inbound/add-domain', { domain }),
   note: 'change its MX record when everything else is done',
 });
@@ -133,19 +205,42 @@ const routes: Kind = {
   name: 'inbound routes',
   async items(from, to) {
     const domains = await list(from, '/inbound/domains', 'inbound domains', records.inboundDomain);
-    const ours = new Set((await list(to, '/inbound/domains', 'inbound domains', records.inboundDomain)).map(({ domain }) => domain));
+    const ours = new Set(
+      (await list(to, '/inbound/domains', 'inbound domains', records.inboundDomain)).map(({ domain }) => domain),
+    );
     const items: Item[] = [];
     for (const { domain } of domains) {
       const theirs = await list(from, '/inbound/routes', 'inbound routes', records.route, { domain });
-      const known = new Set(ours.has(domain) ? (await list(to, '/inbound/routes', 'inbound routes', records.route, { domain })).map(({ pattern }) => pattern) : []);
-      items.push(...theirs.map(({ pattern, url }) => ({
-        name: `${pattern}@${domain}`, there: known.has(pattern), async bring() { await to.call('/inbound/add-route', { domain, pattern, url }); },
-        note: 'give its consumer the new key (/inbound/route-key)',
-      })));
+      const known = new Set(
+        ours.has(domain)
+          ? (await list(to, '/inbound/routes', 'inbound routes', records.route, { domain })).map(
+              ({ pattern }) => pattern,
+            )
+          : [],
+      );
+      items.push(
+        ...theirs.map(({ pattern, url }) => ({
+          name: `${pattern}@${domain}`,
+          there: known.has(pattern),
+          async bring() {
+            await to.call('/inbound/add-route', { domain, pattern, url });
+          },
+          note: 'give its consumer the new key (/inbound/route-key)',
+        })),
+      );
     }
     return items;
   },
 };
 
 /** In the order in which one thing may need another: rejects name subaccounts, and a reject does not go where an address is whitelisted. */
-export const KINDS: readonly Kind[] = [subaccounts, templates, whitelist, rejects, senderDomains, webhooks, inbound, routes];
+export const KINDS: readonly Kind[] = [
+  subaccounts,
+  templates,
+  whitelist,
+  rejects,
+  senderDomains,
+  webhooks,
+  inbound,
+  routes,
+];

@@ -10,7 +10,10 @@ export function toAnswerText(chunks: readonly Uint8Array[]): string {
   if (chunks.length === 0) return '';
   // A character has at most four bytes, so this is enough for all that is kept.
   const [first] = chunks;
-  const whole = chunks.length === 1 && first ? Buffer.from(first.buffer, first.byteOffset, first.byteLength) : Buffer.concat(chunks);
+  const whole =
+    chunks.length === 1 && first
+      ? Buffer.from(first.buffer, first.byteOffset, first.byteLength)
+      : Buffer.concat(chunks);
   const bytes = whole.subarray(0, 4 * ANSWER_CHARACTERS);
   const text = bytes.toString('utf8').replace(/\s+/g, ' ').replace(UNPRINTABLE, '\ufffd').trim();
   return text.length > ANSWER_CHARACTERS ? cut(text) : text;

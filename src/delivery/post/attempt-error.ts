@@ -7,9 +7,25 @@ export interface Progress {
   readonly secure: boolean;
 }
 
-const UNREACHABLE = new Set(['ENETUNREACH', 'EHOSTUNREACH', 'ETIMEDOUT', 'EADDRNOTAVAIL', 'ENETDOWN', 'EHOSTDOWN', 'EMFILE', 'ENFILE', 'EACCES', 'EPERM', 'EINVAL']);
+const UNREACHABLE = new Set([
+  'ENETUNREACH',
+  'EHOSTUNREACH',
+  'ETIMEDOUT',
+  'EADDRNOTAVAIL',
+  'ENETDOWN',
+  'EHOSTDOWN',
+  'EMFILE',
+  'ENFILE',
+  'EACCES',
+  'EPERM',
+  'EINVAL',
+]);
 const TIMEOUTS = new Set(['UND_ERR_CONNECT_TIMEOUT', 'UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
-const MALFORMED = new Set(['UND_ERR_HEADERS_OVERFLOW', 'UND_ERR_RES_CONTENT_LENGTH_MISMATCH', 'UND_ERR_RES_EXCEEDED_MAX_SIZE']);
+const MALFORMED = new Set([
+  'UND_ERR_HEADERS_OVERFLOW',
+  'UND_ERR_RES_CONTENT_LENGTH_MISMATCH',
+  'UND_ERR_RES_EXCEEDED_MAX_SIZE',
+]);
 const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 
 /** What a failure is called where users see it. The texts of libraries never get that far. */

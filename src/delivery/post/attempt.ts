@@ -1,10 +1,10 @@
 import type { Clock } from '../../base/clock.ts';
+import type { AttemptResult, PostBody, Poster } from '../types.ts';
 import { createConnections } from './connections.ts';
 import { type Deadline, startDeadline } from './deadline.ts';
 import { createFileBody } from './file-body.ts';
 import type { Guard, Verdict } from './guard.ts';
-import type { AttemptResult, PostBody, Poster } from '../types.ts';
-import { connectorTo, createHandler, openWire, type Ending, type Request, type Wire } from './wire.ts';
+import { connectorTo, createHandler, type Ending, openWire, type Request, type Wire } from './wire.ts';
 
 export interface PosterSettings {
   /** For one request: name, connection, TLS, request and answer together. */
@@ -24,7 +24,12 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   });
   let stopped = false;
 
-  async function attempt(method: 'POST' | 'HEAD', url: string, headers: Readonly<Record<string, string>>, body: PostBody | null): Promise<AttemptResult> {
+  async function attempt(
+    method: 'POST' | 'HEAD',
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: PostBody | null,
+  ): Promise<AttemptResult> {
     const started = clock.monotonic();
     const deadline = startDeadline(clock, settings.timeoutMs);
     try {
@@ -36,7 +41,11 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   }
 
   async function guarded(
-    method: 'POST' | 'HEAD', url: string, headers: Readonly<Record<string, string>>, body: PostBody | null, deadline: Deadline,
+    method: 'POST' | 'HEAD',
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: PostBody | null,
+    deadline: Deadline,
   ): Promise<Ending> {
     const parsed = URL.parse(url);
     if (!parsed) return { kind: 'unanswered', error: 'host not found', connected: false };
@@ -53,12 +62,18 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     return send(request, parsed.origin, verdict.addresses, deadline);
   }
 
-  async function send(request: Request, origin: string, addresses: readonly string[], deadline: Deadline): Promise<Ending> {
+  async function send(
+    request: Request,
+    origin: string,
+    addresses: readonly string[],
+    deadline: Deadline,
+  ): Promise<Ending> {
     const { connection, used } = connections.take(origin, addresses);
     const ending = await exchange(connection, request, deadline);
     // A server may close an idle connection in the very moment we use it again. That says nothing about the endpoint and
     // must not cost an attempt, so it is tried once more on a new connection; the receiver knows a repeat by webhook-id.
-    const stale = used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
+    const stale =
+      used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
     return stale ? exchange(connections.fresh(origin, addresses), request, deadline) : ending;
   }
 
@@ -80,7 +95,8 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   }
 
   return Object.freeze({
-    post: (url: string, headers: Readonly<Record<string, string>>, body: PostBody) => attempt('POST', url, headers, body),
+    post: (url: string, headers: Readonly<Record<string, string>>, body: PostBody) =>
+      attempt('POST', url, headers, body),
     head: (url: string) => attempt('HEAD', url, {}, null),
     async stop() {
       stopped = true;

@@ -46,7 +46,7 @@ export function createConnections<C extends Connection>(
   let idle = 0;
 
   function groupOf(origin: string, addresses: readonly string[]): Group<C> {
-    const joined = addresses.length === 1 ? addresses[0] ?? '' : [...addresses].sort().join(' ');
+    const joined = addresses.length === 1 ? (addresses[0] ?? '') : [...addresses].sort().join(' ');
     const group = groups.get(origin);
     if (group?.addresses === joined) return group;
     // Those in use end with their request: giveBack sees that their group is no longer the one of the origin.
@@ -84,7 +84,8 @@ export function createConnections<C extends Connection>(
     fresh: (origin: string, addresses: readonly string[]) => open(groupOf(origin, addresses)),
     giveBack(connection: C) {
       const group = owners.get(connection);
-      if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL) return drop(connection);
+      if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL)
+        return drop(connection);
       group.idle.push(connection);
       idle++;
     },

@@ -1,4 +1,4 @@
-import { open, type FileHandle } from 'node:fs/promises';
+import { type FileHandle, open } from 'node:fs/promises';
 
 /** The bytes of a file, for one request. */
 export interface FileBody {
@@ -15,7 +15,10 @@ const CHUNK = 128 * 1024;
  * Reads so many bytes of a file in chunks that share memory as long as `sent` says that all before has left: a stream makes new
  * memory for every chunk, and a large post kept the collector of garbage busy with nothing else.
  */
-export function createFileBody({ path, size }: { readonly path: string; readonly size: number }, sent: () => boolean): FileBody {
+export function createFileBody(
+  { path, size }: { readonly path: string; readonly size: number },
+  sent: () => boolean,
+): FileBody {
   let file: Promise<FileHandle> | undefined;
   let closed = false;
 
@@ -29,7 +32,7 @@ export function createFileBody({ path, size }: { readonly path: string; readonly
   async function* read(): AsyncGenerator<Uint8Array> {
     let memory = Buffer.allocUnsafeSlow(Math.min(CHUNK, size));
     try {
-      for (let left = size; left > 0 && !closed;) {
+      for (let left = size; left > 0 && !closed; ) {
         file ??= open(path);
         const { bytesRead } = await (await file).read(memory, 0, memory.length);
         if (bytesRead === 0) return;

@@ -2,11 +2,11 @@ import type { LookupFunction, Socket } from 'node:net';
 import { isIP } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import type { AttemptError, PostBody } from '../types.ts';
 import { ANSWER_BYTES, toAnswerText } from './answer.ts';
 import { toAttemptError } from './attempt-error.ts';
 import type { Connection } from './connections.ts';
 import type { FileBody } from './file-body.ts';
-import type { AttemptError, PostBody } from '../types.ts';
 
 /** One request, as it goes over a wire. */
 export interface Request {
@@ -44,16 +44,23 @@ export function connectorTo(addresses: readonly string[], timeout: number): buil
     else callback(null, first?.address ?? '', first?.family);
   };
   // With several addresses the next one is tried after half a second (RFC 8305), so that a broken IPv6 costs no attempt.
-  return buildConnector({ allowH2: false, timeout, lookup, autoSelectFamily: true, autoSelectFamilyAttemptTimeout: 500 });
+  return buildConnector({
+    allowH2: false,
+    timeout,
+    lookup,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: 500,
+  });
 }
 
 export function openWire(origin: string, connect: buildConnector.connector, onClose: (wire: Wire) => void): Wire {
   let socket: Socket | undefined;
   const client = new Client(origin, {
-    connect: (options, callback) => connect(options, (...made) => {
-      socket = made[1] ?? undefined;
-      callback(...made);
-    }),
+    connect: (options, callback) =>
+      connect(options, (...made) => {
+        socket = made[1] ?? undefined;
+        callback(...made);
+      }),
     allowH2: false,
     pipelining: 1,
     maxHeaderSize: 16 * 1024,
@@ -64,16 +71,26 @@ export function openWire(origin: string, connect: buildConnector.connector, onCl
     keepAliveMaxTimeout: 60_000,
   });
   const wire: Wire = {
-    dispatch(request, file, handler) { client.dispatch(toOptions(request, file), handler); },
+    dispatch(request, file, handler) {
+      client.dispatch(toOptions(request, file), handler);
+    },
     sent: () => socket?.writableLength === 0,
-    destroy() { client.destroy().catch(() => {}); },
+    destroy() {
+      client.destroy().catch(() => {});
+    },
   };
   client.on('disconnect', () => onClose(wire));
   return wire;
 }
 
 function toOptions({ method, path, headers, body }: Request, file: FileBody | undefined): Dispatcher.DispatchOptions {
-  if (body?.kind === 'file') return { method, path, headers: { ...headers, 'content-length': String(body.size) }, body: file ? toUndici(file.chunks) : null };
+  if (body?.kind === 'file')
+    return {
+      method,
+      path,
+      headers: { ...headers, 'content-length': String(body.size) },
+      body: file ? toUndici(file.chunks) : null,
+    };
   return { method, path, headers, body: body?.bytes ?? null };
 }
 
@@ -104,8 +121,14 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
 
   return {
     expire: () => end(() => 'timeout', false),
-    onRequestStart() { connected = true; },
-    onResponseStart(_controller: unknown, code: number, headers: Readonly<Record<string, string | string[] | undefined>>) {
+    onRequestStart() {
+      connected = true;
+    },
+    onResponseStart(
+      _controller: unknown,
+      code: number,
+      headers: Readonly<Record<string, string | string[] | undefined>>,
+    ) {
       if (code < 200) return;
       status = code;
       const value = headers['retry-after'];
@@ -116,7 +139,11 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
       size += chunk.length;
       if (size >= ANSWER_BYTES) end(() => 'malformed answer', false);
     },
-    onResponseEnd() { end(() => 'malformed answer', true); },
-    onResponseError(_controller: unknown, error: unknown) { end(() => toAttemptError(error, { connected, secure }), false); },
+    onResponseEnd() {
+      end(() => 'malformed answer', true);
+    },
+    onResponseError(_controller: unknown, error: unknown) {
+      end(() => toAttemptError(error, { connected, secure }), false);
+    },
   };
 }

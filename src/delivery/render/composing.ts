@@ -1,6 +1,6 @@
 import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
 import { TooLarge } from '../../outbound/compose/too-large.ts';
-import type { ComposeJob, Composed } from '../../outbound/types.ts';
+import type { Composed, ComposeJob } from '../../outbound/types.ts';
 import type { RunMarked } from './lane.ts';
 import type { MailJob, ThreadReply } from './protocol.ts';
 
@@ -22,7 +22,12 @@ export function createComposing({ marked, compose }: Deps): (job: MailJob) => Pr
       if (isOfTheSystem(error)) throw error;
       const faulty = error instanceof FaultyTemplate;
       const reason = error instanceof Error ? error.message : String(error);
-      return { kind: 'refused', number, reason: faulty ? `faulty template: ${reason}` : reason, final: faulty || error instanceof TooLarge };
+      return {
+        kind: 'refused',
+        number,
+        reason: faulty ? `faulty template: ${reason}` : reason,
+        final: faulty || error instanceof TooLarge,
+      };
     }
   };
 }

@@ -29,7 +29,11 @@ export interface Encoding {
   end(): void;
 }
 
-interface Room { bytes: Buffer<ArrayBuffer>; view: DataView; used: number }
+interface Room {
+  bytes: Buffer<ArrayBuffer>;
+  view: DataView;
+  used: number;
+}
 
 export function createEncoding(): Encoding {
   const value = createRoom();
@@ -68,7 +72,9 @@ export function createEncoding(): Encoding {
     },
     value: () => value.bytes.subarray(0, value.used),
     form: () => form.bytes.subarray(0, form.used),
-    end() { for (const bytes of [value.bytes, form.bytes, scratch]) giveBack(bytes); },
+    end() {
+      for (const bytes of [value.bytes, form.bytes, scratch]) giveBack(bytes);
+    },
   });
 }
 
@@ -107,7 +113,11 @@ function encodeText(bytes: Uint8Array, from: number, to: number, toLf: boolean, 
       view.setInt32(end, cell, true);
       end = (end + (cell >> 24)) | 0;
       at = (at + 1) | 0;
-      if (at >= to) { value.used = used; form.used = end; return; }
+      if (at >= to) {
+        value.used = used;
+        form.used = end;
+        return;
+      }
       byte = bytes[at] ?? 0;
     }
     if (byte === CR && toLf && bytes[at + 1] === LF) continue;

@@ -1,7 +1,7 @@
 import { open } from 'node:fs/promises';
+import { runningMandrillSignature, runningStandardSignature } from '../../mail/signature.ts';
 import { createEncoding } from './encoding.ts';
 import type { Piece } from './pieces.ts';
-import { runningMandrillSignature, runningStandardSignature } from '../../mail/signature.ts';
 
 /** What the signatures of a POST are made with. */
 export interface Signing {
@@ -25,9 +25,16 @@ const NOTHING = new Uint8Array(0);
 /** Makes form bodies of JSON text, and their signatures on the way. */
 export interface FormEncoder {
   /** For what fits in memory; the bytes are in memory of their own. */
-  toBytes(pieces: Iterable<Piece>, signing: Signing): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
+  toBytes(
+    pieces: Iterable<Piece>,
+    signing: Signing,
+  ): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
   /** Never more than some pieces are in memory, and the thread can do other work between them. Throws when the disk fails. */
-  toFile(pieces: Iterable<Piece>, signing: Signing, path: string): Promise<{ readonly size: number; readonly headers: FormHeaders }>;
+  toFile(
+    pieces: Iterable<Piece>,
+    signing: Signing,
+    path: string,
+  ): Promise<{ readonly size: number; readonly headers: FormHeaders }>;
 }
 
 export function createFormEncoder(): FormEncoder {

@@ -1,8 +1,8 @@
 import { Worker } from 'node:worker_threads';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import { beatMs, createWatch } from './pulse.ts';
 import { CELL, type ThreadData, type ThreadJob, type ThreadReply } from './protocol.ts';
+import { beatMs, createWatch } from './pulse.ts';
 
 export interface HandleSettings {
   readonly timeoutMs: number;
@@ -49,7 +49,10 @@ export function startThread(settings: HandleSettings, deps: { clock: Clock; log:
   const pulse = new SharedArrayBuffer(8);
   const cells = new Int32Array(pulse);
   const data: ThreadData = { ...settings.data, pulse, beatMs: beatMs(timeoutMs) };
-  const worker = new Worker(settings.script, { workerData: data, resourceLimits: { maxOldGenerationSizeMb: memoryMb, maxYoungGenerationSizeMb: YOUNG_MB } });
+  const worker = new Worker(settings.script, {
+    workerData: data,
+    resourceLimits: { maxOldGenerationSizeMb: memoryMb, maxYoungGenerationSizeMb: YOUNG_MB },
+  });
   const state = { started: false, busy: false };
   let end: Omit<ThreadEnd, 'started'> = { reason: 'the thread ended', parsing: 0, error: undefined };
   const watch = createWatch(cells, timeoutMs, deps.clock, (parsing) => {
@@ -60,19 +63,31 @@ export function startThread(settings: HandleSettings, deps: { clock: Clock; log:
     for (const reply of replies) {
       if (reply.kind === 'log') deps.log[reply.level](reply.event, reply.fields);
       else if (reply.kind !== 'ready') events.replied(reply);
-      else { state.started = true; if (state.busy) watch.start(); }
+      else {
+        state.started = true;
+        if (state.busy) watch.start();
+      }
     }
   });
-  worker.on('error', (error: unknown) => { end = toEnd(error, memoryMb, Atomics.load(cells, CELL.parsing)); });
-  worker.on('exit', () => { watch.stop(); events.ended({ ...end, started: state.started }); });
+  worker.on('error', (error: unknown) => {
+    end = toEnd(error, memoryMb, Atomics.load(cells, CELL.parsing));
+  });
+  worker.on('exit', () => {
+    watch.stop();
+    events.ended({ ...end, started: state.started });
+  });
   return Object.freeze({
-    send(jobs: readonly ThreadJob[], transfer: readonly ArrayBuffer[]) { worker.postMessage(jobs, transfer); },
+    send(jobs: readonly ThreadJob[], transfer: readonly ArrayBuffer[]) {
+      worker.postMessage(jobs, transfer);
+    },
     watch(busy: boolean) {
       state.busy = busy;
       if (!busy) watch.stop();
       else if (state.started) watch.start();
     },
-    async stop() { await worker.terminate(); },
+    async stop() {
+      await worker.terminate();
+    },
   });
 }
 

@@ -16,8 +16,13 @@ export type RunMarked = <T>(number: number, work: () => Promise<T>) => Promise<T
 /** `parsing` is told the number of a job while it is at work, and 0 after. */
 export function createMarked(parsing: (number: number) => void): RunMarked {
   const inTurn = createLane();
-  return (number, work) => inTurn(async () => {
-    parsing(number);
-    try { return await work(); } finally { parsing(0); }
-  });
+  return (number, work) =>
+    inTurn(async () => {
+      parsing(number);
+      try {
+        return await work();
+      } finally {
+        parsing(0);
+      }
+    });
 }

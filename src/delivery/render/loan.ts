@@ -33,7 +33,7 @@ export function createLoan(): WithFile {
       const { size } = await file.stat();
       const memory = take(size);
       const bytes = new Uint8Array(memory);
-      for (let at = 0; at < size;) {
+      for (let at = 0; at < size; ) {
         const { bytesRead } = await file.read(bytes, at, size - at, at);
         if (bytesRead === 0) throw new Error(`${path} ends too early`);
         at += bytesRead;

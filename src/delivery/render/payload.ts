@@ -1,14 +1,14 @@
 import { isUtf8 } from 'node:buffer';
-import { createNames, toFileName } from '../../mail/filename.ts';
-import { authorOf, authorOfMessage, type Author } from '../../mail/author.ts';
-import type { Verdicts } from '../../mail/envelope.ts';
 import { asUtf8 } from '../../mail/as-utf8.ts';
+import { type Author, authorOf, authorOfMessage } from '../../mail/author.ts';
+import type { Verdicts } from '../../mail/envelope.ts';
+import { createNames, toFileName } from '../../mail/filename.ts';
+import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
 import { withHeader } from '../../mail/headless.ts';
-import { parseHeaders, toTitleCase, type HeaderField } from '../../mail/headers.ts';
 import type { FilePart, Parsed } from '../../mail/parsed.ts';
 import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../spool/types.ts';
-import { contentPieces, json, jsonText, jsonOf, rawBase64, rawText, type Piece } from './pieces.ts';
+import { contentPieces, json, jsonOf, jsonText, type Piece, rawBase64, rawText } from './pieces.ts';
 
 /** Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking. */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';

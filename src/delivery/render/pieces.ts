@@ -13,7 +13,10 @@ export type Piece = string | Unescaped;
  * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
  * becomes LF.
  */
-export interface Unescaped { readonly text: string | Uint8Array; readonly toLf: boolean }
+export interface Unescaped {
+  readonly text: string | Uint8Array;
+  readonly toLf: boolean;
+}
 
 /** A value as JSON text. */
 export function json(value: unknown): string {
@@ -38,7 +41,9 @@ export function* jsonText(text: Text): Iterable<Piece> {
 
 /** UTF-8 has no form for half a surrogate pair; JSON has. */
 function inside(text: string, toLf: boolean): Piece {
-  return text.isWellFormed() ? { text, toLf } : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
+  return text.isWellFormed()
+    ? { text, toLf }
+    : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
 }
 
 /**
@@ -58,9 +63,13 @@ export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
 /**
  * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
  */
-export function contentPieces(content: Content, maybeText: boolean): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
+export function contentPieces(
+  content: Content,
+  maybeText: boolean,
+): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
   if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
-  const chunks = content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
+  const chunks =
+    content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
   if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
   const whole = chunks.length === 1 && chunks[0] !== undefined ? toBuffer(chunks[0]) : Buffer.concat(chunks);
   if (!isUtf8(whole)) return { base64: true, pieces: base64Pieces([whole]) };
@@ -79,7 +88,8 @@ export function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
       yield toBuffer(rest).toString('base64');
     }
     const whole = chunk.length - ((chunk.length - from) % 3);
-    for (; from < whole; from += PIECE) yield toBuffer(chunk.subarray(from, Math.min(from + PIECE, whole))).toString('base64');
+    for (; from < whole; from += PIECE)
+      yield toBuffer(chunk.subarray(from, Math.min(from + PIECE, whole))).toString('base64');
     rest = chunk.subarray(whole);
   }
   if (rest.length > 0) yield toBuffer(rest).toString('base64');
@@ -89,7 +99,10 @@ export function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
 function* joinedLines(lines: Uint8Array): Iterable<string> {
   const bytes = toBuffer(lines);
   for (let at = 0; at < bytes.length; at += PIECE) {
-    yield bytes.toString('latin1', at, Math.min(at + PIECE, bytes.length)).replaceAll('\r', '').replaceAll('\n', '');
+    yield bytes
+      .toString('latin1', at, Math.min(at + PIECE, bytes.length))
+      .replaceAll('\r', '')
+      .replaceAll('\n', '');
   }
 }
 

@@ -1,11 +1,11 @@
 import { rm } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import { NO_METRICS, type Metrics } from '../../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import type { DnsSettings } from '../../dns/types.ts';
-import type { RenderQueue, RenderTask } from './queue.ts';
-import { RENDER_SCRIPT, startThread, type Handle, type TaskReply, type ThreadEnd } from './handle.ts';
+import { type Handle, RENDER_SCRIPT, startThread, type TaskReply, type ThreadEnd } from './handle.ts';
 import type { ThreadJob } from './protocol.ts';
+import type { RenderQueue, RenderTask } from './queue.ts';
 
 export interface RendererSettings {
   /** Threads. */
@@ -53,7 +53,12 @@ const MOST_INSIDE = 200;
 
 export function createPool(settings: RendererSettings, deps: RendererDeps, queue: RenderQueue): Pool {
   const { metrics = NO_METRICS } = deps;
-  const threads = Array.from({ length: settings.workers }, () => ({ handle: undefined, inside: new Map(), numbers: metrics.share(), alone: false }));
+  const threads = Array.from({ length: settings.workers }, () => ({
+    handle: undefined,
+    inside: new Map(),
+    numbers: metrics.share(),
+    alone: false,
+  }));
   return { settings, deps, queue, threads, scheduled: false, stopped: false };
 }
 
@@ -113,7 +118,12 @@ function send(pool: Pool, thread: Thread, tasks: readonly RenderTask[]): void {
 
 function start(pool: Pool, thread: Thread): Handle {
   const { timeoutMs, memoryMb, dns, hostname } = pool.settings;
-  const settings = { timeoutMs, memoryMb, data: { dns, hostname, numbers: thread.numbers }, script: pool.deps.script ?? RENDER_SCRIPT };
+  const settings = {
+    timeoutMs,
+    memoryMb,
+    data: { dns, hostname, numbers: thread.numbers },
+    script: pool.deps.script ?? RENDER_SCRIPT,
+  };
   const handle = startThread(settings, pool.deps, {
     replied: (reply) => replied(pool, thread, reply),
     ended: (end) => ended(pool, thread, end),
@@ -137,10 +147,17 @@ function replied(pool: Pool, thread: Thread, reply: TaskReply): void {
 function answer({ work, reject }: RenderTask, reply: TaskReply): void {
   if (reply.kind === 'failed') return reject(new Error(`rendering failed: ${reply.message}`));
   if (work.kind === 'post' && reply.kind === 'rendered') {
-    return work.resolve({ body: reply.body, headers: reply.headers, verdicts: reply.verdicts, parseError: reply.parseError });
+    return work.resolve({
+      body: reply.body,
+      headers: reply.headers,
+      verdicts: reply.verdicts,
+      parseError: reply.parseError,
+    });
   }
-  if (work.kind === 'mail' && reply.kind === 'composed') return work.resolve({ kind: 'composed', composed: reply.composed });
-  if (work.kind === 'mail' && reply.kind === 'refused') return work.resolve({ kind: 'refused', reason: reply.reason, final: reply.final });
+  if (work.kind === 'mail' && reply.kind === 'composed')
+    return work.resolve({ kind: 'composed', composed: reply.composed });
+  if (work.kind === 'mail' && reply.kind === 'refused')
+    return work.resolve({ kind: 'refused', reason: reply.reason, final: reply.final });
   reject(new Error('rendering failed: a thread answered something else'));
 }
 
@@ -176,13 +193,27 @@ function toThreadJob(task: RenderTask, tmpDir: string): { job: ThreadJob; owned:
   // A copy of its own can be handed over; the original stays for another try.
   const bytes = body.kind === 'inline' ? new Uint8Array(body.bytes) : undefined;
   if (work.kind === 'mail') {
-    return { job: { kind: 'mail', number, compose: bytes ? { ...work.job, body: { kind: 'inline', bytes } } : work.job }, owned: bytes?.buffer };
+    return {
+      job: { kind: 'mail', number, compose: bytes ? { ...work.job, body: { kind: 'inline', bytes } } : work.job },
+      owned: bytes?.buffer,
+    };
   }
   const { message, delivery, keys, at } = work.job;
   const source = body.kind === 'inline' ? { bytes: bytes ?? body.bytes } : { path: body.path };
   const { id, recipient, url } = delivery;
   return {
-    job: { kind: 'post', number, message, source, formPath: formPath(tmpDir, number), delivery: { id, recipient, url }, isBatch: delivery.batch !== undefined, keys, at, parseError },
+    job: {
+      kind: 'post',
+      number,
+      message,
+      source,
+      formPath: formPath(tmpDir, number),
+      delivery: { id, recipient, url },
+      isBatch: delivery.batch !== undefined,
+      keys,
+      at,
+      parseError,
+    },
     owned: bytes?.buffer,
   };
 }

@@ -1,7 +1,7 @@
 import type { EventName, Fields } from '../../base/log.ts';
 import type { DnsSettings } from '../../dns/types.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import type { ComposeJob, Composed } from '../../outbound/types.ts';
+import type { Composed, ComposeJob } from '../../outbound/types.ts';
 import type { Message } from '../../spool/types.ts';
 import type { PostBody } from '../types.ts';
 
@@ -51,12 +51,21 @@ export type ThreadReply =
   /** Everything is loaded; from now on the pulse moves. */
   | { readonly kind: 'ready' }
   | {
-      readonly kind: 'rendered'; readonly number: number; readonly body: PostBody;
-      readonly headers: Readonly<Record<string, string>>; readonly verdicts: Verdicts; readonly parseError: string | null;
+      readonly kind: 'rendered';
+      readonly number: number;
+      readonly body: PostBody;
+      readonly headers: Readonly<Record<string, string>>;
+      readonly verdicts: Verdicts;
+      readonly parseError: string | null;
     }
   | { readonly kind: 'composed'; readonly number: number; readonly composed: Composed }
   /** It cannot be composed; `final`: however often it is tried. */
   | { readonly kind: 'refused'; readonly number: number; readonly reason: string; readonly final: boolean }
   /** The disk failed us. */
   | { readonly kind: 'failed'; readonly number: number; readonly message: string }
-  | { readonly kind: 'log'; readonly level: 'info' | 'warn' | 'error' | 'debug'; readonly event: EventName; readonly fields: Fields };
+  | {
+      readonly kind: 'log';
+      readonly level: 'info' | 'warn' | 'error' | 'debug';
+      readonly event: EventName;
+      readonly fields: Fields;
+    };

@@ -14,7 +14,12 @@ export interface Watch {
  * Watches the cells of a render thread: `onBreach` is called once when one job is parsed for longer than `timeoutMs`
  * (with its number), or when the thread does not move at all for that long (with 0).
  */
-export function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (number: number) => void): Watch {
+export function createWatch(
+  cells: Int32Array,
+  timeoutMs: number,
+  clock: Clock,
+  onBreach: (number: number) => void,
+): Watch {
   let cancel: (() => void) | undefined;
   let parsing = { value: 0, looks: 0 };
   let beat = { value: 0, looks: 0 };

@@ -38,7 +38,9 @@ export function createRenderQueue(): RenderQueue {
   let back: RenderTask[] = [];
   let alone: RenderTask[] = [];
   return Object.freeze({
-    add(task: RenderTask) { waiting.push(task); },
+    add(task: RenderTask) {
+      waiting.push(task);
+    },
     again(task: RenderTask, suspect: boolean) {
       task.breaches += 1;
       if (suspect || task.breaches > 1) alone.push(task);

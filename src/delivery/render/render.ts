@@ -8,7 +8,7 @@ import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { createLane, type RunMarked } from './lane.ts';
 import { createLoan } from './loan.ts';
-import { toEventPieces, type Inbound } from './payload.ts';
+import { type Inbound, toEventPieces } from './payload.ts';
 import type { Piece } from './pieces.ts';
 import type { PostJob, ThreadReply } from './protocol.ts';
 
@@ -25,14 +25,23 @@ type Content = Inbound['content'];
 
 /** A batch of events came from us and not from a sender. */
 const NO_VERDICTS: Verdicts = {
-  spf: { result: 'none', detail: '' }, dkim: { signed: false, valid: false }, dmarc: { result: 'none', policy: null, aligned: false }, arc: { result: 'none' },
+  spf: { result: 'none', detail: '' },
+  dkim: { signed: false, valid: false },
+  dmarc: { result: 'none', policy: null, aligned: false },
+  arc: { result: 'none' },
 };
 
 /**
  * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
  * Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
  */
-export function createRender({ authenticator, log, marked, parseSeconds, clock }: Deps): (job: PostJob) => Promise<Rendering> {
+export function createRender({
+  authenticator,
+  log,
+  marked,
+  parseSeconds,
+  clock,
+}: Deps): (job: PostJob) => Promise<Rendering> {
   const fileLane = createLane();
   const withFile = createLoan();
   const encoder = createFormEncoder();
@@ -51,7 +60,8 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
 
   async function scan(job: PostJob): Promise<Scanned> {
     const scanned = await marked(job.number, () => withRaw(job.source, async (raw) => scanMessage(withHeader(raw))));
-    if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
+    if (scanned.breach !== undefined)
+      log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
     return scanned;
   }
 
@@ -67,22 +77,42 @@ export function createRender({ authenticator, log, marked, parseSeconds, clock }
   }
 
   return async (job) => {
-    if (job.isBatch) return withRaw(job.source, async (raw) => ({ kind: 'rendered', number: job.number, ...await encode(encoder, job, [raw.toString()]), verdicts: NO_VERDICTS, parseError: null }));
+    if (job.isBatch)
+      return withRaw(job.source, async (raw) => ({
+        kind: 'rendered',
+        number: job.number,
+        ...(await encode(encoder, job, [raw.toString()])),
+        verdicts: NO_VERDICTS,
+        parseError: null,
+      }));
     const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
     // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a verdict by a thousand parts.
-    const verdicts = job.message.verdicts ?? await authenticator.authenticate(job.source, job.message.envelope);
+    const verdicts = job.message.verdicts ?? (await authenticator.authenticate(job.source, job.message.envelope));
     const finish = async (raw: Buffer): Promise<Rendering> => {
       const content = await parse(job, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
-      const { message, delivery: { recipient } } = job;
+      const {
+        message,
+        delivery: { recipient },
+      } = job;
       const inbound = { message, recipient, raw, root: scanned.root, verdicts, content };
-      return { kind: 'rendered', number: job.number, ...await encode(encoder, job, toEventPieces(inbound)), verdicts, parseError };
+      return {
+        kind: 'rendered',
+        number: job.number,
+        ...(await encode(encoder, job, toEventPieces(inbound))),
+        verdicts,
+        parseError,
+      };
     };
     return 'bytes' in job.source ? withRaw(job.source, finish) : fileLane(() => withRaw(job.source, finish));
   };
 }
 
-async function encode(encoder: FormEncoder, job: PostJob, pieces: Iterable<Piece>): Promise<Pick<Rendering, 'body' | 'headers'>> {
+async function encode(
+  encoder: FormEncoder,
+  job: PostJob,
+  pieces: Iterable<Piece>,
+): Promise<Pick<Rendering, 'body' | 'headers'>> {
   const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
   if ('bytes' in job.source) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);

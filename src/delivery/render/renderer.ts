@@ -1,9 +1,9 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { ComposeJob } from '../../outbound/types.ts';
-import { createRenderQueue, type RenderWork } from './queue.ts';
-import { createPool, schedule, stopPool, type RendererDeps, type RendererSettings } from './pool.ts';
 import type { ComposeReply, PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
+import { createPool, type RendererDeps, type RendererSettings, schedule, stopPool } from './pool.ts';
+import { createRenderQueue, type RenderWork } from './queue.ts';
 
 export type { RendererDeps, RendererSettings } from './pool.ts';
 
@@ -20,7 +20,12 @@ export function createRenderer(settings: RendererSettings, deps: RendererDeps): 
   const pool = createPool(settings, deps, queue);
   const swept = sweep(settings.tmpDir);
   let ready = false;
-  swept.then(() => { ready = true; }, () => undefined); // whoever renders first hears of a failure
+  swept.then(
+    () => {
+      ready = true;
+    },
+    () => undefined,
+  ); // whoever renders first hears of a failure
   let number = 0;
   const add = (work: RenderWork, reject: (error: Error) => void) => {
     if (pool.stopped) return reject(stopped());

@@ -8,8 +8,8 @@ import { createAuthenticator } from '../../inbound/authenticate.ts';
 import { createComposer } from '../../outbound/compose.ts';
 import { createComposing } from './composing.ts';
 import { createMarked } from './lane.ts';
-import { createRender } from './render.ts';
 import { CELL, type ThreadData, type ThreadJob, type ThreadReply } from './protocol.ts';
+import { createRender } from './render.ts';
 
 // Replies share a message to the pool: each costs both threads a wake-up.
 const REPLIES_AT_ONCE = 8;
@@ -22,18 +22,37 @@ function runThread(port: NonNullable<typeof parentPort>, data: ThreadData): void
   const metrics = createThreadMetrics(data.numbers);
   const resolver = createResolver(data.dns, { clock: systemClock, log, ids: createIds(systemClock), metrics });
   const authenticator = createAuthenticator({
-    resolver, clock: systemClock,
-    settings: { questionsPerMessage: data.dns.questionsPerMessage, budgetMs: data.dns.budgetMs, hostname: data.hostname },
+    resolver,
+    clock: systemClock,
+    settings: {
+      questionsPerMessage: data.dns.questionsPerMessage,
+      budgetMs: data.dns.budgetMs,
+      hostname: data.hostname,
+    },
   });
-  const marked = createMarked((number) => { Atomics.store(cells, CELL.parsing, number); });
-  const render = createRender({ authenticator, log, marked, parseSeconds: metrics.histogram('postern_message_parse_seconds'), clock: systemClock });
+  const marked = createMarked((number) => {
+    Atomics.store(cells, CELL.parsing, number);
+  });
+  const render = createRender({
+    authenticator,
+    log,
+    marked,
+    parseSeconds: metrics.histogram('postern_message_parse_seconds'),
+    clock: systemClock,
+  });
   const compose = createComposing({ marked, compose: createComposer() });
-  setInterval(() => { Atomics.add(cells, CELL.beat, 1); }, data.beatMs).unref();
+  setInterval(() => {
+    Atomics.add(cells, CELL.beat, 1);
+  }, data.beatMs).unref();
   const take = (jobs: readonly ThreadJob[]): void => {
     for (const job of jobs) {
       const reply: Promise<ThreadReply> = job.kind === 'mail' ? compose(job) : render(job);
       reply.then(outbox.push, (error: unknown) => {
-        outbox.push({ kind: 'failed', number: job.number, message: error instanceof Error ? error.message : String(error) });
+        outbox.push({
+          kind: 'failed',
+          number: job.number,
+          message: error instanceof Error ? error.message : String(error),
+        });
       });
     }
   };
@@ -50,7 +69,10 @@ function createOutbox(port: NonNullable<typeof parentPort>) {
     const batch = replies;
     replies = [];
     if (batch.length === 0) return;
-    port.postMessage(batch, batch.flatMap((reply) => bytesOf(reply).map(toBuffer)));
+    port.postMessage(
+      batch,
+      batch.flatMap((reply) => bytesOf(reply).map(toBuffer)),
+    );
   };
   return {
     push(reply: ThreadReply): void {
@@ -58,7 +80,10 @@ function createOutbox(port: NonNullable<typeof parentPort>) {
       if (replies.length >= REPLIES_AT_ONCE) return flush();
       if (waiting) return;
       waiting = true;
-      setImmediate(() => { waiting = false; flush(); });
+      setImmediate(() => {
+        waiting = false;
+        flush();
+      });
     },
   };
 }
@@ -76,7 +101,10 @@ function toBuffer(bytes: Uint8Array): ArrayBuffer {
 
 /** Lines of this thread are written by the process. */
 function createThreadLog(push: (reply: ThreadReply) => void): Log {
-  const at = (level: 'info' | 'warn' | 'error' | 'debug') => (event: EventName, fields: Fields = {}) => push({ kind: 'log', level, event, fields });
+  const at =
+    (level: 'info' | 'warn' | 'error' | 'debug') =>
+    (event: EventName, fields: Fields = {}) =>
+      push({ kind: 'log', level, event, fields });
   return { info: at('info'), warn: at('warn'), error: at('error'), debug: at('debug') };
 }
 

@@ -37,7 +37,10 @@ export function createReturning(deps: ReturningDeps): Returning {
   const { spool, returns, clock, log, time } = deps;
 
   /** Undefined: not now, because the store is away. */
-  async function read(waiting: Waiting, found: NonNullable<Awaited<ReturnType<Spool['message']>>>): Promise<Handled | 'fault' | undefined> {
+  async function read(
+    waiting: Waiting,
+    found: NonNullable<Awaited<ReturnType<Spool['message']>>>,
+  ): Promise<Handled | 'fault' | undefined> {
     try {
       return await returns.handle(waiting.delivery, found.message, found.body, clock.now());
     } catch (error) {
@@ -48,12 +51,27 @@ export function createReturning(deps: ReturningDeps): Returning {
   }
 
   /** Written into the history as what a receiver would have answered; tried again as any delivery when the fault is ours. */
-  async function end({ delivery, attempts, parked, budgetFrom }: Waiting, gate: Gate, handled: Handled | 'fault', durationMs: number): Promise<Carried> {
+  async function end(
+    { delivery, attempts, parked, budgetFrom }: Waiting,
+    gate: Gate,
+    handled: Handled | 'fault',
+    durationMs: number,
+  ): Promise<Carried> {
     const done = handled !== 'fault' && handled.kind === 'done';
-    const result: AttemptResult = { kind: 'answered', status: done ? 200 : 500, retryAfter: null, answer: done ? handled.words : 'fault on our side', durationMs };
+    const result: AttemptResult = {
+      kind: 'answered',
+      status: done ? 200 : 500,
+      retryAfter: null,
+      answer: done ? handled.words : 'fault on our side',
+      durationMs,
+    };
     const settled = settle({
-      delivery: { id: delivery.id, attempts, parked }, result, now: clock.now(), jitter: deps.ids.jitter(),
-      budget: { age: time.age(budgetFrom), limit: deps.limit, mayEnd: time.sure() }, othersPass: gate.othersPass(),
+      delivery: { id: delivery.id, attempts, parked },
+      result,
+      now: clock.now(),
+      jitter: deps.ids.jitter(),
+      budget: { age: time.age(budgetFrom), limit: deps.limit, mayEnd: time.sure() },
+      othersPass: gate.othersPass(),
     });
     gate.leave(result, settled);
     await deps.note(settled.settlement);
@@ -73,7 +91,8 @@ export function createReturning(deps: ReturningDeps): Returning {
       const began = clock.monotonic();
       const handled = await read(waiting, found);
       if (handled === undefined) return { kind: 'put off' };
-      if (handled !== 'fault' && handled.kind === 'later') return { kind: 'put off', at: clock.now() + gapFor(clock.now() - found.message.receivedAt) };
+      if (handled !== 'fault' && handled.kind === 'later')
+        return { kind: 'put off', at: clock.now() + gapFor(clock.now() - found.message.receivedAt) };
       return end(waiting, gate, handled, Math.round(clock.monotonic() - began));
     },
   });

@@ -28,7 +28,10 @@ export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S)
     if (at === armedFor) return;
     cancel();
     armedFor = at;
-    cancel = at === Number.POSITIVE_INFINITY ? () => {} : clock.after(Math.min(LONGEST, Math.max(0, Math.ceil(at - clock.monotonic()))), fire);
+    cancel =
+      at === Number.POSITIVE_INFINITY
+        ? () => {}
+        : clock.after(Math.min(LONGEST, Math.max(0, Math.ceil(at - clock.monotonic()))), fire);
   }
 
   function fire(): void {

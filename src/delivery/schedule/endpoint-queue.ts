@@ -94,8 +94,12 @@ export function createEndpointQueue(): EndpointQueue {
       held.delete(waiting.delivery.id);
       outside = Math.min(outside, waiting.due);
     },
-    putBack(waiting: Waiting) { due.putBack(waiting); },
-    done(id: string) { held.delete(id); },
+    putBack(waiting: Waiting) {
+      due.putBack(waiting);
+    },
+    done(id: string) {
+      held.delete(id);
+    },
     take,
     takeProbe(now: number) {
       const first = take(now);
@@ -103,7 +107,7 @@ export function createEndpointQueue(): EndpointQueue {
       const next = later.peek();
       return next && mayBeEarly(next) ? later.take() : undefined;
     },
-    nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : later.peek()?.due ?? Number.POSITIVE_INFINITY),
+    nextDue: () => (due.size() > 0 ? Number.NEGATIVE_INFINITY : (later.peek()?.due ?? Number.POSITIVE_INFINITY)),
     nextProbe() {
       const first = later.peek();
       if (due.size() > 0 || (first && mayBeEarly(first))) return Number.NEGATIVE_INFINITY;
@@ -139,7 +143,8 @@ export function createEndpointQueue(): EndpointQueue {
       stale = loading;
     },
     pull(now: number) {
-      for (const waiting of later.drain()) later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
+      for (const waiting of later.drain())
+        later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;

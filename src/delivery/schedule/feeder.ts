@@ -36,10 +36,12 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
   async function read(lane: Lane): Promise<void> {
     reads++;
     const count = lanes() > MANY ? HELD / 4 : HELD;
-    const found = await spool.due(lane.account, lane.url, EVER, count, lane.queue.beginLoad()).catch((error: unknown) => {
-      if (!stopping()) log.error('spool.fault', { error });
-      return undefined;
-    });
+    const found = await spool
+      .due(lane.account, lane.url, EVER, count, lane.queue.beginLoad())
+      .catch((error: unknown) => {
+        if (!stopping()) log.error('spool.fault', { error });
+        return undefined;
+      });
     reads--;
     take(lane, found, count);
     poke(lane);
@@ -49,7 +51,11 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
   function take(lane: Lane, found: readonly QueuedDelivery[] | undefined, count: number): void {
     const now = clock.monotonic();
     const full = found?.length === count;
-    lane.queue.endLoad(found?.map((queued) => toHeld(lane, queued, now)), full, now);
+    lane.queue.endLoad(
+      found?.map((queued) => toHeld(lane, queued, now)),
+      full,
+      now,
+    );
     if (found && !full) lane.pulling = false;
     lane.lookAt = now;
   }

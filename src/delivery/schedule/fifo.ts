@@ -14,7 +14,9 @@ export function createFifo<T>(): Fifo<T> {
   let first = 0;
   return {
     size: () => items.length - first,
-    add(item) { items.push(item); },
+    add(item) {
+      items.push(item);
+    },
     putBack(item) {
       if (first > 0) items[--first] = item;
       else items.unshift(item);

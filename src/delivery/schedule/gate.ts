@@ -2,10 +2,10 @@ import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Gate } from '../carry.ts';
 import { type Change, learn } from '../endpoint.ts';
-import { hasPlace, type Lane } from './lane.ts';
-import { isInDoubt, type Rounds } from './rounds.ts';
 import type { Settled } from '../settle.ts';
 import type { Told } from '../types.ts';
+import { hasPlace, type Lane } from './lane.ts';
+import { isInDoubt, type Rounds } from './rounds.ts';
 import type { Waiting } from './waiting.ts';
 
 export interface GateDeps {
@@ -18,7 +18,10 @@ export interface GateDeps {
 
 /** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
 export function createGate(
-  lane: Lane, waiting: Waiting, deps: GateDeps, onResult: (change: Change | null, result: Told, settled: Settled) => void,
+  lane: Lane,
+  waiting: Waiting,
+  deps: GateDeps,
+  onResult: (change: Change | null, result: Told, settled: Settled) => void,
 ): Gate & { close(): void } {
   const { posts } = deps;
   const probe = lane.state.phase !== 'closed';
@@ -54,7 +57,12 @@ export function createGate(
 
   function absorb(settled: Settled): Change | null {
     const now = deps.clock.monotonic();
-    const { state, change } = learn(lane.state, settled.lesson, { now, jitter: deps.ids.jitter(), probe, most: lane.most });
+    const { state, change } = learn(lane.state, settled.lesson, {
+      now,
+      jitter: deps.ids.jitter(),
+      probe,
+      most: lane.most,
+    });
     lane.state = state;
     if (change === 'closed' || change === 'resumed') lane.pulling = lane.queue.pull(now);
     return change;

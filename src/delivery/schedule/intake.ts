@@ -88,7 +88,9 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
       early = [];
       if (missed.length > 0) hear(missed);
     },
-    close() { phase = 'closed'; },
+    close() {
+      phase = 'closed';
+    },
     busy: () => learning,
   });
 }

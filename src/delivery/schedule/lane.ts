@@ -34,10 +34,28 @@ export interface Lane {
   usedAt: number;
 }
 
-export function createLane({ account, url, most }: Pick<Lane, 'account' | 'url' | 'most'>, state: EndpointState, kept: string | null, now: number): Lane {
+export function createLane(
+  { account, url, most }: Pick<Lane, 'account' | 'url' | 'most'>,
+  state: EndpointState,
+  kept: string | null,
+  now: number,
+): Lane {
   return {
-    account, url, most, host: URL.parse(url)?.host ?? '', queue: createEndpointQueue(), state, kept,
-    preparing: 0, turns: [], posting: 0, probing: false, pulling: false, lookAt: now, wakeAt: Number.POSITIVE_INFINITY, usedAt: now,
+    account,
+    url,
+    most,
+    host: URL.parse(url)?.host ?? '',
+    queue: createEndpointQueue(),
+    state,
+    kept,
+    preparing: 0,
+    turns: [],
+    posting: 0,
+    probing: false,
+    pulling: false,
+    lookAt: now,
+    wakeAt: Number.POSITIVE_INFINITY,
+    usedAt: now,
   };
 }
 
@@ -55,7 +73,9 @@ function hasRoom(lane: Lane, now: number): boolean {
   const { phase, limit } = lane.state;
   if (phase !== 'closed') return mayProbe(lane.state, now, lane.probing);
   const proven = limit >= lane.most;
-  return lane.preparing < (proven ? PREPARED : 2 * limit) && lane.turns.length + lane.posting < (proven ? 2 * limit : limit);
+  return (
+    lane.preparing < (proven ? PREPARED : 2 * limit) && lane.turns.length + lane.posting < (proven ? 2 * limit : limit)
+  );
 }
 
 /** What may start now, taken from the queue. */
@@ -75,7 +95,11 @@ export function nextWake(lane: Lane, now: number): number {
   const start = nextStart(lane, now);
   const outside = lane.queue.outsideAt();
   const away = lane.state.phase !== 'closed' && lane.queue.nextDue() < Number.POSITIVE_INFINITY;
-  return Math.min(start, outside <= now ? Number.POSITIVE_INFINITY : outside, away ? lane.lookAt : Number.POSITIVE_INFINITY);
+  return Math.min(
+    start,
+    outside <= now ? Number.POSITIVE_INFINITY : outside,
+    away ? lane.lookAt : Number.POSITIVE_INFINITY,
+  );
 }
 
 /** Whether it is time to look through the queue of an endpoint that is away; says when the next time is. */
@@ -87,6 +111,11 @@ export function isLookDue(lane: Lane, now: number): boolean {
 
 /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
 export function isSpare(lane: Lane, now: number): boolean {
-  return lane.preparing + lane.turns.length + lane.posting === 0 && lane.state.phase === 'closed' && now - lane.usedAt > 600_000
-    && lane.queue.nextDue() === Number.POSITIVE_INFINITY && lane.queue.outsideAt() === Number.POSITIVE_INFINITY;
+  return (
+    lane.preparing + lane.turns.length + lane.posting === 0 &&
+    lane.state.phase === 'closed' &&
+    now - lane.usedAt > 600_000 &&
+    lane.queue.nextDue() === Number.POSITIVE_INFINITY &&
+    lane.queue.outsideAt() === Number.POSITIVE_INFINITY
+  );
 }

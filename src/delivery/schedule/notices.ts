@@ -3,8 +3,8 @@ import { isReportUrl } from '../../mail/returns/address.ts';
 import { isMailUrl } from '../../mail/sending.ts';
 import type { Carried } from '../carry.ts';
 import type { Change } from '../endpoint.ts';
-import type { Lane } from './lane.ts';
 import type { Told } from '../types.ts';
+import type { Lane } from './lane.ts';
 import type { Waiting } from './waiting.ts';
 
 /** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
@@ -21,11 +21,22 @@ export function createNotices(log: Log): Notices {
       const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
       // Bounces are nothing that somebody must look after.
-      if (settled.outcome === 'failed') return isMailUrl(lane.url) || isReportUrl(lane.url) ? log.warn('delivery.failed', fields) : log.error('delivery.failed', fields);
-      log.warn('delivery.deferred', { ...fields, retry_in_s: Math.round(settled.wait / 1000), parked: settled.settlement.parked || undefined });
+      if (settled.outcome === 'failed')
+        return isMailUrl(lane.url) || isReportUrl(lane.url)
+          ? log.warn('delivery.failed', fields)
+          : log.error('delivery.failed', fields);
+      log.warn('delivery.deferred', {
+        ...fields,
+        retry_in_s: Math.round(settled.wait / 1000),
+        parked: settled.settlement.parked || undefined,
+      });
     },
     givenUp(lane: Lane, waiting: Waiting) {
-      log.error('delivery.failed', { ...namesOf(lane, waiting), attempt: waiting.attempts, error: `endpoint ${lane.state.phase}` });
+      log.error('delivery.failed', {
+        ...namesOf(lane, waiting),
+        attempt: waiting.attempts,
+        error: `endpoint ${lane.state.phase}`,
+      });
     },
     endpoint(lane: Lane, change: Change, result: Told) {
       const fields = { account: lane.account, host: lane.host, ...toFields(result) };
@@ -36,7 +47,13 @@ export function createNotices(log: Log): Notices {
 }
 
 function namesOf(lane: Lane, { delivery }: Waiting) {
-  return { delivery: delivery.id, message: delivery.messageId, account: lane.account, host: lane.host, ...delivery.batch };
+  return {
+    delivery: delivery.id,
+    message: delivery.messageId,
+    account: lane.account,
+    host: lane.host,
+    ...delivery.batch,
+  };
 }
 
 function toFields(result: Told) {

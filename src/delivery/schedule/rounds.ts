@@ -56,7 +56,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     const [firstSound] = sound;
     const [firstDoubtful] = doubtfulInFlight < doubtfulMost ? doubtful : [];
     doubtfulNext = !doubtfulNext;
-    return doubtfulNext ? firstDoubtful ?? firstSound : firstSound ?? firstDoubtful;
+    return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
   }
 
   return Object.freeze({
@@ -82,7 +82,10 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
       if (inFlight === 0) return;
       await new Promise<void>((resolve) => {
         const cancel = giveUp(resolve);
-        onEmpty = () => { cancel(); resolve(); };
+        onEmpty = () => {
+          cancel();
+          resolve();
+        };
       });
     },
   });

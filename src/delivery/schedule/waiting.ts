@@ -1,5 +1,5 @@
-import type { Delivery, QueuedDelivery } from '../../spool/types.ts';
 import { isMailUrl } from '../../mail/sending.ts';
+import type { Delivery, QueuedDelivery } from '../../spool/types.ts';
 import { longestWait } from '../settle.ts';
 
 /** A waiting delivery as the dispatcher holds it. */
@@ -22,7 +22,15 @@ export interface Waiting {
 export function toFresh(delivery: Delivery, now: { readonly wall: number; readonly steady: number }): Waiting {
   const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
   const scheduled = delivery.notBefore !== undefined;
-  return { delivery, attempts: 0, budgetFrom: now.wall + early, parked: false, scheduled, due: now.steady + early, failedAt: Number.POSITIVE_INFINITY };
+  return {
+    delivery,
+    attempts: 0,
+    budgetFrom: now.wall + early,
+    parked: false,
+    scheduled,
+    due: now.steady + early,
+    failedAt: Number.POSITIVE_INFINITY,
+  };
 }
 
 /**

@@ -44,7 +44,7 @@ export function toReport({ delivery, attempts, at, message }: Reported, { kind, 
   const outgoing = message?.envelope.outgoing;
   const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
   const body: Body = {
-    event: { account, message: sentId(id), kind, at, detail, ...links && { links } },
+    event: { account, message: sentId(id), kind, at, detail, ...(links && { links }) },
     sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
   };
   return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };
@@ -55,7 +55,10 @@ export function readReport({ id, body }: Report): Told | undefined {
   try {
     // Written by `toReport` and kept by the spool, which is trusted.
     const { event, sent }: Body = JSON.parse(body);
-    return { event: { ...event, id, at: new Date(event.at) }, sent: sent && { ...sent, createdAt: new Date(sent.createdAt) } };
+    return {
+      event: { ...event, id, at: new Date(event.at) },
+      sent: sent && { ...sent, createdAt: new Date(sent.createdAt) },
+    };
   } catch {
     return undefined;
   }

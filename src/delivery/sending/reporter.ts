@@ -116,10 +116,11 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
     const told = readReport(report);
     if (!told) throw new Error('a report cannot be read');
     const { event, sent } = told;
-    if (await recorder.record(event) !== 'unknown') return;
+    if ((await recorder.record(event)) !== 'unknown') return;
     // The store was away when the message came. A lost message has no row, and nothing to make one of.
     if (sent) await recorder.begin(sent);
-    if (await recorder.record(event) === 'unknown') log.warn('event.fault', { report: report.id, reason: 'its message has no row' });
+    if ((await recorder.record(event)) === 'unknown')
+      log.warn('event.fault', { report: report.id, reason: 'its message has no row' });
   }
 
   return Object.freeze({

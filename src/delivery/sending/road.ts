@@ -2,20 +2,20 @@ import type { Clock } from '../../base/clock.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { RunningTime } from '../../base/running-time.ts';
-import type { Outgoing } from '../../mail/sending.ts';
 import { sentId } from '../../mail/send-tokens.ts';
+import type { Outgoing } from '../../mail/sending.ts';
 import type { Claim, Scheduling } from '../../outbound/scheduling.ts';
 import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from '../../outbound/types.ts';
 import type { Body, Message, Settlement, Spool } from '../../spool/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import type { Carried, Gate } from '../carry.ts';
 import type { Meters } from '../meters.ts';
-import type { Waiting } from '../schedule/waiting.ts';
 import type { Notifying } from '../returns/notifying.ts';
+import type { Waiting } from '../schedule/waiting.ts';
 import { settleUnattempted } from '../settle.ts';
 import type { Renderer, Told } from '../types.ts';
 import { type Happening, toReport } from './report.ts';
-import { settleMail, type SettledMail, tellsDeferral, toExpiry } from './settle-mail.ts';
+import { type SettledMail, settleMail, tellsDeferral, toExpiry } from './settle-mail.ts';
 
 /** Who may sign a message. Null: it goes out unsigned. */
 export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
@@ -65,7 +65,10 @@ interface Loaded {
 }
 
 /** The reason of a reject is one of the words that consumers know; the sentence goes beside it. */
-const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({ kind: 'reject', detail: { reason, diag } });
+const rejected = (reason: 'invalid' | 'rule', diag: string): Happening => ({
+  kind: 'reject',
+  detail: { reason, diag },
+});
 const LOST = rejected('invalid', 'the message was lost on our disk');
 /** No claim to be given back. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
@@ -82,9 +85,16 @@ export function createRoad(deps: RoadDeps): Road {
       // As late as can be, so that what is held back can be cancelled; before anything is told of it.
       const claim = await claimOf(waiting);
       if (claim.kind !== 'ours') return await giveWay(waiting, claim);
-      if (leave.kind === 'never') return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
+      if (leave.kind === 'never')
+        return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
       if (leave.kind === 'now') return await send(waiting, found, gate, claim.first);
-      return await end(waiting, found.message, 'dead', toExpiry('it was held back'), 'held back until its time was over');
+      return await end(
+        waiting,
+        found.message,
+        'dead',
+        toExpiry('it was held back'),
+        'held back until its time was over',
+      );
     } catch (error) {
       // That the store is away is logged once, and not for every mail.
       if (error instanceof StoreAway) return { kind: 'put off' };
@@ -104,7 +114,10 @@ export function createRoad(deps: RoadDeps): Road {
   }
 
   /** Does what somebody wished meanwhile. Nothing is told of a message that was cancelled. */
-  async function giveWay({ delivery, parked }: Waiting, claim: Exclude<Claim, { readonly kind: 'ours' }>): Promise<Carried> {
+  async function giveWay(
+    { delivery, parked }: Waiting,
+    claim: Exclude<Claim, { readonly kind: 'ours' }>,
+  ): Promise<Carried> {
     if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
     await deps.note(settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
     return { kind: 'gone' };
@@ -124,7 +137,8 @@ export function createRoad(deps: RoadDeps): Road {
     const job = await toJob(waiting, found);
     if (!job) return await end(waiting, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
     const [composed, sourceAddresses] = await Promise.all([
-      deps.renderer.compose(job), deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
+      deps.renderer.compose(job),
+      deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
     if (!(await gate.enter())) {
@@ -133,50 +147,86 @@ export function createRoad(deps: RoadDeps): Road {
       return { kind: 'turned back' };
     }
     const { links } = composed.composed;
-    return await settle(waiting, found, links, await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }), gate);
+    return await settle(
+      waiting,
+      found,
+      links,
+      await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }),
+      gate,
+    );
   }
 
   /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
-  async function refuse(waiting: Waiting, message: Message, { reason, final }: { readonly reason: string; readonly final: boolean }): Promise<Carried> {
+  async function refuse(
+    waiting: Waiting,
+    message: Message,
+    { reason, final }: { readonly reason: string; readonly final: boolean },
+  ): Promise<Carried> {
     const error = `cannot be composed: ${reason}`;
     if (final) return await end(waiting, message, 'dead', rejected('invalid', error), error);
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    await note(waiting, message, settled.settlement, settled.outcome === 'failed' ? rejected('invalid', error) : undefined);
+    await note(
+      waiting,
+      message,
+      settled.settlement,
+      settled.outcome === 'failed' ? rejected('invalid', error) : undefined,
+    );
     if (settled.outcome === 'failed') await deps.notifying.tell(message, waiting.delivery, 'failed', '');
     return { kind: 'settled', settled, result: toTold(attempt) };
   }
 
   /** The same job at every attempt, so that the same mail goes out. */
-  async function toJob({ delivery, budgetFrom }: Waiting, { message, body, outgoing }: Loaded): Promise<ComposeJob | undefined> {
+  async function toJob(
+    { delivery, budgetFrom }: Waiting,
+    { message, body, outgoing }: Loaded,
+  ): Promise<ComposeJob | undefined> {
     const [accountNumber, settings, dkim] = await Promise.all([
-      deps.numberOf(delivery.account), deps.composing(delivery.account, outgoing), deps.signerOf(delivery.account, outgoing),
+      deps.numberOf(delivery.account),
+      deps.composing(delivery.account, outgoing),
+      deps.signerOf(delivery.account, outgoing),
     ]);
     if (accountNumber === undefined) return undefined;
     return {
-      outgoing, body, recipient: delivery.recipient, id: sentId(delivery.id), accountNumber, at: budgetFrom, dkim,
+      outgoing,
+      body,
+      recipient: delivery.recipient,
+      id: sentId(delivery.id),
+      accountNumber,
+      at: budgetFrom,
+      dkim,
       settings: { ...settings, trace: message.trace },
     };
   }
 
-  async function settle(waiting: Waiting, { message }: Loaded, links: readonly string[], attempt: MailAttempt, gate: Gate): Promise<Carried> {
+  async function settle(
+    waiting: Waiting,
+    { message }: Loaded,
+    links: readonly string[],
+    attempt: MailAttempt,
+    gate: Gate,
+  ): Promise<Carried> {
     // Those that are cut at the end of the process say nothing of their destination.
     if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
     const result = toTold(attempt);
     deps.meters?.sending(settled.happening.kind);
     gate.leave(result, settled);
-    const tells = settled.outcome !== 'deferred' || await isNews(waiting);
+    const tells = settled.outcome !== 'deferred' || (await isNews(waiting));
     await note(waiting, message, settled.settlement, tells ? withLinks(settled.happening, links) : undefined);
     const fate = settled.outcome === 'failed' ? 'failed' : 'relayed';
-    if (settled.outcome !== 'deferred') await deps.notifying.tell(message, waiting.delivery, fate, diagOf(attempt, settled.happening));
+    if (settled.outcome !== 'deferred')
+      await deps.notifying.tell(message, waiting.delivery, fate, diagOf(attempt, settled.happening));
     return { kind: 'settled', settled, result };
   }
 
   function settleNow({ delivery: { id }, attempts, budgetFrom }: Waiting, attempt: MailAttempt): SettledMail {
     return settleMail({
-      delivery: { id, attempts }, attempt, now: clock.now(), jitter: deps.ids.jitter(),
+      delivery: { id, attempts },
+      attempt,
+      now: clock.now(),
+      jitter: deps.ids.jitter(),
       budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
     });
   }
@@ -191,18 +241,35 @@ export function createRoad(deps: RoadDeps): Road {
   }
 
   /** Ends it without a server having been asked. */
-  async function end(waiting: Waiting, message: Message | undefined, state: 'dead' | 'dropped', happening: Happening, error: string | null): Promise<Carried> {
+  async function end(
+    waiting: Waiting,
+    message: Message | undefined,
+    state: 'dead' | 'dropped',
+    happening: Happening,
+    error: string | null,
+  ): Promise<Carried> {
     const now = clock.now();
     deps.meters?.sending(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
     await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
     if (message) await deps.notifying.tell(message, waiting.delivery, 'failed', String(happening.detail['diag'] ?? ''));
     const { id, messageId, account } = waiting.delivery;
-    log.warn('delivery.failed', { delivery: id, message: messageId, account, attempt: waiting.attempts, error: error ?? happening.detail['diag'] });
+    log.warn('delivery.failed', {
+      delivery: id,
+      message: messageId,
+      account,
+      attempt: waiting.attempts,
+      error: error ?? happening.detail['diag'],
+    });
     return { kind: 'gone' };
   }
 
-  async function note({ delivery, attempts }: Waiting, message: Message | undefined, settlement: Settlement, happening: Happening | undefined): Promise<void> {
+  async function note(
+    { delivery, attempts }: Waiting,
+    message: Message | undefined,
+    settlement: Settlement,
+    happening: Happening | undefined,
+  ): Promise<void> {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
     const hidden = settlement.state !== 'waiting' && message?.envelope.outgoing?.extras?.hideContent === true;
     await deps.note({ ...settlement, report, ...(hidden && { forget: true }) });
@@ -230,7 +297,8 @@ function withLinks(happening: Happening, links: readonly string[]): Happening {
 }
 
 function toTold(attempt: MailAttempt): Told {
-  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
+  if (attempt.kind === 'unanswered')
+    return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
   return { kind: 'answered', status: attempt.code, durationMs: attempt.durationMs };
 }
 

@@ -40,7 +40,10 @@ export interface SendingDeps {
 const FRESH_MS = 60_000;
 
 /** What mail going out needs of the store and of those who know about it, and who tells the store what became of it. */
-export function createSending(settings: SendingSettings, deps: SendingDeps): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
+export function createSending(
+  settings: SendingSettings,
+  deps: SendingDeps,
+): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
@@ -49,11 +52,18 @@ export function createSending(settings: SendingSettings, deps: SendingDeps): { r
   return Object.freeze({
     reporter,
     mail: {
-      leaving, scheduling, sources, mailCarrier,
+      leaving,
+      scheduling,
+      sources,
+      mailCarrier,
       limit: settings.maxAgeHours * 3_600_000,
       signerOf: createSignerOf(settings, { store, keys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
-      composing: async (account: string, { extras }: Outgoing) => ({ hostname, ...await customDomains.of(account, extras), secret: await tokenSecret.read() }),
+      composing: async (account: string, { extras }: Outgoing) => ({
+        hostname,
+        ...(await customDomains.of(account, extras)),
+        secret: await tokenSecret.read(),
+      }),
       reported: reporter.poke,
     },
   });

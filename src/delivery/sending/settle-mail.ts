@@ -35,7 +35,13 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
   const base = { deliveryId: delivery.id, attempt: toRecord(attempt, now), at: now, parked: false };
   const lesson = lessonOf(attempt);
   if (attempt.kind === 'answered' && attempt.code >= 200 && attempt.code < 300) {
-    return { outcome: 'delivered', settlement: { ...base, state: 'delivered', dueAt: now }, wait: 0, lesson, happening: toHappening('send', attempt) };
+    return {
+      outcome: 'delivered',
+      settlement: { ...base, state: 'delivered', dueAt: now },
+      wait: 0,
+      lesson,
+      happening: toHappening('send', attempt),
+    };
   }
   const { age, limit, mayEnd } = budget;
   const refused = isFinal(attempt);
@@ -44,7 +50,13 @@ export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttem
     return { outcome: 'failed', settlement: { ...base, state: 'dead', dueAt: now }, wait: 0, lesson, happening };
   }
   const wait = Math.round(mailGap(delivery.attempts + 1, jitter));
-  return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson, happening: toHappening('deferral', attempt) };
+  return {
+    outcome: 'deferred',
+    settlement: { ...base, state: 'waiting', dueAt: now + wait },
+    wait,
+    lesson,
+    happening: toHappening('deferral', attempt),
+  };
 }
 
 /** What is told of mail whose time was over before anybody took it. */
@@ -76,7 +88,8 @@ function lessonOf(attempt: MailAttempt): Lesson {
 function toRecord(attempt: MailAttempt, now: number): AttemptRecord {
   const { durationMs } = attempt;
   const base = { at: now - durationMs, durationMs };
-  if (attempt.kind === 'unanswered') return { ...base, status: null, error: attempt.reason.slice(0, SHOWN), answer: '' };
+  if (attempt.kind === 'unanswered')
+    return { ...base, status: null, error: attempt.reason.slice(0, SHOWN), answer: '' };
   return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };
 }
 

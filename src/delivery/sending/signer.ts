@@ -28,7 +28,10 @@ type Signer = ComposeJob['dkim'];
 const FRESH_MS = 10_000;
 
 /** Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else nobody. */
-export function createSignerOf({ ownDomain, dkimSelector }: SignerSettings, { store, keys, clock }: SignerDeps): SignerOf {
+export function createSignerOf(
+  { ownDomain, dkimSelector }: SignerSettings,
+  { store, keys, clock }: SignerDeps,
+): SignerOf {
   const known = createRecent(find, FRESH_MS);
 
   /** `key` is an account and domains that may be asked for, apart by spaces: neither holds one. */

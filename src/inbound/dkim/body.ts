@@ -66,23 +66,36 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
   let empty = true;
 
   function release(): void {
-    for (; lines > 0; lines--) { put(CR); put(LF); }
+    for (; lines > 0; lines--) {
+      put(CR);
+      put(LF);
+    }
     if (space) put(SPACE);
     if (cr) put(CR);
     space = cr = empty = false;
   }
   function take(byte: number): void {
-    if (byte === LF) { lines += 1; space = cr = false; return; }
+    if (byte === LF) {
+      lines += 1;
+      space = cr = false;
+      return;
+    }
     if (cr) release();
     if (byte === CR) cr = true;
     else if (relaxed && (byte === SPACE || byte === TAB)) space = true;
-    else { release(); put(byte); }
+    else {
+      release();
+      put(byte);
+    }
   }
   return Object.freeze({
     update(piece: Uint8Array): void {
-      for (let at = 0; at < piece.length;) {
+      for (let at = 0; at < piece.length; ) {
         const end = cr ? at : endOfText(relaxed, piece, at);
-        if (end === at) { take(piece[at++] ?? 0); continue; }
+        if (end === at) {
+          take(piece[at++] ?? 0);
+          continue;
+        }
         release();
         putAll(piece.subarray(at, end));
         at = end;
@@ -92,7 +105,10 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
       if (cr) release();
       // Empty lines at the end do not count. Text ends with a line end, and so does the simple form of nothing (RFC
       // 6376 section 3.4.3).
-      if (!empty || !relaxed) { put(CR); put(LF); }
+      if (!empty || !relaxed) {
+        put(CR);
+        put(LF);
+      }
       return digest();
     },
   });
@@ -136,7 +152,10 @@ function createWriter(most: number) {
     putAll(bytes: Uint8Array): void {
       if (used + bytes.length > ROOM) flush();
       if (bytes.length > ROOM) write(bytes);
-      else { room.set(bytes, used); used += bytes.length; }
+      else {
+        room.set(bytes, used);
+        used += bytes.length;
+      }
     },
     digest(): HashedBody {
       flush();

@@ -36,7 +36,10 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
 }
 
 function othersThan(field: Field, fields: readonly Field[]): Iterator<Field> {
-  return fields.toReversed().filter((other) => other !== field).values();
+  return fields
+    .toReversed()
+    .filter((other) => other !== field)
+    .values();
 }
 
 /** A field without its line end (section 3.4.1 and 3.4.2). */

@@ -33,18 +33,25 @@ export type Form = 'simple' | 'relaxed';
 
 type Begun = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>;
 
-interface Made { readonly of: 'dkim' | 'arc'; readonly forms?: readonly [Form, Form] }
+interface Made {
+  readonly of: 'dkim' | 'arc';
+  readonly forms?: readonly [Form, Form];
+}
 
 // RFC 6376 section 3.2, FWS included, and UTF-8 (RFC 8616 section 5).
 const FOREIGN = /[^\t\r\n -~\x80-\xff]/;
 const TAG_NAME = /^[A-Za-z][A-Za-z0-9_]*$/;
 const WHITE_EDGES = /^[ \t\r\n]+|[ \t\r\n]+$/g;
 const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([
-  ['rsa-sha256', 'rsa'], ['ed25519-sha256', 'ed25519'],
+  ['rsa-sha256', 'rsa'],
+  ['ed25519-sha256', 'ed25519'],
 ]);
 const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
-  ['simple', ['simple', 'simple']], ['relaxed', ['relaxed', 'simple']], ['simple/simple', ['simple', 'simple']],
-  ['simple/relaxed', ['simple', 'relaxed']], ['relaxed/simple', ['relaxed', 'simple']],
+  ['simple', ['simple', 'simple']],
+  ['relaxed', ['relaxed', 'simple']],
+  ['simple/simple', ['simple', 'simple']],
+  ['simple/relaxed', ['simple', 'relaxed']],
+  ['relaxed/simple', ['relaxed', 'simple']],
   ['relaxed/relaxed', ['relaxed', 'relaxed']],
 ]);
 // RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the
@@ -78,7 +85,7 @@ export function parseSignature(value: string, { of, forms: given }: Made = { of:
   if (of === 'dkim' && tags.get('a') === 'rsa-sha1') return { result: 'policy', comment: 'weak algorithm' };
   const keyType = ALGORITHMS.get(tags.get('a') ?? '');
   if (keyType === undefined) return neutral('unknown algorithm');
-  const forms = tags.has('c') ? FORMS.get(tags.get('c') ?? '') : given ?? FORMS.get('simple');
+  const forms = tags.has('c') ? FORMS.get(tags.get('c') ?? '') : (given ?? FORMS.get('simple'));
   if (forms === undefined) return neutral('unknown canonicalization');
   const methods = (tags.get('q') ?? 'dns/txt').split(':').map((method) => method.replace(WHITE_EDGES, ''));
   if (!methods.includes('dns/txt')) return neutral('unsupported query method');
@@ -124,7 +131,10 @@ function parseTags(text: string): ReadonlyMap<string, string> | undefined {
 /** h=: it must not be empty, but of an ARC-Message-Signature, which then covers the body and itself. */
 function toNames(text: string, of: Made['of']): string[] | undefined {
   if (text === '') return of === 'arc' ? [] : undefined;
-  const names = text.toLowerCase().split(':').map((name) => name.replace(WHITE_EDGES, ''));
+  const names = text
+    .toLowerCase()
+    .split(':')
+    .map((name) => name.replace(WHITE_EDGES, ''));
   return names.every((name) => FIELD_NAME.test(name)) ? names : undefined;
 }
 

@@ -1,9 +1,9 @@
 import { hash, verify } from 'node:crypto';
-import { BUDGET_CODE, isFailureCode } from '../look-up.ts';
 import type { Field, HeaderSection } from '../header-section.ts';
+import { BUDGET_CODE, isFailureCode } from '../look-up.ts';
 import type { MessageKeys, PublicKey } from '../public-keys.ts';
 import { bodyPieces, type RawSource } from '../raw-source.ts';
-import { createBodyHash, hashBody, type HashedBody } from './body.ts';
+import { createBodyHash, type HashedBody, hashBody } from './body.ts';
 import { createSignedHeader } from './header.ts';
 import type { Signature, Unusable } from './signature.ts';
 
@@ -23,7 +23,11 @@ export interface SignatureChecker {
   check(field: Field, signature: Signature | Unusable): Promise<Checked>;
 }
 
-interface Deps { readonly keys: MessageKeys; readonly minBitLength: number; readonly now: number }
+interface Deps {
+  readonly keys: MessageKeys;
+  readonly minBitLength: number;
+  readonly now: number;
+}
 
 /** Whether a field may be a signature at all. */
 export function isUsable(read: Signature | Unusable): read is Signature {
@@ -32,7 +36,10 @@ export function isUsable(read: Signature | Unusable): read is Signature {
 
 /** Reads the body once, for all the signatures that will be checked. Rejects when it cannot be read. */
 export async function createSignatureChecker(
-  section: HeaderSection, source: RawSource, signatures: readonly Signature[], deps: Deps,
+  section: HeaderSection,
+  source: RawSource,
+  signatures: readonly Signature[],
+  deps: Deps,
 ): Promise<SignatureChecker> {
   const bodies = await hashBodies(signatures, source, section.bodyAt);
   const header = createSignedHeader(section);
@@ -52,7 +59,9 @@ export async function createSignatureChecker(
 
 /** Each form and length once, however many signatures there are. */
 async function hashBodies(
-  signatures: readonly Signature[], source: RawSource, bodyAt: number,
+  signatures: readonly Signature[],
+  source: RawSource,
+  bodyAt: number,
 ): Promise<ReadonlyMap<string, HashedBody>> {
   const wanted = new Map(signatures.map((signature) => [bodyKey(signature), signature]));
   if ('bytes' in source) {
@@ -70,7 +79,10 @@ function bodyKey({ bodyForm, length }: Signature): string {
 }
 
 async function checkSignature(
-  signature: Signature, body: HashedBody, octets: () => Buffer, { keys, minBitLength, now }: Deps,
+  signature: Signature,
+  body: HashedBody,
+  octets: () => Buffer,
+  { keys, minBitLength, now }: Deps,
 ): Promise<Checked> {
   const { selector, domain, length, expires } = signature;
   const key = await keyOf(keys, `${selector}._domainkey.${domain}`, minBitLength);

@@ -30,7 +30,7 @@ const CR = 0x0d;
 /** Finds the fields of the header block that begins at `start`, in bytes with CRLF line ends. */
 export function findFields(bytes: Buffer, start: number): HeaderBlock {
   const fields: { name: string; start: number; end: number }[] = [];
-  for (let at = start; at < bytes.length;) {
+  for (let at = start; at < bytes.length; ) {
     if (bytes[at] === CR && bytes[at + 1] === LF) return { fields, end: at };
     const newline = bytes.indexOf(LF, at);
     const end = newline < 0 ? bytes.length : newline + 1;
@@ -66,7 +66,8 @@ export function setField(fields: readonly FieldSpan[], otherwise: number, name: 
 
 /** A Content-Type with another charset and the other parameters that it had. */
 export function toContentType(type: string, { params }: Structured, charset: string): string {
-  const others = [...params].filter(([name]) => name !== 'charset')
+  const others = [...params]
+    .filter(([name]) => name !== 'charset')
     .map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);
   return [type, `; charset=${charset}`, ...others].join('');
 }

@@ -16,21 +16,39 @@ const TAG = /<(\/?)([a-z][a-z0-9]*)/gi;
 const WORD = /[\w\u0080-\uffff-]+/g;
 const PIECE = /([^{};]*)([{};])/g;
 const PLAIN = /^[\w.#:\u0080-\uffff-]+$/;
-const VOID = new Set(['area', 'base', 'br', 'col', 'embed', 'hr', 'img', 'input', 'link', 'meta', 'source', 'track', 'wbr']);
+const VOID = new Set([
+  'area',
+  'base',
+  'br',
+  'col',
+  'embed',
+  'hr',
+  'img',
+  'input',
+  'link',
+  'meta',
+  'source',
+  'track',
+  'wbr',
+]);
 
 /** Whether the style sheets of an HTML text can be written into its elements in little memory. */
 export function canBeInlined(html: string): boolean {
   const { elements, depth } = countElements(html);
   if (depth > DEEPEST) return false;
   const weight = weigh(styleSheetOf(html), countWords(html), elements);
-  return elements * weight.selectors <= MOST_MATCHES && weight.written <= MOST_WRITTEN && weight.characters <= MOST_CHARACTERS;
+  return (
+    elements * weight.selectors <= MOST_MATCHES &&
+    weight.written <= MOST_WRITTEN &&
+    weight.characters <= MOST_CHARACTERS
+  );
 }
 
 /** What stands in the `style` elements, without comments. */
 function styleSheetOf(html: string): string {
   const lower = html.toLowerCase();
   const sheets: string[] = [];
-  for (let at = lower.indexOf('<style'); at >= 0;) {
+  for (let at = lower.indexOf('<style'); at >= 0; ) {
     const end = lower.indexOf('</style', at);
     sheets.push(html.slice(at, end < 0 ? undefined : end).replace(/^[^>]*>/, ''));
     at = end < 0 ? -1 : lower.indexOf('<style', end);
@@ -40,7 +58,9 @@ function styleSheetOf(html: string): string {
 
 function withoutComments(css: string): string {
   const [first = '', ...others] = css.split('/*');
-  return first + others.map((part) => ` ${part.slice(part.includes('*/') ? part.indexOf('*/') + 2 : part.length)}`).join('');
+  return (
+    first + others.map((part) => ` ${part.slice(part.includes('*/') ? part.indexOf('*/') + 2 : part.length)}`).join('')
+  );
 }
 
 function countElements(html: string): { elements: number; depth: number } {
@@ -66,12 +86,22 @@ function countWords(html: string): ReadonlyMap<string, number> {
 }
 
 /** A property, or its repetition in one rule, over the whole style sheet: later values take the place of earlier ones. */
-interface Declared { matches: number; longest: number }
+interface Declared {
+  matches: number;
+  longest: number;
+}
 
-interface Rule { readonly matches: number; readonly seen: Map<string, number> }
+interface Rule {
+  readonly matches: number;
+  readonly seen: Map<string, number>;
+}
 
 /** Walks over a style sheet; what stands in `@` blocks is not written into elements. */
-function weigh(sheet: string, words: ReadonlyMap<string, number>, elements: number): { selectors: number; written: number; characters: number } {
+function weigh(
+  sheet: string,
+  words: ReadonlyMap<string, number>,
+  elements: number,
+): { selectors: number; written: number; characters: number } {
   let selectors = 0;
   const declared = new Map<string, Declared>();
   const rules: Rule[] = [];
@@ -88,7 +118,9 @@ function weigh(sheet: string, words: ReadonlyMap<string, number>, elements: numb
   }
   const all = [...declared.values()].map(({ matches, longest }) => ({ times: Math.min(matches, elements), longest }));
   return {
-    selectors, written: all.reduce((sum, { times }) => sum + times, 0), characters: all.reduce((sum, { times, longest }) => sum + times * longest, 0),
+    selectors,
+    written: all.reduce((sum, { times }) => sum + times, 0),
+    characters: all.reduce((sum, { times, longest }) => sum + times * longest, 0),
   };
 }
 
@@ -97,14 +129,25 @@ function declare(declared: Map<string, Declared>, { matches, seen }: Rule, text:
   const times = (seen.get(name) ?? 0) + 1;
   seen.set(name, times);
   const known = declared.get(`${name} ${times}`);
-  declared.set(`${name} ${times}`, { matches: (known?.matches ?? 0) + matches, longest: Math.max(known?.longest ?? 0, text.length) });
+  declared.set(`${name} ${times}`, {
+    matches: (known?.matches ?? 0) + matches,
+    longest: Math.max(known?.longest ?? 0, text.length),
+  });
 }
 
 /** How many elements a selector can match, by what its last part names. */
 function matchesOf(selector: string, words: ReadonlyMap<string, number>, elements: number): number {
   if (selector.length > LONGEST_SELECTOR) return elements;
-  const last = selector.trim().split(/[\s>+~]+/).at(-1) ?? '';
+  const last =
+    selector
+      .trim()
+      .split(/[\s>+~]+/)
+      .at(-1) ?? '';
   if (!PLAIN.test(last)) return elements;
-  const names = last.toLowerCase().replace(/::?[\w-]+/g, '').match(WORD) ?? [];
+  const names =
+    last
+      .toLowerCase()
+      .replace(/::?[\w-]+/g, '')
+      .match(WORD) ?? [];
   return Math.min(elements, ...names.map((name) => words.get(name) ?? 0));
 }

@@ -12,7 +12,11 @@ const HAS_STYLE = /<style\b/i;
 // Style sheets stay in the page besides: queries about the screen and links under a pointer work only from there. Variables
 // stay variables, because their values can be made to grow without end.
 const OPTIONS = {
-  removeStyleTags: false, resolveCSSVariables: false, applyWidthAttributes: false, applyHeightAttributes: false, applyAttributesTableElements: false,
+  removeStyleTags: false,
+  resolveCSSVariables: false,
+  applyWidthAttributes: false,
+  applyHeightAttributes: false,
+  applyAttributesTableElements: false,
 } as const;
 
 /**

@@ -2,7 +2,16 @@
 
 declare module 'juice/client' {
   interface Juice {
-    (html: string, options: { readonly removeStyleTags: boolean; readonly resolveCSSVariables: boolean; readonly applyWidthAttributes: boolean; readonly applyHeightAttributes: boolean; readonly applyAttributesTableElements: boolean }): string;
+    (
+      html: string,
+      options: {
+        readonly removeStyleTags: boolean;
+        readonly resolveCSSVariables: boolean;
+        readonly applyWidthAttributes: boolean;
+        readonly applyHeightAttributes: boolean;
+        readonly applyAttributesTableElements: boolean;
+      },
+    ): string;
     /** By name: what is set aside while HTML is parsed. */
     readonly codeBlocks: Record<string, unknown>;
   }

@@ -29,7 +29,7 @@ export function toCrlf(bytes: Buffer): Buffer {
 /** Whether bytes can stand in a message as they are: no NUL, and no line longer than SMTP lets through. */
 export function fitsLines(bytes: Buffer): boolean {
   if (bytes.includes(0)) return false;
-  for (let at = 0; at < bytes.length;) {
+  for (let at = 0; at < bytes.length; ) {
     const newline = bytes.indexOf(LF, at);
     const end = newline < 0 ? bytes.length : newline;
     const length = end - at - (bytes[end - 1] === CR && end > at ? 1 : 0);

@@ -2,8 +2,45 @@ import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
 
 /** Elements whose text nobody reads. */
 const HIDDEN = new Set(['style', 'script', 'title', 'template', 'noscript', 'textarea', 'select', 'svg']);
-const PARAGRAPHS = new Set(['p', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'ul', 'ol', 'dl', 'table', 'blockquote', 'pre', 'hr', 'figure', 'article', 'section']);
-const LINES = new Set(['div', 'br', 'li', 'tr', 'dt', 'dd', 'header', 'footer', 'main', 'nav', 'aside', 'form', 'center', 'address', 'figcaption', 'caption', 'option', 'body']);
+const PARAGRAPHS = new Set([
+  'p',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'ul',
+  'ol',
+  'dl',
+  'table',
+  'blockquote',
+  'pre',
+  'hr',
+  'figure',
+  'article',
+  'section',
+]);
+const LINES = new Set([
+  'div',
+  'br',
+  'li',
+  'tr',
+  'dt',
+  'dd',
+  'header',
+  'footer',
+  'main',
+  'nav',
+  'aside',
+  'form',
+  'center',
+  'address',
+  'figcaption',
+  'caption',
+  'option',
+  'body',
+]);
 const CELLS = new Set(['td', 'th']);
 const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
 
@@ -37,7 +74,7 @@ function createReader(html: string, lines: Lines): TokenizerCallbacks {
       if (LINKED.test(href)) link = { href, from: lines.length() };
     } else lines.begin(name, attributes.get('alt') ?? '');
   };
-  const interesting = () => attribute === 'href' && name === 'a' || attribute === 'alt' && name === 'img';
+  const interesting = () => (attribute === 'href' && name === 'a') || (attribute === 'alt' && name === 'img');
   return {
     onopentagname(start, end) {
       name = html.slice(start, Math.min(end, start + 20)).toLowerCase();
@@ -47,21 +84,36 @@ function createReader(html: string, lines: Lines): TokenizerCallbacks {
       attribute = html.slice(start, Math.min(end, start + 20)).toLowerCase();
       value = [];
     },
-    onattribdata(start, end) { if (interesting()) value.push(html.slice(start, end)); },
-    onattribentity(point) { if (interesting()) value.push(String.fromCodePoint(point)); },
-    onattribend() { if (interesting() && !attributes.has(attribute)) attributes.set(attribute, value.join('')); },
+    onattribdata(start, end) {
+      if (interesting()) value.push(html.slice(start, end));
+    },
+    onattribentity(point) {
+      if (interesting()) value.push(String.fromCodePoint(point));
+    },
+    onattribend() {
+      if (interesting() && !attributes.has(attribute)) attributes.set(attribute, value.join(''));
+    },
     onopentagend: opened,
-    onselfclosingtag() { if (!HIDDEN.has(name)) opened(); },
+    onselfclosingtag() {
+      if (!HIDDEN.has(name)) opened();
+    },
     onclosetag(start, end) {
       const closed = html.slice(start, Math.min(end, start + 20)).toLowerCase();
       if (hidden === closed) hidden = undefined;
       else if (hidden === undefined && closed === 'a') endLink();
       else if (hidden === undefined) lines.end(closed);
     },
-    ontext(start, end) { if (hidden === undefined) lines.text(html.slice(start, end)); },
-    ontextentity(point) { if (hidden === undefined) lines.text(String.fromCodePoint(point)); },
+    ontext(start, end) {
+      if (hidden === undefined) lines.text(html.slice(start, end));
+    },
+    ontextentity(point) {
+      if (hidden === undefined) lines.text(String.fromCodePoint(point));
+    },
     onend: endLink,
-    oncdata: ignore, oncomment: ignore, ondeclaration: ignore, onprocessinginstruction: ignore,
+    oncdata: ignore,
+    oncomment: ignore,
+    ondeclaration: ignore,
+    onprocessinginstruction: ignore,
   } satisfies TokenizerCallbacks;
 }
 
@@ -93,7 +145,8 @@ function createLines(): Lines {
       return;
     }
     if (breaks > 0 && pieces.length > 0) pieces.push('\n'.repeat(breaks));
-    else if (pieces.length > 0 && (space || words.startsWith(' ') || touches(pieces.at(-1) ?? '', bare))) pieces.push(' ');
+    else if (pieces.length > 0 && (space || words.startsWith(' ') || touches(pieces.at(-1) ?? '', bare)))
+      pieces.push(' ');
     pieces.push(bare);
     breaks = 0;
     space = words.endsWith(' ');

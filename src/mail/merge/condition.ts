@@ -25,14 +25,19 @@ export function parseCondition(text: string): Condition | undefined {
   const [whole = '', name = '', operator = ''] = COMPARISON.exec(trimmed) ?? [];
   if (name === '') return undefined;
   const value = trimmed.slice(whole.length).trim();
-  return { name: name.toLowerCase(), comparison: { operator: operator.replace('&gt;', '>').replace('&lt;', '<'), value } };
+  return {
+    name: name.toLowerCase(),
+    comparison: { operator: operator.replace('&gt;', '>').replace('&lt;', '<'), value },
+  };
 }
 
 /** Whether a condition holds. A variable without a value makes every comparison false. */
 export function holds(condition: Condition | undefined, vars: Vars): boolean {
   const value = condition && vars.get(condition.name);
   if (value === undefined || value === '') return false;
-  return condition?.comparison === undefined || compare(value, condition.comparison.operator, condition.comparison.value);
+  return (
+    condition?.comparison === undefined || compare(value, condition.comparison.operator, condition.comparison.value)
+  );
 }
 
 /** Texts are the same or not; order is that of the numbers when both are numbers, else that of the texts. */
@@ -42,10 +47,14 @@ function compare(left: string, operator: string, right: string): boolean {
   const [a, b] = [toNumber(left), toNumber(right)];
   const order = a !== undefined && b !== undefined ? Math.sign(a - b) : left < right ? -1 : left > right ? 1 : 0;
   switch (operator) {
-    case '>': return order > 0;
-    case '<': return order < 0;
-    case '>=': return order >= 0;
-    default: return order <= 0;
+    case '>':
+      return order > 0;
+    case '<':
+      return order < 0;
+    case '>=':
+      return order >= 0;
+    default:
+      return order <= 0;
   }
 }
 

@@ -5,7 +5,7 @@ import { type Budget, createBudget } from './handlebars/budget.ts';
 import { runningTemplate } from './handlebars/run.ts';
 import { readingTemplate } from './handlebars/template.ts';
 import { toVariables } from './handlebars/variables.ts';
-import { merging, type MergeOptions, toVars } from './merge.ts';
+import { type MergeOptions, merging, toVars } from './merge.ts';
 import { type MergeValue, toText } from './value.ts';
 
 /** mailchimp: `*|NAME|*` · handlebars: `{{name}}`. */
@@ -25,7 +25,12 @@ export interface Filler {
 type List = Iterable<{ readonly name: string; readonly content: MergeValue }>;
 
 /** A filler with these variables: of two with one name, the last. `budget`: what handlebars may cost. */
-export function createFiller(language: MergeLanguage | undefined, variables: List, options: Omit<MergeOptions, 'maxLength'>, budget = createBudget()): Filler {
+export function createFiller(
+  language: MergeLanguage | undefined,
+  variables: List,
+  options: Omit<MergeOptions, 'maxLength'>,
+  budget = createBudget(),
+): Filler {
   return language === 'handlebars' ? handlebars(variables, options, budget) : mailchimp(variables, options);
 }
 
@@ -33,7 +38,8 @@ function mailchimp(variables: List, options: MergeOptions): Filler {
   const vars = toVars([...variables].map(({ name, content }) => ({ name, content: toText(content) })));
   return Object.freeze({
     hasTags: (text: string) => text.includes('*|'),
-    filling: (text: string, _form: TextForm, maxLength = MAX_RENDERED) => merging(text, vars, { ...options, maxLength }),
+    filling: (text: string, _form: TextForm, maxLength = MAX_RENDERED) =>
+      merging(text, vars, { ...options, maxLength }),
   });
 }
 
@@ -49,7 +55,10 @@ function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
 }
 
 /** What is wrong with texts as templates of the language, with the name of the first that is; undefined when nothing is. */
-export function* findingFault(language: MergeLanguage, texts: Iterable<readonly [name: string, text: string | null]>): Steps<string | undefined> {
+export function* findingFault(
+  language: MergeLanguage,
+  texts: Iterable<readonly [name: string, text: string | null]>,
+): Steps<string | undefined> {
   if (language !== 'handlebars') return undefined; // in the other one, what is no tag is text
   const budget = createBudget();
   for (const [name, text] of texts) {

@@ -40,7 +40,8 @@ export function* merging(text: string, vars: Vars, options: MergeOptions): Gener
     const open = text.indexOf('*|', at);
     const bar = open < 0 ? -1 : text.indexOf('|', open + 2);
     if (bar < 0) break;
-    const tag = text.charAt(bar + 1) === '*' && bar - open <= LONGEST_TAG + 2 ? parseTag(text.slice(open + 2, bar)) : undefined;
+    const tag =
+      text.charAt(bar + 1) === '*' && bar - open <= LONGEST_TAG + 2 ? parseTag(text.slice(open + 2, bar)) : undefined;
     if (tag) {
       output.text(text, done, open);
       output.tag(tag, text, open, bar + 2);
@@ -97,14 +98,23 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
         branch(() => holds(tag.condition, vars) !== tag.negated);
         return true;
       }
-      case 'elseif': branch(() => holds(tag.condition, vars)); return true;
-      case 'else': branch(() => true); return true;
-      case 'end': shown = levels.length > 0 ? ((levels.pop() ?? 0) & OUTSIDE) !== 0 : shown; return true;
-      default: return false;
+      case 'elseif':
+        branch(() => holds(tag.condition, vars));
+        return true;
+      case 'else':
+        branch(() => true);
+        return true;
+      case 'end':
+        shown = levels.length > 0 ? ((levels.pop() ?? 0) & OUTSIDE) !== 0 : shown;
+        return true;
+      default:
+        return false;
     }
   };
   return {
-    text(source, start, end) { if (shown && end > start) put(source.slice(start, end)); },
+    text(source, start, end) {
+      if (shown && end > start) put(source.slice(start, end));
+    },
     tag(tag, source, start, end) {
       if (follow(tag) || !shown) return;
       put(replacement(tag, vars, options) ?? source.slice(start, end));
@@ -117,10 +127,14 @@ function createOutput(vars: Vars, options: MergeOptions): Output {
 /** What stands in place of a tag; undefined: the tag itself. A variable wins over what has a meaning of its own. */
 function replacement(tag: Tag, vars: Vars, { now, onUnsub }: MergeOptions): string | undefined {
   switch (tag.kind) {
-    case 'value': return filtered(vars.get(tag.name) ?? builtIn(tag.name, now), tag.filter);
-    case 'date': return formatDate(now, tag.format);
-    case 'unsub': return tag.url === '' && vars.has('unsub') ? vars.get('unsub') : onUnsub?.(tag.url);
-    default: return '';
+    case 'value':
+      return filtered(vars.get(tag.name) ?? builtIn(tag.name, now), tag.filter);
+    case 'date':
+      return formatDate(now, tag.format);
+    case 'unsub':
+      return tag.url === '' && vars.has('unsub') ? vars.get('unsub') : onUnsub?.(tag.url);
+    default:
+      return '';
   }
 }
 

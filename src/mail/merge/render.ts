@@ -1,5 +1,5 @@
 import { inSlices, type Steps } from '../../base/steps.ts';
-import { fillingRegions, type Contents } from '../regions.ts';
+import { type Contents, fillingRegions } from '../regions.ts';
 import { MAX_RENDERED, TooLong } from '../too-long.ts';
 import type { Vars } from './condition.ts';
 import { merging } from './merge.ts';

@@ -13,7 +13,8 @@ const DEEPEST = 32;
 
 /** Reads what JSON says; undefined when it is nested too deeply, or is no JSON. */
 export function readMergeValue(value: unknown, depth = 0): Maybe {
-  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') return value;
+  if (value === null || typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean')
+    return value;
   if (typeof value !== 'object' || depth >= DEEPEST) return undefined;
   if (Array.isArray(value)) return readAll(value, depth);
   const names = Object.keys(value);

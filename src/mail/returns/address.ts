@@ -69,7 +69,10 @@ const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/g
 const MOST_TOKENS = 20;
 
 /** The message that a text names by one of our tokens, as the header of a message of ours does in its Return-Path and List-Unsubscribe. */
-export function findMessage(secret: string, text: string): { readonly account: number; readonly message: string } | undefined {
+export function findMessage(
+  secret: string,
+  text: string,
+): { readonly account: number; readonly message: string } | undefined {
   let looked = 0;
   for (const [, token = '', domain = ''] of text.matchAll(TOKEN)) {
     if (++looked > MOST_TOKENS) break;

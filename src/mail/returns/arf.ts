@@ -1,5 +1,5 @@
 import { firstValue } from '../headers.ts';
-import { headerText, readBlocks, type Returned } from './returned.ts';
+import { headerText, type Returned, readBlocks } from './returned.ts';
 
 /** A complaint about a message (RFC 5965), or a message handed in by hand with words about it. */
 export interface FeedbackReport {
@@ -11,7 +11,8 @@ export interface FeedbackReport {
 }
 
 const REPORT = 'message/feedback-report';
-const ORIGINAL = /^(?:message\/rfc822|message\/global|text\/rfc822-headers|text\/rfc822|message\/rfc822-headers|message\/global-headers)$/;
+const ORIGINAL =
+  /^(?:message\/rfc822|message\/global|text\/rfc822-headers|text\/rfc822|message\/rfc822-headers|message\/global-headers)$/;
 const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', 'original-envelope-id'];
 const MOST_BLOCKS = 4;
 

@@ -1,6 +1,6 @@
 import { parseAddressList } from '../address-list.ts';
 import { firstValue, type HeaderField } from '../headers.ts';
-import { readBlocks, type Returned } from './returned.ts';
+import { type Returned, readBlocks } from './returned.ts';
 
 /** What a delivery status notification (RFC 3464) says of one recipient. */
 export interface RecipientStatus {
@@ -16,18 +16,29 @@ export interface RecipientStatus {
 const TYPES = new Set(['message/delivery-status', 'message/global-delivery-status']);
 /** A report on one message of ours has one recipient, or those that it was forwarded to. */
 const MOST_BLOCKS = 100;
-const ACTIONS = { failed: 'failed', failure: 'failed', delayed: 'delayed', delivered: 'delivered', relayed: 'relayed', expanded: 'expanded' } as const;
+const ACTIONS = {
+  failed: 'failed',
+  failure: 'failed',
+  delayed: 'delayed',
+  delivered: 'delivered',
+  relayed: 'relayed',
+  expanded: 'expanded',
+} as const;
 
 /** The recipients of a delivery status notification; undefined when the mail is none. */
 export function parseDsn(mail: Returned): readonly RecipientStatus[] | undefined {
   const leaf = mail.leaves.find(({ type }) => TYPES.has(type));
   if (!leaf) return undefined;
-  const found = readBlocks(leaf.bytes(), MOST_BLOCKS).map(toStatus).filter((status) => status !== undefined);
+  const found = readBlocks(leaf.bytes(), MOST_BLOCKS)
+    .map(toStatus)
+    .filter((status) => status !== undefined);
   return found.length === 0 ? undefined : found;
 }
 
 function toStatus(fields: readonly HeaderField[]): RecipientStatus | undefined {
-  const recipients = ['original-recipient', 'final-recipient'].map((name) => addressOf(firstValue(fields, name))).filter((address) => address !== '');
+  const recipients = ['original-recipient', 'final-recipient']
+    .map((name) => addressOf(firstValue(fields, name)))
+    .filter((address) => address !== '');
   const status = /\b([245]\.\d{1,3}\.\d{1,3})\b/.exec(firstValue(fields, 'status') ?? '')?.[1];
   const action = actionOf(firstValue(fields, 'action'), status);
   // The first block is about the message, and names none (RFC 3464 section 2.2); some software has no empty line before the next.

@@ -1,9 +1,9 @@
-import { classifyReply, type Bounce } from '../bounce.ts';
-import { parseAttached, parseFeedback, type FeedbackReport } from './arf.ts';
+import { type Bounce, classifyReply } from '../bounce.ts';
+import { type FeedbackReport, parseAttached, parseFeedback } from './arf.ts';
 import { autoReplyKind } from './auto-reply.ts';
 import { parseDsn, type RecipientStatus } from './dsn.ts';
 import { parsePlainBounce } from './plain-bounce.ts';
-import { readReturned, type Returned } from './returned.ts';
+import { type Returned, readReturned } from './returned.ts';
 
 /** What a mail that came back says, before anybody asks which message it is about. */
 export type Judgement =
@@ -29,7 +29,10 @@ export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, emai
   const feedback = parseFeedback(mail);
   if (feedback) return judgeFeedback(feedback);
   const statuses = parseDsn(mail);
-  if (statuses) return to === 'bounce' ? judgeDsn(statuses, email) : { kind: 'nothing', why: 'a delivery report to the wrong address' };
+  if (statuses)
+    return to === 'bounce'
+      ? judgeDsn(statuses, email)
+      : { kind: 'nothing', why: 'a delivery report to the wrong address' };
   if (to === 'complaints') return judgeAttached(mail);
   // Whatever else is written there is what the address is for, by hand or by a mail program at the press of a button.
   if (to === 'unsub') return { kind: 'unsub', original: '' };
@@ -49,8 +52,13 @@ function judgeAttached(mail: Returned): Judgement {
 
 function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): Judgement {
   const own = statuses.find(({ recipients }) => email !== null && recipients.includes(email.toLowerCase()));
-  const worst = own ?? statuses.find(({ action }) => action === 'failed') ?? statuses.find(({ action }) => action === 'delayed') ?? statuses[0];
-  if (worst?.action !== 'failed' && worst?.action !== 'delayed') return { kind: 'nothing', why: `delivery report: ${worst?.action ?? 'nobody'}` };
+  const worst =
+    own ??
+    statuses.find(({ action }) => action === 'failed') ??
+    statuses.find(({ action }) => action === 'delayed') ??
+    statuses[0];
+  if (worst?.action !== 'failed' && worst?.action !== 'delayed')
+    return { kind: 'nothing', why: `delivery report: ${worst?.action ?? 'nobody'}` };
   return toFailure(worst.action, worst.status, worst.diag);
 }
 
@@ -71,7 +79,8 @@ function toFailure(kind: 'failed' | 'delayed', status: string | null, diag: stri
 
 /** The reply code that the diagnosis quotes, else the one that goes with its class. */
 function codeOf(diag: string, status: string | null): number {
-  const [, first, quoted] = /^[\w-]+;\s*([45]\d\d)\b|\b(?:said|reply|response|error|was):?\s+([45]\d\d)\b/i.exec(diag) ?? [];
+  const [, first, quoted] =
+    /^[\w-]+;\s*([45]\d\d)\b|\b(?:said|reply|response|error|was):?\s+([45]\d\d)\b/i.exec(diag) ?? [];
   const said = first ?? quoted;
   if (said !== undefined) return Number(said);
   return status?.startsWith('4') ? 450 : 550;

@@ -1,6 +1,6 @@
 import { correspondentsOf } from '../author.ts';
 import { firstValue } from '../headers.ts';
-import { readText, valueOf, type Returned } from './returned.ts';
+import { type Returned, readText, valueOf } from './returned.ts';
 
 /** What a bounce says that is not written in the format of RFC 3464. */
 export interface PlainBounce {
@@ -12,8 +12,10 @@ export interface PlainBounce {
 }
 
 // Who sends bounces. A person's vacation notice may come with the null reverse-path too, so the envelope says nothing here.
-const SENDER = /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
-const SUBJECT = /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
+const SENDER =
+  /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
+const SUBJECT =
+  /\b(?:undeliver(?:able|ed)|delivery (?:failure|failed|status|problem|unsuccessful)|failure notice|returned (?:mail|to sender)|mail (?:delivery )?(?:failed|failure|error|system error)|non[- ]?delivery|could not (?:be delivered|send message)|nondeliverable|message you sent blocked|delayed \d+ hours|delivery delayed|warning: (?:message|could not send))/i;
 // How the software in the field begins; each is enough by itself.
 const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
@@ -26,15 +28,18 @@ const OPENING = [
   /your message cannot be delivered to the following recipients?/i, // Sun
   /recipient'?s mailbox is (?:full|unavailable)/i,
 ];
-const DELAYED = /\b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)|delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors|no action is required on your part|do not need to resend|warning message only)\b/i;
+const DELAYED =
+  /\b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)|delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors|no action is required on your part|do not need to resend|warning message only)\b/i;
 // An SMTP reply in the text: the code with an enhanced code behind it is surest, then the enhanced code in brackets, then either alone.
 const REPLY = /(?:^|[\s:<(#"'])([45]\d\d)[ -]+#?([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
 const ENHANCED = /[^\n]*(?:^|[\s:])([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
-const WORDS = /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
+const WORDS =
+  /[^\n]*\b(?:user (?:is )?unknown|unknown user|no such (?:user|recipient|mailbox)|no mailbox here|does not exist|mailbox (?:is )?(?:full|unavailable|disabled|not found)|over ?quota|quota exceeded|account (?:is )?(?:disabled|inactive|suspended)|host (?:or domain name )?not found|unrouteable address|unknown (?:local part|recipient)|not listed in|recipient not found|address rejected|relay(?:ing)? denied|connection (?:timed out|refused)|message (?:is )?too (?:large|big)|blocked|spam)\b[^\n]*/i;
 /** Where the copy of what was sent begins; what it says is no diagnosis. */
-const COPY = /^(?:-+ ?(?:below this line|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
+const COPY =
+  /^(?:-+ ?(?:below this line|this is a copy|original message|the body of|message header|returned message|unsent message|enclosed is|copy of)|received: from .{1,200}\n|return-path: <)/im;
 const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
 
@@ -58,7 +63,10 @@ function isBounce(mail: Returned, subject: string, text: string): boolean {
   return named || (sender && SUBJECT.test(subject));
 }
 
-interface Reason { readonly status: string | null; readonly line: string }
+interface Reason {
+  readonly status: string | null;
+  readonly line: string;
+}
 
 function reasonOf(text: string): Reason | undefined {
   const reply = REPLY.exec(text);
@@ -71,12 +79,19 @@ function reasonOf(text: string): Reason | undefined {
 
 /** From the code on, without what quoted it. */
 function lineOf(match: string): string {
-  return match.trim().replace(/^[:<>("'#\s-]+/, '').replace(/\s+/g, ' ');
+  return match
+    .trim()
+    .replace(/^[:<>("'#\s-]+/, '')
+    .replace(/\s+/g, ' ');
 }
 
 /** The beginning of the text, before the copy of what was sent, in lines that no pattern takes long over; lines that are folded by indentation after a reply become one. */
 function clipped(text: string): string {
-  const head = text.slice(0, TEXT).split('\n').map((line) => line.slice(0, LONGEST_LINE)).join('\n');
+  const head = text
+    .slice(0, TEXT)
+    .split('\n')
+    .map((line) => line.slice(0, LONGEST_LINE))
+    .join('\n');
   const copy = COPY.exec(head);
   // The copy may stand in front of everything when somebody forwards a bounce; then there is nothing to read.
   return copy ? head.slice(0, copy.index) : head;

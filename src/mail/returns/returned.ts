@@ -1,7 +1,7 @@
 import { decoderOfText } from '../charset.ts';
-import { firstValue, parseHeaders, type HeaderField } from '../headers.ts';
+import { firstValue, type HeaderField, parseHeaders } from '../headers.ts';
 import { asciiParameter } from '../parameters.ts';
-import { mediaTypeOf, scanStructure, type Part } from '../structure.ts';
+import { mediaTypeOf, type Part, scanStructure } from '../structure.ts';
 import { decodeTransfer, toTransferEncoding } from '../transfer.ts';
 
 /** A mail that came back, as far as it is needed to say what it is. */
@@ -77,7 +77,10 @@ function toLeaf(bytes: Buffer, part: Part): Leaf {
   return {
     type,
     bytes() {
-      const decoded = decodeTransfer(bytes.subarray(part.bodyStart, part.bodyEnd), toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')));
+      const decoded = decodeTransfer(
+        bytes.subarray(part.bodyStart, part.bodyEnd),
+        toTransferEncoding(firstValue(part.fields, 'content-transfer-encoding')),
+      );
       return type.startsWith('text/') ? Buffer.from(decoderOfText(charset, () => [decoded])(decoded, true)) : decoded;
     },
   };
@@ -86,7 +89,7 @@ function toLeaf(bytes: Buffer, part: Part): Leaf {
 /** One pass, so that a text of nothing but `<` costs no more than another. */
 function withoutTags(html: string): string {
   let text = '';
-  for (let at = 0; at < html.length;) {
+  for (let at = 0; at < html.length; ) {
     const open = html.indexOf('<', at);
     if (open === -1) return text + html.slice(at);
     text += `${html.slice(at, open)} `;

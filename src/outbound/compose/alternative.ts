@@ -1,4 +1,4 @@
-import { findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
+import { type Change, type FieldSpan, findFields } from '../../mail/compose/fields.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseStructured } from '../../mail/parameters.ts';
 import { mediaTypeOf, type Part } from '../../mail/structure.ts';
@@ -44,30 +44,45 @@ function isFile({ fields }: Part): boolean {
  * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are those of the
  * part itself.
  */
-export function withOther(bytes: Buffer, part: Part, changes: readonly Change[], other: { readonly type: Saying; readonly text: string }, boundary: string): Change[] {
+export function withOther(
+  bytes: Buffer,
+  part: Part,
+  changes: readonly Change[],
+  other: { readonly type: Saying; readonly text: string },
+  boundary: string,
+): Change[] {
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const moved = fields.filter(({ name }) => ABOUT_THE_BODY.test(name));
   const body = changes.find(({ start }) => start === part.bodyStart);
-  const inside = changes.filter((change) => change !== body && ABOUT_THE_BODY.test(change.bytes.toString('latin1', 0, 20)));
+  const inside = changes.filter(
+    (change) => change !== body && ABOUT_THE_BODY.test(change.bytes.toString('latin1', 0, 20)),
+  );
   const others = changes.filter((change) => change !== body && !inside.includes(change));
   const header = innerHeader(bytes, moved, inside);
   const own = Buffer.concat([header, LINE_END, body?.bytes ?? bytes.subarray(part.bodyStart, part.bodyEnd)]);
   const made = toTextPart(other.type, other.text);
-  const isMime = part.parent !== undefined || others.length > 0 || firstValue(part.fields, 'mime-version') !== undefined;
+  const isMime =
+    part.parent !== undefined || others.length > 0 || firstValue(part.fields, 'mime-version') !== undefined;
   const at = moved[0]?.start ?? part.headerStart;
   return [
     ...others,
     { start: at, end: at, bytes: outerHeader(boundary, header, isMime) },
     ...moved.map(({ start, end }) => ({ start, end, bytes: NOTHING })),
     // The plainest first (RFC 2046 section 5.1.4).
-    { start: part.bodyStart, end: part.bodyEnd, bytes: other.type === 'text/html' ? join(boundary, own, made) : join(boundary, made, own) },
+    {
+      start: part.bodyStart,
+      end: part.bodyEnd,
+      bytes: other.type === 'text/html' ? join(boundary, own, made) : join(boundary, made, own),
+    },
   ];
 }
 
 /** What the header says about the body, with the changes that were made to it. */
 function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Change[]): Buffer {
   return Buffer.concat([
-    ...moved.map((span) => inside.find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end)),
+    ...moved.map(
+      (span) => inside.find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end),
+    ),
     ...inside.filter((change) => !moved.some((span) => isOver(change, span))).map((change) => change.bytes),
   ]);
 }
@@ -75,11 +90,13 @@ function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonl
 /** What the header says about both. `inner`: what it said about the one. */
 function outerHeader(boundary: string, inner: Buffer, isMime: boolean): Buffer {
   const encoding = EIGHT_BIT.exec(inner.toString('latin1'))?.[1];
-  return Buffer.from([
-    `Content-Type: multipart/alternative; boundary="${boundary}"\r\n`,
-    ...(encoding === undefined ? [] : [`Content-Transfer-Encoding: ${encoding}\r\n`]),
-    ...(isMime ? [] : ['MIME-Version: 1.0\r\n']),
-  ].join(''));
+  return Buffer.from(
+    [
+      `Content-Type: multipart/alternative; boundary="${boundary}"\r\n`,
+      ...(encoding === undefined ? [] : [`Content-Transfer-Encoding: ${encoding}\r\n`]),
+      ...(isMime ? [] : ['MIME-Version: 1.0\r\n']),
+    ].join(''),
+  );
 }
 
 function join(boundary: string, first: Buffer, second: Buffer): Buffer {

@@ -1,10 +1,10 @@
-import { applyChanges, findFields, type Change, type FieldSpan } from '../../mail/compose/fields.ts';
-import { toCrlf } from '../../mail/compose/octets.ts';
-import { toPlainText } from '../../mail/compose/plain-text.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { soleAuthor } from '../../mail/author.ts';
-import { parseHeaders, type HeaderField } from '../../mail/headers.ts';
-import { scanStructure, type Part } from '../../mail/structure.ts';
+import { applyChanges, type Change, type FieldSpan, findFields } from '../../mail/compose/fields.ts';
+import { toCrlf } from '../../mail/compose/octets.ts';
+import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { type HeaderField, parseHeaders } from '../../mail/headers.ts';
+import { type Part, scanStructure } from '../../mail/structure.ts';
 import { toMailDate } from '../../mail/trace.ts';
 import { decodeWords } from '../../mail/words.ts';
 import type { ComposeJob } from '../types.ts';
@@ -31,7 +31,10 @@ export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal
   const added = Buffer.from(addedFields(bytes, headless ? [] : fields, job, personal).join(''));
   if (headless) return Buffer.concat([added, Buffer.from('\r\n'), bytes]);
   const scan = scanStructure(bytes);
-  const changes = [...headerChanges(bytes, fields, job, personal), ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : [])];
+  const changes = [
+    ...headerChanges(bytes, fields, job, personal),
+    ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : []),
+  ];
   const pieces = [added, ...applyChanges(bytes, changes)];
   if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
   return Buffer.concat(pieces);
@@ -42,7 +45,9 @@ function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJo
   const { sender, fromName } = job.outgoing;
   return [
     ...(has('list-unsubscribe') ? [] : personal.listUnsubscribe.map(([name, value]) => toField(name, value))),
-    ...(has('from') && !isOtherSender(bytes, fields, sender) ? [] : [toField('From', { name: personal.fillLine(fromName ?? ''), address: sender })]),
+    ...(has('from') && !isOtherSender(bytes, fields, sender)
+      ? []
+      : [toField('From', { name: personal.fillLine(fromName ?? ''), address: sender })]),
     ...(has('date') ? [] : [toField('Date', toMailDate(job.at))]),
     ...(has('message-id') ? [] : [toField('Message-ID', personal.messageId)]),
   ];
@@ -59,7 +64,9 @@ function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: stri
 function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): Change[] {
   const foreign = isOtherSender(bytes, fields, job.outgoing.sender);
   const listed = fields.some(({ name }) => name === 'list-unsubscribe');
-  const fill: Readonly<Record<string, typeof filledSubject>> = personal.merges ? { subject: filledSubject, from: filledFrom } : {};
+  const fill: Readonly<Record<string, typeof filledSubject>> = personal.merges
+    ? { subject: filledSubject, from: filledFrom }
+    : {};
   return fields.flatMap((field) => {
     const { name, start, end } = field;
     const removed = REMOVED.test(name) || (foreign && name === 'from') || (!listed && name === 'list-unsubscribe-post');
@@ -95,7 +102,8 @@ function fieldsIn(bytes: Buffer, { start, end }: FieldSpan): HeaderField[] {
 function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
   const changes: Change[] = [];
   const { autoText, extras } = job.outgoing;
-  const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') => asked === true ? findLone(root, type, SEALED) : undefined;
+  const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') =>
+    asked === true ? findLone(root, type, SEALED) : undefined;
   const [onlyText, onlyHtml] = [loneOf(extras?.autoHtml, 'text/plain'), loneOf(autoText, 'text/html')];
   let pixels = 0;
   const rewrite: Rewrite = (text, type) => {

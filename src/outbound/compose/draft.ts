@@ -1,9 +1,9 @@
-import { createNames, toFileName } from '../../mail/filename.ts';
 import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { createNames, toFileName } from '../../mail/filename.ts';
 import type { Draft, DraftFile } from '../../mail/sending.ts';
 import type { ComposeJob } from '../types.ts';
-import { buildMime, toTextPart, type MimeOptions } from './mime.ts';
 import { oneLine } from './filling.ts';
+import { buildMime, type MimeOptions, toTextPart } from './mime.ts';
 import type { Personal } from './personal.ts';
 
 type Headers = Draft['headers'];
@@ -14,11 +14,13 @@ const NAME = /^[!-9;-~]{1,76}$/;
  * Fields that say how the message is built, by whom and for whom, and which way it took: those are ours to write. From, To and
  * Subject have parameters of their own.
  */
-const OURS = /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
+const OURS =
+  /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
 // RFC 5322 section 3.6.4, without its obsolete forms.
 const MESSAGE_ID = /^<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>$/;
 // RFC 5322 section 3.3, without its obsolete forms.
-const DATE = /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
+const DATE =
+  /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
 const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ -~]*)?$/i;
 
 /** Writes a draft as the MIME message of one recipient. Throws `TooLong`. */
@@ -28,20 +30,36 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
   const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
   const text = textOf(draft, html, outgoing.autoText, personal);
   const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
-  const kept = draft.headers.filter(([name, value]) => NAME.test(name) && !OURS.test(name) && value.trim() !== '' && (ownUnsubscribe || name.toLowerCase() !== 'list-unsubscribe-post'));
+  const kept = draft.headers.filter(
+    ([name, value]) =>
+      NAME.test(name) &&
+      !OURS.test(name) &&
+      value.trim() !== '' &&
+      (ownUnsubscribe || name.toLowerCase() !== 'list-unsubscribe-post'),
+  );
   const written = new Map(kept.map(([name]) => [name.toLowerCase(), name]));
-  return buildMime({
-    ...addressing(draft.to, job),
-    from: { name: personal.fillLine(outgoing.fromName ?? ''), address: outgoing.sender },
-    subject: personal.fillLine(outgoing.subject),
-    messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
-    date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
-    headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({ key, value: oneLine(value) })),
-    // The composer would write `X-MyTag` as `X-Mytag`.
-    normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
-    ...bodies(text === null ? null : personal.trackText(text), html === null ? null : personal.trackHtml(html, true), files.length > 0),
-    attachments: files,
-  }, job.id);
+  return buildMime(
+    {
+      ...addressing(draft.to, job),
+      from: { name: personal.fillLine(outgoing.fromName ?? ''), address: outgoing.sender },
+      subject: personal.fillLine(outgoing.subject),
+      messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
+      date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
+      headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
+        key,
+        value: oneLine(value),
+      })),
+      // The composer would write `X-MyTag` as `X-Mytag`.
+      normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
+      ...bodies(
+        text === null ? null : personal.trackText(text),
+        html === null ? null : personal.trackHtml(html, true),
+        files.length > 0,
+      ),
+      attachments: files,
+    },
+    job.id,
+  );
 }
 
 /** Where a text is the whole message, the composer has to write it; elsewhere it is a part that we write, as that is faster. */
@@ -85,7 +103,9 @@ function addressing(all: Recipients, { recipient, outgoing }: ComposeJob): Pick<
 }
 
 function mailboxes(all: Recipients, wanted: Recipients[number]['type']) {
-  return all.filter(({ type }) => type === wanted).map(({ email, name }) => ({ name: oneLine(name ?? ''), address: email }));
+  return all
+    .filter(({ type }) => type === wanted)
+    .map(({ email, name }) => ({ name: oneLine(name ?? ''), address: email }));
 }
 
 type Names = ReturnType<typeof createNames>;
@@ -94,7 +114,12 @@ type File = NonNullable<MimeOptions['attachments']>[number];
 function attachment(names: Names): (file: DraftFile) => File {
   return (file) => {
     const contentType = mediaType(file);
-    return { filename: names.take(toFileName(file.name), contentType.toLowerCase()), contentType, content: Buffer.from(file.content, 'base64'), contentDisposition: 'attachment' };
+    return {
+      filename: names.take(toFileName(file.name), contentType.toLowerCase()),
+      contentType,
+      content: Buffer.from(file.content, 'base64'),
+      contentDisposition: 'attachment',
+    };
   };
 }
 

@@ -1,6 +1,6 @@
 import { type Steps, toEnd } from '../../base/steps.ts';
-import { createBudget } from '../../mail/merge/handlebars/budget.ts';
 import { FaultyTemplate } from '../../mail/merge/faulty-template.ts';
+import { createBudget } from '../../mail/merge/handlebars/budget.ts';
 import { createFiller, type Filler } from '../../mail/merge/language.ts';
 import type { MergeVar, Outgoing } from '../../mail/sending.ts';
 import { TooLong } from '../../mail/too-long.ts';
@@ -31,7 +31,9 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   const given = createFiller(mergeLanguage, list, options);
   const named = list.some(({ name }) => name.toLowerCase() === 'subject');
   let left = most;
-  const filler = named ? given : createFiller(mergeLanguage, [...list, { name: 'subject', content: lineOf(given, subject) }], options);
+  const filler = named
+    ? given
+    : createFiller(mergeLanguage, [...list, { name: 'subject', content: lineOf(given, subject) }], options);
   return {
     merges: true,
     hasTags: filler.hasTags,
@@ -61,10 +63,13 @@ export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date
   }
 }
 
-function variablesOf({ outgoing: { globalVars, rcptVars }, recipient }: Pick<ComposeJob, 'outgoing' | 'recipient'>): readonly MergeVar[] | undefined {
+function variablesOf({
+  outgoing: { globalVars, rcptVars },
+  recipient,
+}: Pick<ComposeJob, 'outgoing' | 'recipient'>): readonly MergeVar[] | undefined {
   if (globalVars === null && Object.keys(rcptVars).length === 0) return undefined;
   const own = Object.hasOwn(rcptVars, recipient.toLowerCase()) ? rcptVars[recipient.toLowerCase()] : undefined;
-  return [{ name: 'email', content: recipient }, ...globalVars ?? [], ...own ?? []];
+  return [{ name: 'email', content: recipient }, ...(globalVars ?? []), ...(own ?? [])];
 }
 
 /** Text for one line of a header. */

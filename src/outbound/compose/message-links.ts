@@ -27,7 +27,8 @@ export function createMessageLinks({ outgoing, settings, accountNumber, id }: Co
   const followed = new Set<string>();
   const tag = analytics && createTagging(analytics, outgoing.sender);
   // Ours already: who wants no more mail is not followed there, and a link to a link would say it twice.
-  const isOurs = (url: string) => [publicUrl, ownUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
+  const isOurs = (url: string) =>
+    [publicUrl, ownUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
 
   function follow(given: string): string | undefined {
     const tagged = tag?.(given);
@@ -47,5 +48,9 @@ export function createMessageLinks({ outgoing, settings, accountNumber, id }: Co
     return link;
   }
   const tagOnly = tag && ((url: string) => (isOurs(url) ? undefined : tag(url)));
-  return { tags: tag !== undefined, relink: (follows) => (follows ? followOnce : tagOnly), followed: () => [...followed] };
+  return {
+    tags: tag !== undefined,
+    relink: (follows) => (follows ? followOnce : tagOnly),
+    followed: () => [...followed],
+  };
 }

@@ -1,13 +1,29 @@
 import MailComposer, { type MailComposerOptions } from 'nodemailer/lib/mail-composer';
-import MimeNode from 'nodemailer/lib/mime-node';
 import { foldLines } from 'nodemailer/lib/mime-funcs';
+import MimeNode from 'nodemailer/lib/mime-node';
 import { encodeQuotedPrintable } from '../../mail/compose/octets.ts';
 
-export type MimeOptions = Pick<MailComposerOptions, 'from' | 'to' | 'cc' | 'subject' | 'text' | 'html' | 'attachments' | 'headers' | 'messageId' | 'date' | 'normalizeHeaderKey'>;
+export type MimeOptions = Pick<
+  MailComposerOptions,
+  | 'from'
+  | 'to'
+  | 'cc'
+  | 'subject'
+  | 'text'
+  | 'html'
+  | 'attachments'
+  | 'headers'
+  | 'messageId'
+  | 'date'
+  | 'normalizeHeaderKey'
+>;
 
 /** A part with its header, for `raw` of the composer, whose own encoder takes three times as long. */
 export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buffer {
-  return Buffer.concat([Buffer.from(`Content-Type: ${type}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`), encodeQuotedPrintable(Buffer.from(text))]);
+  return Buffer.concat([
+    Buffer.from(`Content-Type: ${type}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`),
+    encodeQuotedPrintable(Buffer.from(text)),
+  ]);
 }
 
 /** Builds a MIME message. Neither files nor URLs are read, whatever the options say. */

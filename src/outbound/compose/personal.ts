@@ -37,9 +37,14 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
     ...createFilling(job, unsubUrl, most),
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
     trackHtml(html: string, withPixel: boolean) {
-      return changeHtml(inline ? inline(html) : html, {
-        relink: links.relink(clicks === 'html' || clicks === 'all'), atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
-      }, most);
+      return changeHtml(
+        inline ? inline(html) : html,
+        {
+          relink: links.relink(clicks === 'html' || clicks === 'all'),
+          atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
+        },
+        most,
+      );
     },
     trackText(text: string) {
       const relink = links.relink(clicks === 'text' || clicks === 'all');
@@ -48,7 +53,10 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
     toHtml: (text: string) => toHtmlPage(text, most),
     followed: links.followed,
     listUnsubscribe: [
-      ['List-Unsubscribe', `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`],
+      [
+        'List-Unsubscribe',
+        `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`,
+      ],
       ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,

@@ -1,7 +1,7 @@
-import { sign as signWith, type KeyObject } from 'node:crypto';
+import { type KeyObject, sign as signWith } from 'node:crypto';
 import { hashBody } from '../../inbound/dkim/body.ts';
 import { createSignedHeader } from '../../inbound/dkim/header.ts';
-import { findFields, type FieldSpan } from '../../mail/compose/fields.ts';
+import { type FieldSpan, findFields } from '../../mail/compose/fields.ts';
 
 /** What signs for a domain, and the selector that its public key is published under. */
 export interface DkimKey {

@@ -1,10 +1,10 @@
 import { isAscii } from 'node:buffer';
-import { findFields, setField, toContentType, type Change } from '../../mail/compose/fields.ts';
+import { type Change, findFields, setField, toContentType } from '../../mail/compose/fields.ts';
 import { encodeBase64, encodeQuotedPrintable, fitsLines } from '../../mail/compose/octets.ts';
 import { firstValue } from '../../mail/headers.ts';
 import { parseStructured } from '../../mail/parameters.ts';
 import { mediaTypeOf, type Part } from '../../mail/structure.ts';
-import { decodeTransfer, toTransferEncoding, type TransferEncoding } from '../../mail/transfer.ts';
+import { decodeTransfer, type TransferEncoding, toTransferEncoding } from '../../mail/transfer.ts';
 
 /** Changes the text of a part; the same text when nothing is to be changed. */
 export type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
@@ -39,7 +39,10 @@ export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | und
 
 function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
   const type = mediaTypeOf(part);
-  const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '').replace(/\([^()]*\)/g, '').trim().toLowerCase();
+  const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '')
+    .replace(/\([^()]*\)/g, '')
+    .trim()
+    .toLowerCase();
   const encoding = toTransferEncoding(word);
   const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word));
   if (!type.startsWith('text/') || unknown) return undefined;
@@ -48,7 +51,10 @@ function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
 }
 
 /** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
-function rewriteText({ part, type, charset, encoding, body }: TextPart, rewrite: Rewrite): { bytes: Buffer; charset: string | undefined } | undefined {
+function rewriteText(
+  { part, type, charset, encoding, body }: TextPart,
+  rewrite: Rewrite,
+): { bytes: Buffer; charset: string | undefined } | undefined {
   if (type !== 'text/plain' && type !== 'text/html') return undefined;
   const disposition = parseStructured(firstValue(part.fields, 'content-disposition') ?? '').value;
   if (disposition !== '' && disposition !== 'inline') return undefined;
@@ -57,7 +63,10 @@ function rewriteText({ part, type, charset, encoding, body }: TextPart, rewrite:
   if (text === undefined || changed === undefined || changed === text) return undefined;
   // Line ends of values as those of the text around them.
   const bytes = Buffer.from(LONE_BREAK.test(text) ? changed : changed.replace(/\r\n?|\n/g, '\r\n'));
-  const stays = UTF8.has(charset) || (isAscii(bytes) && !NOT_ASCII.test(charset)) || (ASCII.has(charset) && !isAscii(body) && encoding === 'identity');
+  const stays =
+    UTF8.has(charset) ||
+    (isAscii(bytes) && !NOT_ASCII.test(charset)) ||
+    (ASCII.has(charset) && !isAscii(body) && encoding === 'identity');
   return { bytes, charset: stays ? undefined : 'utf-8' };
 }
 
@@ -71,7 +80,12 @@ function decode(bytes: Buffer, charset: string): string | undefined {
 }
 
 /** The new body of a part, in the old encoding if it fits, and the header fields that have to say something else now. */
-function written(bytes: Buffer, { part, type, encoding, body }: TextPart, content: Buffer, charset: string | undefined): Change[] {
+function written(
+  bytes: Buffer,
+  { part, type, encoding, body }: TextPart,
+  content: Buffer,
+  charset: string | undefined,
+): Change[] {
   const changes: Change[] = [];
   const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
   const set = (name: string, value: string) => changes.push(setField(fields, part.headerStart, name, value));
@@ -79,7 +93,8 @@ function written(bytes: Buffer, { part, type, encoding, body }: TextPart, conten
   // 8-bit bytes where there were none would need a declaration, and a server that takes them.
   const plain = encoding === 'identity' && fitsLines(content) && (isAscii(content) || !isAscii(body));
   if (encoding === 'identity' && !plain) set('Content-Transfer-Encoding', 'quoted-printable');
-  if (changes.length > 0 && part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined) set('MIME-Version', '1.0');
+  if (changes.length > 0 && part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined)
+    set('MIME-Version', '1.0');
   const encoded = plain ? content : encoding === 'base64' ? encodeBase64(content) : encodeQuotedPrintable(content);
   return [...changes, { start: part.bodyStart, end: part.bodyEnd, bytes: encoded }];
 }

@@ -1,10 +1,10 @@
-import { breachOfBlock } from '../../mail/caps.ts';
-import { isHeadless } from '../../mail/headless.ts';
-import { soleAuthor } from '../../mail/author.ts';
-import { allValues, firstValue, parseHeaders } from '../../mail/headers.ts';
-import { parseMcHeaders, type McOptions } from '../../mail/mc-headers.ts';
-import { MC_FIELD } from '../../mail/mc-reading.ts';
 import { parseAddress } from '../../mail/address.ts';
+import { soleAuthor } from '../../mail/author.ts';
+import { breachOfBlock } from '../../mail/caps.ts';
+import { allValues, firstValue, parseHeaders } from '../../mail/headers.ts';
+import { isHeadless } from '../../mail/headless.ts';
+import { type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
+import { MC_FIELD } from '../../mail/mc-reading.ts';
 import { decodeWords } from '../../mail/words.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 
@@ -28,7 +28,9 @@ const LONGEST_FROM = 4096;
 const IMPORTANT = 'X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n';
 
 /** Reads the header of a message, and takes off what was for us. */
-export function readDocument(bytes: Buffer): { readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document } {
+export function readDocument(
+  bytes: Buffer,
+): { readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document } {
   const end = bytes.subarray(0, 2).equals(Buffer.from('\r\n')) ? 0 : bytes.indexOf(END_OF_HEADER) + 2;
   const headerEnd = end === 1 ? bytes.length : end; // no empty line: all of it is header
   const block = bytes.subarray(0, headerEnd);
@@ -41,7 +43,15 @@ export function readDocument(bytes: Buffer): { readonly refused: Reply } | { rea
   const options = parseMcHeaders(fields);
   const header = Buffer.from(`${options.important ? IMPORTANT : ''}${strip(block.toString('latin1'))}`, 'latin1');
   const rest = headerEnd === bytes.length && end === 1 ? Buffer.from('\r\n') : bytes.subarray(headerEnd);
-  return { document: { sender: from.address.toLowerCase(), fromName: from.name, subject: subjectOf(fields), options, bytes: Buffer.concat([header, rest]) } };
+  return {
+    document: {
+      sender: from.address.toLowerCase(),
+      fromName: from.name,
+      subject: subjectOf(fields),
+      options,
+      bytes: Buffer.concat([header, rest]),
+    },
+  };
 }
 
 function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
@@ -51,5 +61,7 @@ function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
 
 /** Takes fields out of a header block, each with its folded lines, and leaves every other byte alone. */
 function strip(block: string): string {
-  return block.replace(/^([!-9;-~]+)[ \t]*:.*\r\n(?:[ \t].*\r\n)*/gm, (field, name: string) => MC_FIELD.test(name) || NOT_SENT.test(name) ? '' : field);
+  return block.replace(/^([!-9;-~]+)[ \t]*:.*\r\n(?:[ \t].*\r\n)*/gm, (field, name: string) =>
+    MC_FIELD.test(name) || NOT_SENT.test(name) ? '' : field,
+  );
 }

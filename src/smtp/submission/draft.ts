@@ -11,7 +11,8 @@ export interface TakenApart {
 }
 
 /** Fields that are made anew when a message is composed of its parts. */
-const MADE_ANEW = /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|content-.*|received|return-path|dkim-signature|x-mc-.*)$/i;
+const MADE_ANEW =
+  /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|content-.*|received|return-path|dkim-signature|x-mc-.*)$/i;
 
 /** Takes a document apart; undefined when it breaks a cap and nothing may parse it. */
 export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> {
@@ -34,9 +35,11 @@ function headersOf({ fields }: Parsed): [string, string][] {
   return fields.filter(({ name }) => !MADE_ANEW.test(name)).map(({ name, value }) => [name, value]);
 }
 
-const addressed = (type: 'to' | 'cc') => ({ address, name }: Mailbox) => ({ email: address, name, type });
+const addressed =
+  (type: 'to' | 'cc') =>
+  ({ address, name }: Mailbox) => ({ email: address, name, type });
 
-const whole = (text: Text): string => typeof text === 'string' ? text : [...text()].join('');
+const whole = (text: Text): string => (typeof text === 'string' ? text : [...text()].join(''));
 
 function toFile({ type, content }: FilePart, name: string): DraftFile {
   return { name, type, content: toBase64(content) };
@@ -44,10 +47,18 @@ function toFile({ type, content }: FilePart, name: string): DraftFile {
 
 function toBase64(content: Content): string {
   if (content.kind === 'bytes') return Buffer.concat(content.chunks).toString('base64');
-  return Buffer.from(content.lines).toString('latin1').replace(/[\r\n]/g, '');
+  return Buffer.from(content.lines)
+    .toString('latin1')
+    .replace(/[\r\n]/g, '');
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\n': '<br>\n' };
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  '\n': '<br>\n',
+};
 
 /** Plain text looks the same in HTML. */
 function toHtml(text: string): string {

@@ -22,7 +22,10 @@ const FRESH_MS = 1000;
 type Asked = (response: string) => Answer | Promise<Answer>;
 
 interface GateParts {
-  readonly settings: Pick<SubmissionSettings, 'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount' | 'maxAccountBytes'>;
+  readonly settings: Pick<
+    SubmissionSettings,
+    'requireTls' | 'loopbackOnly' | 'maxBacklogPerAccount' | 'maxAccountBytes'
+  >;
   readonly logins: Logins;
   readonly spool: Pick<Spool, 'backlog'>;
   readonly meter: Pick<UsageMeter, 'of'>;
@@ -30,7 +33,11 @@ interface GateParts {
 }
 
 /** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
-export function createGate(parts: GateParts, said: Said, connection: { readonly address: string; readonly offersTls: boolean }): Gate {
+export function createGate(
+  parts: GateParts,
+  said: Said,
+  connection: { readonly address: string; readonly offersTls: boolean },
+): Gate {
   const { settings, logins, spool, meter, clock } = parts;
   const { address, offersTls } = connection;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
@@ -53,7 +60,8 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
     const refused = refusedLogin(rest);
     if (refused) return { reply: refused };
     const [mechanism = '', initial] = rest.split(/ +/);
-    if (mechanism.toUpperCase() === 'PLAIN') return initial === undefined ? ask(REPLIES.askPlain, plain) : plain(initial);
+    if (mechanism.toUpperCase() === 'PLAIN')
+      return initial === undefined ? ask(REPLIES.askPlain, plain) : plain(initial);
     if (mechanism.toUpperCase() === 'LOGIN') return initial === undefined ? ask(REPLIES.askUser, user) : user(initial);
     return { reply: REFUSALS.unknownMechanism };
   }
@@ -70,7 +78,9 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
 
   function user(response: string): Answer {
     const name = parseResponse(response);
-    return name === undefined || !isPlainText(name) ? { reply: REFUSALS.badResponse } : ask(REPLIES.askPassword, password);
+    return name === undefined || !isPlainText(name)
+      ? { reply: REFUSALS.badResponse }
+      : ask(REPLIES.askPassword, password);
   }
 
   function password(response: string): Answer | Promise<Answer> {
@@ -105,7 +115,7 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
 
   async function admit(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
     const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(who);
-    return refused ?? (await hasTooMuch(who.account) ? refuse(REFUSALS.accountFull) : undefined);
+    return refused ?? ((await hasTooMuch(who.account)) ? refuse(REFUSALS.accountFull) : undefined);
   }
 
   /** While the store is away nobody is held to a limit that cannot be read: the spool takes the mail. */
@@ -130,7 +140,7 @@ export function createGate(parts: GateParts, said: Said, connection: { readonly 
   }
 
   return Object.freeze({
-    offers: () => mayLogIn() ? ['AUTH PLAIN LOGIN'] : [],
+    offers: () => (mayLogIn() ? ['AUTH PLAIN LOGIN'] : []),
     hear(line: string) {
       const next = asked;
       asked = undefined;

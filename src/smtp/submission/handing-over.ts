@@ -6,15 +6,18 @@ import type { Submission } from '../../outbound/types.ts';
 import { StoreAway } from '../../store/collection.ts';
 import { dsnOf } from '../policy.ts';
 import type { Keeping } from '../reception.ts';
-import { faultyTemplate, REFUSALS, unknownThing, type Reply } from '../refusal.ts';
+import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../refusal.ts';
 import type { Said, Who } from '../verbs.ts';
-import { readDocument, type Document } from './document.ts';
+import { type Document, readDocument } from './document.ts';
 import { takeApart } from './draft.ts';
 import { createHeld, type Room } from './room.ts';
 import type { SubmissionDeps, SubmissionSettings } from './settings.ts';
 import { fillTemplate } from './templates.ts';
 
-type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'log'> & { readonly room: Room; readonly tracking: SubmissionSettings['tracking'] };
+type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'log'> & {
+  readonly room: Room;
+  readonly tracking: SubmissionSettings['tracking'];
+};
 type Made<T> = { readonly made: T } | { readonly made?: undefined; readonly refused: Reply };
 
 /** Holds a message in memory until it is whole, and hands it over to be sent. */
@@ -23,26 +26,37 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
   const messageId = ids.message();
   const held = createHeld(room);
   const { helo, tls, transaction } = said;
-  const recipients = [...transaction?.recipients.values() ?? []].map(({ recipient }) => recipient);
+  const recipients = [...(transaction?.recipients.values() ?? [])].map(({ recipient }) => recipient);
 
   async function hand(): Promise<Awaited<ReturnType<Keeping['finish']>>> {
     const read = readDocument(held.bytes());
     if (read.refused) return read;
     const { document } = read;
-    if (document.options.ignored.length > 0) log.info('submission.note', { account: who.account, client: address, ignored: document.options.ignored.join(', ') });
+    if (document.options.ignored.length > 0)
+      log.info('submission.note', {
+        account: who.account,
+        client: address,
+        ignored: document.options.ignored.join(', '),
+      });
     const content = await toContent(document, who, parts);
     if (!content.made) return content;
     const submission = toSubmission(document, content.made, who, parts);
     const copies = document.options.bcc === null ? [] : [document.options.bcc];
-    const submitted = await submitting.submit({ ...submission, recipients: [...recipients, ...copies], client: { address, helo, tls }, dsn: transaction && dsnOf(transaction) });
+    const submitted = await submitting.submit({
+      ...submission,
+      recipients: [...recipients, ...copies],
+      client: { address, helo, tls },
+      dsn: transaction && dsnOf(transaction),
+    });
     if (submitted.outcome === 'accepted') return { id: submitted.recipients[0]?.id ?? messageId };
-    if (submitted.outcome === 'unknown-subaccount') return { refused: unknownThing('No subaccount exists with the id', document.options.subaccount ?? '') };
+    if (submitted.outcome === 'unknown-subaccount')
+      return { refused: unknownThing('No subaccount exists with the id', document.options.subaccount ?? '') };
     return { refused: submitted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault };
   }
 
   return {
     messageId,
-    write: (bytes) => held.add(bytes) ? undefined : Promise.resolve(REFUSALS.full),
+    write: (bytes) => (held.add(bytes) ? undefined : Promise.resolve(REFUSALS.full)),
     async finish() {
       try {
         return await hand();
@@ -54,31 +68,85 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
         held.release();
       }
     },
-    async abort() { held.release(); },
+    async abort() {
+      held.release();
+    },
   };
 }
 
 /** What is sent: the document, or the template that it fills. */
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };
 
-async function toContent({ bytes, subject, options: { template, mergeLanguage } }: Document, { account }: Who, { store }: Parts): Promise<Made<Body>> {
+async function toContent(
+  { bytes, subject, options: { template, mergeLanguage } }: Document,
+  { account }: Who,
+  { store }: Parts,
+): Promise<Made<Body>> {
   if (template === null) return { made: { form: 'mime', template: null, subject, bytes } };
   const apart = await takeApart(bytes);
   if (!apart) return { refused: REFUSALS.badBody };
   const filling = await fillTemplate(store, account, template, apart.content);
-  if (!filling.filled) return { refused: filling.why === 'unknown' ? unknownThing('No such template', `"${template.name}"`) : REFUSALS.templateTooLong };
+  if (!filling.filled)
+    return {
+      refused:
+        filling.why === 'unknown' ? unknownThing('No such template', `"${template.name}"`) : REFUSALS.templateTooLong,
+    };
   const { slug, html, text, subject: usual } = filling.filled;
-  const fault = mergeLanguage && await inSlices(findingFault(mergeLanguage, [['html', html], ['text', text], ['subject', subject === '' ? usual : subject]]));
+  const fault =
+    mergeLanguage &&
+    (await inSlices(
+      findingFault(mergeLanguage, [
+        ['html', html],
+        ['text', text],
+        ['subject', subject === '' ? usual : subject],
+      ]),
+    ));
   if (fault) return { refused: faultyTemplate(fault) };
   const draft = JSON.stringify({ ...apart.rest, html, text });
-  return { made: { form: 'draft', template: slug, subject: subject === '' ? usual ?? '' : subject, bytes: Buffer.from(draft) } };
+  return {
+    made: {
+      form: 'draft',
+      template: slug,
+      subject: subject === '' ? (usual ?? '') : subject,
+      bytes: Buffer.from(draft),
+    },
+  };
 }
 
-function toSubmission({ sender, fromName, options }: Document, { bytes, ...content }: Body, who: Who, { clock, tracking }: Parts): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
-  const { track, sendAt, globalVars, rcptVars, metadata, rcptMetadata, tags, subaccount, preserveRecipients, signingDomain, pool, mergeLanguage } = options;
+function toSubmission(
+  { sender, fromName, options }: Document,
+  { bytes, ...content }: Body,
+  who: Who,
+  { clock, tracking }: Parts,
+): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
+  const {
+    track,
+    sendAt,
+    globalVars,
+    rcptVars,
+    metadata,
+    rcptMetadata,
+    tags,
+    subaccount,
+    preserveRecipients,
+    signingDomain,
+    pool,
+    mergeLanguage,
+  } = options;
   const { opens, clicks } = track ?? tracking;
   const outgoing: Outgoing = {
-    sender, fromName, tags, subaccount, metadata, rcptMetadata, rcptVars, preserveRecipients, signingDomain, pool, ...content, ...toExtras(options.extras),
+    sender,
+    fromName,
+    tags,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    rcptVars,
+    preserveRecipients,
+    signingDomain,
+    pool,
+    ...content,
+    ...toExtras(options.extras),
     apiKey: who.key,
     ...(mergeLanguage && { mergeLanguage }),
     // A document is sent as it is; what a template makes is ours to complete.
@@ -88,5 +156,10 @@ function toSubmission({ sender, fromName, options }: Document, { bytes, ...conte
     // A template has merge tags, whether somebody named values for them or not.
     globalVars: globalVars ?? (content.template === null ? null : []),
   };
-  return { account: who.account, outgoing, bytes, sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null };
+  return {
+    account: who.account,
+    outgoing,
+    bytes,
+    sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null,
+  };
 }

@@ -15,7 +15,9 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
   const side = createSide(settings, deps);
   const listeners = [
     ...(settings.listen.length > 0 ? [createListenerFor(side, settings, deps)] : []),
-    ...(settings.tlsListen.length > 0 ? [createListenerFor(side, { ...settings, listen: settings.tlsListen, implicitTls: true }, deps)] : []),
+    ...(settings.tlsListen.length > 0
+      ? [createListenerFor(side, { ...settings, listen: settings.tlsListen, implicitTls: true }, deps)]
+      : []),
   ];
 
   async function stop(graceMs?: number) {
@@ -25,7 +27,8 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
   return Object.freeze({
     async start() {
       // The library would make up a certificate, and clients that do not look would believe it.
-      if (settings.tlsListen.length > 0 && !settings.tls) throw new Error('submission with TLS from the first byte needs smtp.tls.cert and smtp.tls.key');
+      if (settings.tlsListen.length > 0 && !settings.tls)
+        throw new Error('submission with TLS from the first byte needs smtp.tls.cert and smtp.tls.key');
       try {
         for (const listener of listeners) await listener.start();
       } catch (error) {
@@ -48,10 +51,14 @@ function createSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   return Object.freeze({
     name: 'submission' as const,
     policy: createSubmissionPolicy(settings, { ...deps, room }),
-    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) => createGate({ settings, logins, spool: deps.spool, meter: deps.meter, clock: deps.clock }, said, connection),
+    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) =>
+      createGate({ settings, logins, spool: deps.spool, meter: deps.meter, clock: deps.clock }, said, connection),
     receive(said: Said, address: string) {
       if (!said.who) throw new Error('DATA of nobody');
-      return openReception(settings, { log: deps.log, keeping: openHandingOver({ ...deps, room, tracking: settings.tracking }, said.who, said, address) });
+      return openReception(settings, {
+        log: deps.log,
+        keeping: openHandingOver({ ...deps, room, tracking: settings.tracking }, said.who, said, address),
+      });
     },
   });
 }

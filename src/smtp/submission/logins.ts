@@ -1,5 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
-import { NO_METRICS, type Metrics } from '../../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import { StoreAway } from '../../store/collection.ts';
 import { createKeyCheck, type KeyCheckSettings } from '../../store/key-check.ts';
 import type { Store } from '../../store/store.ts';
@@ -17,7 +17,14 @@ export interface Logins {
 }
 
 /** Each login is counted in the metrics by its result. */
-export function createLogins(settings: KeyCheckSettings, deps: { readonly store: Pick<Store, 'keys' | 'accounts'>; readonly clock: Clock; readonly metrics?: Metrics | undefined }): Logins {
+export function createLogins(
+  settings: KeyCheckSettings,
+  deps: {
+    readonly store: Pick<Store, 'keys' | 'accounts'>;
+    readonly clock: Clock;
+    readonly metrics?: Metrics | undefined;
+  },
+): Logins {
   const keys = createKeyCheck(settings, deps);
   const count = (result: string) => (deps.metrics ?? NO_METRICS).counter('postern_smtp_logins_total', { result });
   const wrong = count('wrong');
@@ -32,7 +39,7 @@ export function createLogins(settings: KeyCheckSettings, deps: { readonly store:
       results[login.who ? 'ok' : login.why].add();
       return login;
     },
-    check: (who: Who) => unlessAway(async () => await keys.accountOf(who.key) ? { who } : { why: 'wrong' }),
+    check: (who: Who) => unlessAway(async () => ((await keys.accountOf(who.key)) ? { who } : { why: 'wrong' })),
   });
 }
 

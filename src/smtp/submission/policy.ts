@@ -34,7 +34,8 @@ export function createSubmissionPolicy(
   }
 
   return Object.freeze({
-    mail: (rest: string): Verdict<Transaction> => spool.hasRoom() ? openTransaction(rest) : { refused: REFUSALS.full },
+    mail: (rest: string): Verdict<Transaction> =>
+      spool.hasRoom() ? openTransaction(rest) : { refused: REFUSALS.full },
     rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
       const said = parsePath('TO', rest);
       if (typeof said === 'string') return said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument;

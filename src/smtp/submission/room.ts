@@ -15,7 +15,9 @@ export function createRoom(maxBytes: number): Room {
       taken += bytes;
       return true;
     },
-    give(bytes: number) { taken -= bytes; },
+    give(bytes: number) {
+      taken -= bytes;
+    },
   });
 }
 

@@ -1,7 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 
 /** What a client says of itself. The name is of no interest: the key alone says who it is. */
-export interface Credentials { readonly key: string }
+export interface Credentials {
+  readonly key: string;
+}
 
 const BASE64 = /^(?:[\w+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const CONTROL = /\p{Cc}/u;

@@ -1,11 +1,11 @@
-import { crc32 } from 'node:zlib';
 import type { DatabaseSync } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
 import { deliveryId } from '../../base/ids.ts';
 import type { BatchLimits, Frozen, Hook, Pending, Wanted } from '../event-types.ts';
 import type { Delivery } from '../types.ts';
 import type { Endpoints } from './endpoints.ts';
 import { sumOf, sumOfDelivery } from './row-sum.ts';
-import { number, numberOrNull, text, whole, type SqlRow } from './rows.ts';
+import { number, numberOrNull, type SqlRow, text, whole } from './rows.ts';
 
 /** What was new of the events that were published for a webhook. */
 export interface Published {
@@ -30,8 +30,12 @@ const ENVELOPE = JSON.stringify({ mailFrom: '', client: { address: null, helo: n
 /** Batching over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
 export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Batching {
   const known = db.prepare('SELECT key, id, account, url FROM hooks WHERE id = ? AND gone = 0');
-  const openOnes = db.prepare('SELECT count(*) AS n FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 AND open = 1');
-  const again = db.prepare('SELECT b.hook, b.events FROM messages m JOIN batches b ON b.message = m.key WHERE m.id = ?');
+  const openOnes = db.prepare(
+    'SELECT count(*) AS n FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 AND open = 1',
+  );
+  const again = db.prepare(
+    'SELECT b.hook, b.events FROM messages m JOIN batches b ON b.message = m.key WHERE m.id = ?',
+  );
   const register = createRegister(db);
   const pending = createPending(db);
   const write = createWriting(db, endpoints, nextKey);
@@ -62,7 +66,13 @@ export function createBatching(db: DatabaseSync, endpoints: Endpoints, nextKey: 
     send({ hook, events }, messageId, now) {
       const key = register(hook);
       if (key === undefined) throw new Error('this webhook was deleted');
-      return write(hook, key, messageId, events.map(({ body }) => body), now).delivery;
+      return write(
+        hook,
+        key,
+        messageId,
+        events.map(({ body }) => body),
+        now,
+      ).delivery;
     },
   };
 }
@@ -79,9 +89,15 @@ function createRegister(db: DatabaseSync): (hook: Hook) => number | undefined {
 }
 
 function createPending(db: DatabaseSync) {
-  const insert = db.prepare('INSERT INTO events (hook, id, at, size, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING');
-  const oldest = db.prepare('SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?');
-  const freeze = db.prepare('UPDATE events INDEXED BY events_pending SET batch = ?, body = NULL WHERE hook = ? AND batch IS NULL AND key <= ?');
+  const insert = db.prepare(
+    'INSERT INTO events (hook, id, at, size, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING',
+  );
+  const oldest = db.prepare(
+    'SELECT key, size, body FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?',
+  );
+  const freeze = db.prepare(
+    'UPDATE events INDEXED BY events_pending SET batch = ?, body = NULL WHERE hook = ? AND batch IS NULL AND key <= ?',
+  );
   const look = db.prepare(PENDING);
   return {
     add(hook: number, events: Wanted['events'], now: number): { events: number; bytes: number } {
@@ -108,7 +124,9 @@ function createPending(db: DatabaseSync) {
       }
       return { bodies, last };
     },
-    freeze(hook: number, last: number, batch: number): void { freeze.run(batch, hook, last); },
+    freeze(hook: number, last: number, batch: number): void {
+      freeze.run(batch, hook, last);
+    },
     look(hook: number, limit: number): Pending {
       return toPending(look.get(hook, limit) ?? {});
     },
@@ -121,25 +139,58 @@ export const PENDING = `SELECT count(*) AS events, sum(size) AS bytes, min(at) A
 
 /** A row of `PENDING`. */
 export function toPending(row: SqlRow): Pending {
-  return { events: number(row, 'events'), bytes: numberOrNull(row, 'bytes') ?? 0, since: numberOrNull(row, 'since') ?? 0 };
+  return {
+    events: number(row, 'events'),
+    bytes: numberOrNull(row, 'bytes') ?? 0,
+    since: numberOrNull(row, 'since') ?? 0,
+  };
 }
 
 /** Writes a batch: its message, its delivery, and what makes it a batch. */
 function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number) {
-  const message = db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes, sum)
+  const message =
+    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, crc, bytes, sum)
     VALUES (?, ?, ?, 1, ?, '', ?, ?, ?, ?)`);
-  const delivery = db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
+  const delivery =
+    db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
     created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)`);
   const batch = db.prepare('INSERT INTO batches (message, hook, events, open, counted) VALUES (?, ?, ?, 1, 0)');
-  return (hook: Hook, hookKey: number, messageId: string, bodies: readonly string[], now: number): { key: number; delivery: Delivery } => {
+  return (
+    hook: Hook,
+    hookKey: number,
+    messageId: string,
+    bodies: readonly string[],
+    now: number,
+  ): { key: number; delivery: Delivery } => {
     const key = nextKey(1);
     const at = whole(now);
     const bytes = Buffer.from(`[${bodies.join(',')}]`);
     const made = toDelivery(hook, messageId, bodies.length);
     const endpoint = endpoints.keyOf(hook.account, hook.url);
-    const row = { id: messageId, receivedAt: at, deliveries: 1, envelope: ENVELOPE, trace: '', size: bytes.byteLength, crc: crc32(bytes), blob: null, sha256: null };
+    const row = {
+      id: messageId,
+      receivedAt: at,
+      deliveries: 1,
+      envelope: ENVELOPE,
+      trace: '',
+      size: bytes.byteLength,
+      crc: crc32(bytes),
+      blob: null,
+      sha256: null,
+    };
     message.run(key, messageId, at, ENVELOPE, row.size, row.crc, bytes, sumOf(row));
-    delivery.run(key, made.id, key, endpoint, bytes.byteLength, at, at, at, at, sumOfDelivery({ ...made, message: key, route: made.routeId }));
+    delivery.run(
+      key,
+      made.id,
+      key,
+      endpoint,
+      bytes.byteLength,
+      at,
+      at,
+      at,
+      at,
+      sumOfDelivery({ ...made, message: key, route: made.routeId }),
+    );
     batch.run(key, hookKey, bodies.length);
     endpoints.shift(endpoint, 1);
     return { key, delivery: made };
@@ -147,7 +198,16 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
 }
 
 function toDelivery({ id, account, url }: Hook, messageId: string, events: number): Delivery {
-  return { id: deliveryId(messageId, id, ''), messageId, account, url, routeId: '', pattern: '', recipient: '', batch: { webhook: id, events } };
+  return {
+    id: deliveryId(messageId, id, ''),
+    messageId,
+    account,
+    url,
+    routeId: '',
+    pattern: '',
+    recipient: '',
+    batch: { webhook: id, events },
+  };
 }
 
 function toHook(row: SqlRow): Hook {

@@ -1,4 +1,4 @@
-import { MessageChannel, receiveMessageOnPort, Worker, type MessagePort } from 'node:worker_threads';
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { kindOf } from '../faults.ts';
 import type { Moved, MoverData } from './mover.ts';
 import type { OpenFile } from './open-file.ts';
@@ -96,7 +96,11 @@ function createMover() {
   function start() {
     const { port1, port2 } = new MessageChannel();
     const workerData: MoverData = { answers: port2, cell };
-    const worker = new Worker(new URL('./mover.ts', import.meta.url), { workerData, transferList: [port2], trackUnmanagedFds: false });
+    const worker = new Worker(new URL('./mover.ts', import.meta.url), {
+      workerData,
+      transferList: [port2],
+      trackUnmanagedFds: false,
+    });
     worker.on('exit', () => {
       // What it fails at it answers; one that ended without being asked is replaced by the next move.
       Atomics.store(working, 0, 0);
@@ -121,7 +125,9 @@ function createMover() {
       thread.worker.postMessage(path);
     },
     result: (): Moved | undefined => (thread ? receiveMessageOnPort(thread.answers)?.message : undefined),
-    rest() { Atomics.wait(working, 0, 1, REST_MS); },
+    rest() {
+      Atomics.wait(working, 0, 1, REST_MS);
+    },
     stop,
   };
 }

@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { EndpointRow } from '../protocol.ts';
-import { number, text, textOrNull, type SqlRow } from './rows.ts';
+import { number, type SqlRow, text, textOrNull } from './rows.ts';
 
 /** Every endpoint with how many deliveries wait for it. */
 export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
@@ -30,7 +30,9 @@ ON c.endpoint = e.key`;
 
 /** Endpoints over the writer's connection. */
 export function createEndpoints(db: DatabaseSync): Endpoints {
-  const insert = db.prepare(`INSERT INTO endpoints (account, url) VALUES (?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, memory`);
+  const insert = db.prepare(
+    `INSERT INTO endpoints (account, url) VALUES (?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, memory`,
+  );
   const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
   const everything = db.prepare(LOAD);
   const names = createNames();
@@ -56,7 +58,9 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
       remember.run(memory, key);
       fresh.set(key, { key, account, url, memory });
     },
-    shift: (key: number, more: number) => { shifts.set(key, (shifts.get(key) ?? 0) + more); },
+    shift: (key: number, more: number) => {
+      shifts.set(key, (shifts.get(key) ?? 0) + more);
+    },
     commit() {
       const changed = { shifts: [...shifts], endpoints: [...fresh.values()] };
       shifts = new Map();
@@ -101,7 +105,10 @@ function createNames() {
 
 function toLoaded(row: SqlRow): Loaded[number] {
   return {
-    key: number(row, 'key'), account: text(row, 'account'), url: text(row, 'url'), memory: textOrNull(row, 'memory'),
+    key: number(row, 'key'),
+    account: text(row, 'account'),
+    url: text(row, 'url'),
+    memory: textOrNull(row, 'memory'),
     waiting: number(row, 'waiting'),
   };
 }

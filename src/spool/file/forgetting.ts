@@ -1,6 +1,6 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Endpoints } from './endpoints.ts';
-import { number, text, textOrNull, type SqlRow } from './rows.ts';
+import { number, type SqlRow, text, textOrNull } from './rows.ts';
 
 /** What ended before these times is forgotten. */
 export interface Bounds {
@@ -30,11 +30,16 @@ const MOST_EVENTS = 2000;
 const VACUUM_STEP = 256;
 
 /** A dropped delivery is not kept as long as a dead one: an operator did not want it. */
-const ENDED = [[1, 'deliveredBefore'], [2, 'deadBefore'], [3, 'deliveredBefore']] as const;
+const ENDED = [
+  [1, 'deliveredBefore'],
+  [2, 'deadBefore'],
+  [3, 'deliveredBefore'],
+] as const;
 
 /** Forgetting over the writer's connection. A message stays as long as any of its deliveries. */
 export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
-  const ended = db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
+  const ended =
+    db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
     LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
   const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
   const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
@@ -44,7 +49,9 @@ export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forget
   const removeMessage = db.prepare('DELETE FROM messages WHERE key = ?');
   const removeBatch = db.prepare('DELETE FROM batches WHERE message = ?');
   const removeEvents = db.prepare('DELETE FROM events WHERE batch = ?');
-  const removeHooks = db.prepare('DELETE FROM hooks WHERE gone = 1 AND NOT EXISTS (SELECT 1 FROM batches WHERE hook = hooks.key)');
+  const removeHooks = db.prepare(
+    'DELETE FROM hooks WHERE gone = 1 AND NOT EXISTS (SELECT 1 FROM batches WHERE hook = hooks.key)',
+  );
   const parts = db.prepare(`SELECT m.id, d.key, d.message, d.endpoint, d.state FROM messages m
     JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ?`);
 

@@ -18,9 +18,13 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
   const bury = db.prepare('UPDATE hooks SET gone = 1 WHERE key = ?');
   const move = db.prepare('UPDATE hooks SET url = ? WHERE key = ?');
   const all = db.prepare('SELECT key, id FROM hooks');
-  const pending = db.prepare('SELECT key, at FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?');
+  const pending = db.prepare(
+    'SELECT key, at FROM events INDEXED BY events_pending WHERE hook = ? AND batch IS NULL ORDER BY key LIMIT ?',
+  );
   const remove = db.prepare('DELETE FROM events WHERE key = ?');
-  const batches = db.prepare('SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message WHERE b.hook = ? AND b.open > 0');
+  const batches = db.prepare(
+    'SELECT d.key, d.state FROM batches b INDEXED BY batches_left JOIN deliveries d ON d.key = b.message WHERE b.hook = ? AND b.open > 0',
+  );
 
   const keyOf = (webhook: string): number | undefined => {
     const row = find.get(webhook);
@@ -41,18 +45,25 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
       if (key === undefined) return { more: false, batches: 0 };
       bury.run(key);
       if (removePending(key, Number.POSITIVE_INFINITY, limit) === limit) return { more: true, batches: 0 };
-      const waiting = batches.all(key).filter((row) => number(row, 'state') === 0).map((row) => number(row, 'key'));
+      const waiting = batches
+        .all(key)
+        .filter((row) => number(row, 'state') === 0)
+        .map((row) => number(row, 'key'));
       return { more: false, batches: ending.drop(waiting, now) };
     },
     redirectHook(webhook, url) {
       const key = keyOf(webhook);
       if (key === undefined) return 0;
       move.run(url, key);
-      return ending.redirect(batches.all(key).map((row) => number(row, 'key')), url);
+      return ending.redirect(
+        batches.all(key).map((row) => number(row, 'key')),
+        url,
+      );
     },
-    expireEvents: (before, limit) => all.all().flatMap((row) => {
-      const events = removePending(number(row, 'key'), before, limit);
-      return events > 0 ? [{ webhook: text(row, 'id'), events }] : [];
-    }),
+    expireEvents: (before, limit) =>
+      all.all().flatMap((row) => {
+        const events = removePending(number(row, 'key'), before, limit);
+        return events > 0 ? [{ webhook: text(row, 'id'), events }] : [];
+      }),
   };
 }

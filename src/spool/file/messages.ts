@@ -1,10 +1,10 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import { blobFault } from './blob-check.ts';
-import { number, numberOrNull, text, textOrNull, toMessage, type SqlRow } from './rows.ts';
-import { sumOf } from './row-sum.ts';
 import type { Body, Message } from '../types.ts';
+import { blobFault } from './blob-check.ts';
+import { sumOf } from './row-sum.ts';
+import { number, numberOrNull, type SqlRow, text, textOrNull, toMessage } from './rows.ts';
 
 /** A message as it was found: whole, or with the reason why its body cannot be had any more. */
 export type Found =
@@ -21,15 +21,20 @@ const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the di
 
 /** Questions over the reader's connection. `blobs` is the folder of large bodies. */
 export function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
-  const one = db.prepare('SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?');
+  const one = db.prepare(
+    'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
+  );
   const sound = new Set<string>(); // blobs whose bytes were read and are right
   return {
     message(id: string) {
       const row = one.get(id);
       return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
     },
-    blobNames: () => db.prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL').all()
-      .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
+    blobNames: () =>
+      db
+        .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')
+        .all()
+        .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
   };
 }
 
@@ -38,10 +43,21 @@ function isWhole(row: SqlRow): boolean {
   try {
     const sum = numberOrNull(row, 'sum');
     if (sum === null) toMessage(row);
-    return sum === null || sum === sumOf({
-      id: text(row, 'id'), receivedAt: number(row, 'received_at'), deliveries: number(row, 'deliveries'), envelope: text(row, 'envelope'), trace: text(row, 'trace'),
-      size: number(row, 'size'), crc: numberOrNull(row, 'crc'), blob: textOrNull(row, 'blob'), sha256: textOrNull(row, 'sha256'),
-    });
+    return (
+      sum === null ||
+      sum ===
+        sumOf({
+          id: text(row, 'id'),
+          receivedAt: number(row, 'received_at'),
+          deliveries: number(row, 'deliveries'),
+          envelope: text(row, 'envelope'),
+          trace: text(row, 'trace'),
+          size: number(row, 'size'),
+          crc: numberOrNull(row, 'crc'),
+          blob: textOrNull(row, 'blob'),
+          sha256: textOrNull(row, 'sha256'),
+        })
+    );
   } catch (error) {
     if (error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError) return false;
     throw error;

@@ -1,5 +1,5 @@
 import { fdatasyncSync, openSync, statSync } from 'node:fs';
-import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { codeOf, reasonOf } from '../faults.ts';
 import { connect } from './schema.ts';
 
@@ -10,7 +10,9 @@ export interface MoverData {
 }
 
 /** How a move ended; an error that crosses threads keeps neither its class nor what SQLite hung on it. */
-export type Moved = { readonly failed: false } | { readonly failed: true; readonly code: number | undefined; readonly reason: string };
+export type Moved =
+  | { readonly failed: false }
+  | { readonly failed: true; readonly code: number | undefined; readonly reason: string };
 
 /** SQLITE_IOERR_FSYNC: what SQLite says when it cannot sync the file. */
 const SYNC_FAILED = 1034;

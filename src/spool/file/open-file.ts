@@ -1,8 +1,8 @@
 import type { DatabaseSync } from 'node:sqlite';
-import { createChanges, type Changes } from './changes.ts';
+import { type FailureKind, kindOf, reasonOf } from '../faults.ts';
+import { type Answer, type Ask, call, type News } from '../protocol.ts';
+import { type Changes, createChanges } from './changes.ts';
 import { createEndpoints, type Loaded } from './endpoints.ts';
-import { kindOf, reasonOf, type FailureKind } from '../faults.ts';
-import { call, type Answer, type Ask, type News } from '../protocol.ts';
 
 /** What came of one transaction. */
 export interface Committed {
@@ -65,7 +65,13 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
     }
   }
 
-  return Object.freeze({ db, loaded, commit: (asks: readonly Ask[]) => commit(asks, attempt), outside, ...createLogbook(db) });
+  return Object.freeze({
+    db,
+    loaded,
+    commit: (asks: readonly Ask[]) => commit(asks, attempt),
+    outside,
+    ...createLogbook(db),
+  });
 }
 
 /** One transaction, without those asks that are wrong in themselves. */
@@ -74,7 +80,10 @@ function commit(asks: readonly Ask[], attempt: (asks: readonly Ask[]) => Committ
     return attempt(asks);
   } catch (error) {
     if (!(error instanceof Misuse)) return failed(asks, error);
-    const rest = commit(asks.filter((ask) => ask !== error.ask), attempt);
+    const rest = commit(
+      asks.filter((ask) => ask !== error.ask),
+      attempt,
+    );
     return { answers: [...rest.answers, [error.ask[0], 'fault', error.message]], news: rest.news };
   }
 }
@@ -90,7 +99,9 @@ function rollback(db: DatabaseSync): void {
 /** The version of the file, which changes when another connection writes, and the next free number. */
 function createCounters(db: DatabaseSync) {
   const version = db.prepare('PRAGMA data_version');
-  const last = db.prepare('SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)');
+  const last = db.prepare(
+    'SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)',
+  );
   return {
     readVersion: () => Number(version.get()?.['data_version']),
     readNext: () => Number(last.get()?.['last'] ?? 0) + 1,
@@ -107,7 +118,9 @@ function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
       const length = Number(row?.['log']);
       return { length, unmoved: length - Number(row?.['checkpointed']) };
     },
-    checkpoint() { move.get(); },
+    checkpoint() {
+      move.get();
+    },
   };
 }
 
@@ -134,7 +147,9 @@ function run(changes: Changes, ask: Ask): unknown {
 function failed(asks: readonly Ask[], error: unknown): Committed {
   const kind = kindOf(error);
   const reason = reasonOf(error);
-  const answers = asks.map(([n, name]): Answer => name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason]);
+  const answers = asks.map(
+    ([n, name]): Answer => (name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason]),
+  );
   return { answers, news: isBreak(kind) ? { broken: { reason, damaged: kind === 'damaged' } } : {} };
 }
 

@@ -1,13 +1,13 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { Hook, HookTally, Pending } from '../event-types.ts';
+import type { AttemptRecord, DeliveryState, LastTime, QueuedDelivery, Selection } from '../types.ts';
 import { PENDING, toPending } from './batching.ts';
 import { createMessageQueries, type MessageQueries } from './messages.ts';
 import { createReportQueries, type ReportQueries } from './reporting.ts';
-import { DELIVERY, isWholeDelivery, number, numberOrNull, text, toAttempt, toDelivery, type SqlRow } from './rows.ts';
+import { DELIVERY, isWholeDelivery, number, numberOrNull, type SqlRow, text, toAttempt, toDelivery } from './rows.ts';
 import { STATES } from './schema.ts';
 import { toCondition } from './selection.ts';
 import { TALLY, toTally } from './tallying.ts';
-import type { AttemptRecord, DeliveryState, LastTime, QueuedDelivery, Selection } from '../types.ts';
 
 /** What is due; and the numbers of deliveries that were damaged on the disk. */
 export interface Due {
@@ -44,13 +44,23 @@ export interface Queries extends MessageQueries, ReportQueries {
 
 /** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
 export function createQueries(db: DatabaseSync, blobs: string): Queries {
-  return Object.freeze({ ...createScheduling(db), ...createFigures(db), ...createLookups(db), ...createMessageQueries(db, blobs), ...createScans(db), ...createHookQueries(db), ...createReportQueries(db) });
+  return Object.freeze({
+    ...createScheduling(db),
+    ...createFigures(db),
+    ...createLookups(db),
+    ...createMessageQueries(db, blobs),
+    ...createScans(db),
+    ...createHookQueries(db),
+    ...createReportQueries(db),
+  });
 }
 
 function createScheduling(db: DatabaseSync) {
   const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
     AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
-  const first = db.prepare(`SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`);
+  const first = db.prepare(
+    `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
+  );
   return {
     due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
       const left = new Set(except);
@@ -73,10 +83,14 @@ function createScheduling(db: DatabaseSync) {
 }
 
 function createFigures(db: DatabaseSync) {
-  const oldest = db.prepare('SELECT min(budget_from) AS since FROM deliveries INDEXED BY deliveries_since WHERE state = 0');
+  const oldest = db.prepare(
+    'SELECT min(budget_from) AS since FROM deliveries INDEXED BY deliveries_since WHERE state = 0',
+  );
   const kept = db.prepare('SELECT memory FROM time WHERE key = 1');
   const newest = db.prepare('SELECT created_at FROM deliveries ORDER BY key DESC LIMIT 1');
-  const ended = db.prepare('SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state');
+  const ended = db.prepare(
+    'SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state',
+  );
   return {
     oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
     lastTime() {
@@ -97,7 +111,9 @@ function createFigures(db: DatabaseSync) {
 
 function createLookups(db: DatabaseSync) {
   const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
-  const attempts = db.prepare('SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n');
+  const attempts = db.prepare(
+    'SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n',
+  );
   return {
     delivery(id: string) {
       const row = one.get(id);
@@ -114,16 +130,27 @@ function createHookQueries(db: DatabaseSync) {
   const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
   const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
   return {
-    pending: (limit: number) => all.all().map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) })).filter(({ pending: { events } }) => events > 0),
-    hooks: () => all.all().filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
-      .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
+    pending: (limit: number) =>
+      all
+        .all()
+        .map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) }))
+        .filter(({ pending: { events } }) => events > 0),
+    hooks: () =>
+      all
+        .all()
+        .filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
+        .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
     tallies: () => tallies.all().map(toTally),
   };
 }
 
 function createScans(db: DatabaseSync) {
-  const span = db.prepare('SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)');
-  const newest = db.prepare('SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC');
+  const span = db.prepare(
+    'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
+  );
+  const newest = db.prepare(
+    'SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC',
+  );
   const within = (selection: Selection, from: number, to: number) => {
     const { sql, values } = toCondition(selection);
     return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };
@@ -135,12 +162,17 @@ function createScans(db: DatabaseSync) {
     },
     list(selection: Selection, limit: number, from: number, to: number) {
       const { where, values } = within(selection, from, to);
-      return db.prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`).all(...values, limit).map(toDelivery);
+      return db
+        .prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`)
+        .all(...values, limit)
+        .map(toDelivery);
     },
     count(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
       const counts = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
-      for (const row of db.prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`).all(...values)) {
+      for (const row of db
+        .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
+        .all(...values)) {
         const state = STATES[number(row, 'state')];
         if (state) counts[state] += number(row, 'n');
       }
@@ -148,7 +180,10 @@ function createScans(db: DatabaseSync) {
     },
     keys(selection: Selection, from: number, to: number) {
       const { where, values } = within(selection, from, to);
-      return db.prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`).all(...values).map((row) => number(row, 'key'));
+      return db
+        .prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`)
+        .all(...values)
+        .map((row) => number(row, 'key'));
     },
     deliveredLimit(bytes: number) {
       let sum = 0;

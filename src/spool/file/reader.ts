@@ -1,8 +1,8 @@
-import { parentPort, workerData, type MessagePort } from 'node:worker_threads';
 import type { DatabaseSync } from 'node:sqlite';
+import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { kindOf, reasonOf } from '../faults.ts';
 import { folderOf } from '../folder.ts';
-import { call, type Answer, type Ask, type Post, type ThreadData } from '../protocol.ts';
+import { type Answer, type Ask, call, type Post, type ThreadData } from '../protocol.ts';
 import { createQueries, type Queries } from './queries.ts';
 import { connect } from './schema.ts';
 

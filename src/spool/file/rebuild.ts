@@ -1,7 +1,7 @@
 import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf } from '../faults.ts';
-import { appoint, keepAside, type Folder } from '../folder.ts';
+import { appoint, type Folder, keepAside } from '../folder.ts';
 import { connect, makeTables, TABLE_KEYS } from './schema.ts';
 
 /** What a new queue file was made from. */
@@ -30,7 +30,9 @@ export function rebuild(old: DatabaseSync | null, folder: Folder, now: number, a
   } finally {
     made.close();
   }
-  const counts = old ? copyAll(old, folder.part, now) : { messages: 0, deliveries: 0, lostMessages: 0, lostDeliveries: 0 };
+  const counts = old
+    ? copyAll(old, folder.part, now)
+    : { messages: 0, deliveries: 0, lostMessages: 0, lostDeliveries: 0 };
   const kept = aside ? keepAside(folder, now) : null;
   appoint(folder);
   return { ...counts, aside: kept };
@@ -49,7 +51,9 @@ function copyAll(old: DatabaseSync, part: string, now: number) {
 }
 
 function copyTable(db: DatabaseSync, table: string, key: string): void {
-  const copy = db.prepare(`INSERT OR IGNORE INTO fresh.${table} SELECT * FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`);
+  const copy = db.prepare(
+    `INSERT OR IGNORE INTO fresh.${table} SELECT * FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`,
+  );
   const last = lastKey(db, table, key);
   const range = (from: number, to: number): void => {
     try {
@@ -70,7 +74,8 @@ function copyTable(db: DatabaseSync, table: string, key: string): void {
 function lastKey(db: DatabaseSync, table: string, key: string): number {
   const questions = [
     `SELECT max(${key}) AS last FROM main.${table}`,
-    'SELECT max(key) AS last FROM main.messages', 'SELECT max(key) AS last FROM main.deliveries',
+    'SELECT max(key) AS last FROM main.messages',
+    'SELECT max(key) AS last FROM main.deliveries',
     'SELECT key AS last FROM main.deliveries INDEXED BY deliveries_due WHERE state = 0 ORDER BY endpoint DESC, due_at DESC LIMIT 1',
     'SELECT key AS last FROM main.messages INDEXED BY sqlite_autoindex_messages_1 ORDER BY id DESC LIMIT 1',
     'SELECT max(key) AS last FROM main.events INDEXED BY events_pending WHERE batch IS NULL',
@@ -90,11 +95,21 @@ function lastKey(db: DatabaseSync, table: string, key: string): number {
 function mend(db: DatabaseSync, now: number) {
   db.exec(`INSERT OR IGNORE INTO fresh.endpoints (key, account, url)
     SELECT DISTINCT endpoint, '', 'lost:' || endpoint FROM fresh.deliveries WHERE endpoint NOT IN (SELECT key FROM fresh.endpoints)`);
-  const bury = (what: string, where: string) => Number(db.prepare(
-    `UPDATE fresh.deliveries SET state = 2, ended_at = ?, note = ? WHERE state = 0 AND ${where}`).run(now, `message lost: ${what}`).changes);
-  const lostMessages = bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)')
-    + bury('its endpoint was damaged on the disk', `endpoint IN (SELECT key FROM fresh.endpoints WHERE url LIKE 'lost:%' AND account = '')`);
-  const lostDeliveries = Number(db.prepare('DELETE FROM fresh.messages WHERE key NOT IN (SELECT message FROM fresh.deliveries)').run().changes);
+  const bury = (what: string, where: string) =>
+    Number(
+      db
+        .prepare(`UPDATE fresh.deliveries SET state = 2, ended_at = ?, note = ? WHERE state = 0 AND ${where}`)
+        .run(now, `message lost: ${what}`).changes,
+    );
+  const lostMessages =
+    bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
+    bury(
+      'its endpoint was damaged on the disk',
+      `endpoint IN (SELECT key FROM fresh.endpoints WHERE url LIKE 'lost:%' AND account = '')`,
+    );
+  const lostDeliveries = Number(
+    db.prepare('DELETE FROM fresh.messages WHERE key NOT IN (SELECT message FROM fresh.deliveries)').run().changes,
+  );
   db.exec(`DELETE FROM fresh.batches WHERE message NOT IN (SELECT key FROM fresh.messages);
     DELETE FROM fresh.events WHERE hook NOT IN (SELECT key FROM fresh.hooks) OR batch NOT IN (SELECT message FROM fresh.batches);
     UPDATE fresh.batches SET open = coalesce((SELECT CASE WHEN d.state = 0 AND d.parked = 0 THEN 1 WHEN d.state IN (0, 2) THEN 2 ELSE 0 END

@@ -14,8 +14,12 @@ export function createReporting(db: DatabaseSync): Reporting {
   const insert = db.prepare('INSERT INTO reports (id, body) VALUES (?, ?) ON CONFLICT DO NOTHING');
   const remove = db.prepare('DELETE FROM reports WHERE id = ?');
   return {
-    keepReport: ({ id, body }) => { insert.run(id, body); },
-    reported(ids) { for (const id of ids) remove.run(id); },
+    keepReport: ({ id, body }) => {
+      insert.run(id, body);
+    },
+    reported(ids) {
+      for (const id of ids) remove.run(id);
+    },
   };
 }
 

@@ -1,8 +1,8 @@
 import type { SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import type { AttemptRecord, Message, QueuedDelivery } from '../types.ts';
 import { sumOfDelivery } from './row-sum.ts';
 import { STATES } from './schema.ts';
-import type { AttemptRecord, Message, QueuedDelivery } from '../types.ts';
 
 /** A row as node:sqlite answers it. */
 export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
@@ -62,14 +62,23 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
     parked: number(row, 'parked') === 1,
     lastStatus: numberOrNull(row, 'status'),
     lastError: textOrNull(row, 'note') ?? textOrNull(row, 'error'),
-    ...(row['events'] === null ? {} : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
+    ...(row['events'] === null
+      ? {}
+      : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
   };
 }
 
 /** Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. */
 export function isWholeDelivery(row: SqlRow): boolean {
   const { id, message, route, pattern, recipient, sum } = row;
-  if (typeof id !== 'string' || typeof message !== 'number' || typeof route !== 'string' || typeof pattern !== 'string' || typeof recipient !== 'string') return false;
+  if (
+    typeof id !== 'string' ||
+    typeof message !== 'number' ||
+    typeof route !== 'string' ||
+    typeof pattern !== 'string' ||
+    typeof recipient !== 'string'
+  )
+    return false;
   return sum === null || sum === sumOfDelivery({ id, message, route, pattern, recipient });
 }
 

@@ -6,7 +6,11 @@ export interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */
-  change(selection: Selection, change: (keys: readonly number[]) => Promise<number>, progress?: Progress): Promise<number>;
+  change(
+    selection: Selection,
+    change: (keys: readonly number[]) => Promise<number>,
+    progress?: Progress,
+  ): Promise<number>;
 }
 
 /** Numbers looked at in one question: some 10 ms. */
@@ -17,7 +21,7 @@ const STEP = 500;
 /** Scans over the reader. */
 export function createScan({ read }: Reading): Scan {
   /** Named ids are found by their index; one question is enough then. */
-  const widthFor = (selection: Selection) => selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW;
+  const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
   return Object.freeze({
     async list(selection: Selection, limit: number) {
@@ -25,7 +29,7 @@ export function createScan({ read }: Reading): Scan {
       const width = widthFor(selection);
       const found: QueuedDelivery[] = [];
       for (let to = last; to >= first && found.length < limit; to -= width) {
-        found.push(...await read('list', selection, limit - found.length, Math.max(first, to - width + 1), to));
+        found.push(...(await read('list', selection, limit - found.length, Math.max(first, to - width + 1), to)));
       }
       return found;
     },

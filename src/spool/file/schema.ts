@@ -89,8 +89,15 @@ export const VERSION = VERSIONS.length;
 
 /** Tables whose rows matter, each with the whole number its rows are found by. */
 export const TABLE_KEYS = [
-  ['endpoints', 'key'], ['messages', 'key'], ['verdicts', 'message'], ['deliveries', 'key'], ['attempts', 'delivery'],
-  ['hooks', 'key'], ['events', 'key'], ['batches', 'message'], ['reports', 'key'],
+  ['endpoints', 'key'],
+  ['messages', 'key'],
+  ['verdicts', 'message'],
+  ['deliveries', 'key'],
+  ['attempts', 'delivery'],
+  ['hooks', 'key'],
+  ['events', 'key'],
+  ['batches', 'message'],
+  ['reports', 'key'],
   ['time', 'key'],
 ] as const;
 
@@ -105,7 +112,9 @@ export function stateCode(state: DeliveryState): number {
 /** A connection to a queue file with what every connection needs. */
 export function connect(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { timeout: 10_000 });
-  db.exec('PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY');
+  db.exec(
+    'PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY',
+  );
   return db;
 }
 
@@ -136,7 +145,9 @@ export function openFile(path: string): DatabaseSync {
   try {
     const version = versionOf(db);
     if (version > VERSION) {
-      throw new SpoolTooNew(`the queue ${path} has format ${version}, this version of Postern knows ${VERSION}; run the newer one`);
+      throw new SpoolTooNew(
+        `the queue ${path} has format ${version}, this version of Postern knows ${VERSION}; run the newer one`,
+      );
     }
     if (version === 0) makeTables(db);
     else if (version < VERSION) grow(db);

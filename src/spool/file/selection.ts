@@ -1,8 +1,8 @@
 import type { SQLInputValue } from 'node:sqlite';
 import { REPORT_SCHEME, RETURN_URL } from '../../mail/returns/address.ts';
 import { MAIL_SCHEME } from '../../mail/sending.ts';
-import { stateCode } from './schema.ts';
 import type { Selection } from '../types.ts';
+import { stateCode } from './schema.ts';
 
 /** A condition over `deliveries d` with the values for its question marks. */
 export interface Condition {
@@ -34,10 +34,15 @@ export function toCondition(selection: Selection): Condition {
   inList('d.id', selection.ids);
   inList('d.route', selection.routeIds);
   inList('d.state', selection.states?.map(stateCode));
-  if (selection.account !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
+  if (selection.account !== undefined)
+    add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
   if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
   if (selection.kind !== undefined) add(KINDS[selection.kind]);
-  if (selection.webhook !== undefined) add('d.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)', selection.webhook);
+  if (selection.webhook !== undefined)
+    add(
+      'd.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)',
+      selection.webhook,
+    );
   if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
   if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
   if (selection.to !== undefined) add('d.created_at < ?', selection.to);

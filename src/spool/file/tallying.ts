@@ -1,7 +1,7 @@
 import type { DatabaseSync } from 'node:sqlite';
 import type { HookTally } from '../event-types.ts';
 import type { AttemptRecord, Settlement } from '../types.ts';
-import { number, numberOrNull, text, textOrNull, whole, type SqlRow } from './rows.ts';
+import { number, numberOrNull, type SqlRow, text, textOrNull, whole } from './rows.ts';
 
 /** What the writer notes of a batch that was attempted, in the transaction of its settlement. */
 export interface Tallying {
@@ -14,9 +14,12 @@ export function createTallying(db: DatabaseSync): Tallying {
   const open = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
   // A batch is counted once, however often it is replayed.
   const count = db.prepare('UPDATE batches SET counted = 1 WHERE message = ? AND counted = 0');
-  const sent = db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events, sent_at = max(coalesce(sent_at, 0), ?)
+  const sent =
+    db.prepare(`UPDATE hooks SET batches = batches + 1, events = hooks.events + b.events, sent_at = max(coalesce(sent_at, 0), ?)
     FROM (SELECT hook, events FROM batches WHERE message = ?) b WHERE key = b.hook`);
-  const failed = db.prepare('UPDATE hooks SET error = ?, error_at = ? WHERE key = (SELECT hook FROM batches WHERE message = ?)');
+  const failed = db.prepare(
+    'UPDATE hooks SET error = ?, error_at = ? WHERE key = (SELECT hook FROM batches WHERE message = ?)',
+  );
   const url = db.prepare('SELECT url FROM endpoints WHERE key = ?');
   const tally = db.prepare(`${TALLY} WHERE gone = 0 AND key = (SELECT hook FROM batches WHERE message = ?)`);
   return {
@@ -40,7 +43,9 @@ function openness(state: Settlement['state'], parked: boolean): number {
 
 /** The words that readers of `last_error` know. */
 function toErrorText(url: string, { status, answer, error }: AttemptRecord): string {
-  return status === null ? `POST to ${url} failed: ${error ?? 'no answer'}` : `POST to ${url} failed with ${status}: ${answer}`;
+  return status === null
+    ? `POST to ${url} failed: ${error ?? 'no answer'}`
+    : `POST to ${url} failed with ${status}: ${answer}`;
 }
 
 /** What `toTally` reads. */

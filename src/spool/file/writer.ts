@@ -1,10 +1,10 @@
-import { parentPort, receiveMessageOnPort, workerData, type MessagePort } from 'node:worker_threads';
+import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
 import { kindOf, reasonOf } from '../faults.ts';
-import { adopt, folderOf, isAppointed, syncPath, type Folder } from '../folder.ts';
+import { adopt, type Folder, folderOf, isAppointed, syncPath } from '../folder.ts';
+import type { Answer, Ask, News, Post, ThreadData } from '../protocol.ts';
 import { createCheckpoints } from './checkpoints.ts';
 import { createOpenFile, type OpenFile } from './open-file.ts';
-import type { Answer, Ask, News, Post, ThreadData } from '../protocol.ts';
-import { rebuild, type Rebuilt } from './rebuild.ts';
+import { type Rebuilt, rebuild } from './rebuild.ts';
 import { openFile } from './schema.ts';
 
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
@@ -149,7 +149,11 @@ function serve(port: MessagePort, data: ThreadData): void {
     port.on('message', (first: readonly Ask[] | 'end') => {
       const messages = [first];
       for (let more = receiveMessageOnPort(port); more; more = receiveMessageOnPort(port)) messages.push(more.message);
-      work(writer, messages.flatMap((message) => message === 'end' ? [] : message), say);
+      work(
+        writer,
+        messages.flatMap((message) => (message === 'end' ? [] : message)),
+        say,
+      );
       if (!messages.includes('end')) return;
       writer.close();
       port.close();

@@ -13,24 +13,41 @@ const MANY_TAGS = 10;
  * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index could hold the
  * store for as long as it takes to go through millions of rows, and one page never does.
  */
-export async function* activityPages(store: ActivityStore, account: string, filter: ActivityFilter | null, now: Date): AsyncGenerator<readonly SentMessageRow[]> {
+export async function* activityPages(
+  store: ActivityStore,
+  account: string,
+  filter: ActivityFilter | null,
+  now: Date,
+): AsyncGenerator<readonly SentMessageRow[]> {
   const latest = new Date(now.getTime() + 1);
   const before = filter?.before && filter.before < latest ? filter.before : latest;
   const span = { from: filter?.from ?? new Date(0), before };
   const fits = matcher(account, filter, span);
   const tags = filter?.tags;
-  const pages = tags && tags.length <= MANY_TAGS
-    ? taggedPages(store, account, tags, span)
-    : pagesInTime(span, (when, order) => store.messages.many({ account, ...when }, order));
+  const pages =
+    tags && tags.length <= MANY_TAGS
+      ? taggedPages(store, account, tags, span)
+      : pagesInTime(span, (when, order) => store.messages.many({ account, ...when }, order));
   for await (const page of pages) yield page.filter(fits);
 }
 
 function matcher(account: string, filter: ActivityFilter | null, span: Span): (row: SentMessageRow) => boolean {
-  const sets = { tags: setOf(filter?.tags), senders: setOf(filter?.senders), states: setOf(filter?.states), apiKeys: setOf(filter?.apiKeys) };
-  const has = (set: ReadonlySet<string> | undefined, value: string | null) => !set || value !== null && set.has(value);
-  return (row) => row.account === account && row.createdAt >= span.from && row.createdAt < span.before
-    && (!sets.tags || row.tags.some((tag) => sets.tags?.has(tag)))
-    && has(sets.senders, row.sender) && has(sets.states, row.state) && has(sets.apiKeys, row.apiKey);
+  const sets = {
+    tags: setOf(filter?.tags),
+    senders: setOf(filter?.senders),
+    states: setOf(filter?.states),
+    apiKeys: setOf(filter?.apiKeys),
+  };
+  const has = (set: ReadonlySet<string> | undefined, value: string | null) =>
+    !set || (value !== null && set.has(value));
+  return (row) =>
+    row.account === account &&
+    row.createdAt >= span.from &&
+    row.createdAt < span.before &&
+    (!sets.tags || row.tags.some((tag) => sets.tags?.has(tag))) &&
+    has(sets.senders, row.sender) &&
+    has(sets.states, row.state) &&
+    has(sets.apiKeys, row.apiKey);
 }
 
 function setOf(list: readonly string[] | null | undefined): ReadonlySet<string> | undefined {
@@ -38,8 +55,15 @@ function setOf(list: readonly string[] | null | undefined): ReadonlySet<string> 
 }
 
 /** The messages with any of the tags, the oldest first, each one once. */
-async function* taggedPages(store: ActivityStore, account: string, tags: readonly string[], span: Span): AsyncGenerator<readonly SentMessageRow[]> {
-  const streams = [...new Set(tags)].map((tag) => rowsOf(pagesInTime(span, (when, order) => store.messageTags.many({ account, tag, ...when }, order))));
+async function* taggedPages(
+  store: ActivityStore,
+  account: string,
+  tags: readonly string[],
+  span: Span,
+): AsyncGenerator<readonly SentMessageRow[]> {
+  const streams = [...new Set(tags)].map((tag) =>
+    rowsOf(pagesInTime(span, (when, order) => store.messageTags.many({ account, tag, ...when }, order))),
+  );
   let ids: string[] = [];
   let last = '';
   for await (const { message } of merged(streams)) {
@@ -75,7 +99,7 @@ async function nextOf(stream: AsyncGenerator<MessageTagRow>): Promise<MessageTag
 }
 
 function isBefore(a: MessageTagRow, b: MessageTagRow): boolean {
-  return a.createdAt < b.createdAt || a.createdAt.getTime() === b.createdAt.getTime() && a.message < b.message;
+  return a.createdAt < b.createdAt || (a.createdAt.getTime() === b.createdAt.getTime() && a.message < b.message);
 }
 
 /** In the order of the ids. */

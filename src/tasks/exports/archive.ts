@@ -26,7 +26,9 @@ export async function writeArchive(path: string, entry: Entry, text: AsyncIterab
   zip.end();
   try {
     // `flush` syncs before it closes, and closing is awaited: what the sync throws is thrown here.
-    await pipeline(zip.outputStream, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }), { signal: failing.signal });
+    await pipeline(zip.outputStream, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }), {
+      signal: failing.signal,
+    });
   } catch (error) {
     throw failing.signal.aborted ? failing.signal.reason : error;
   } finally {

@@ -33,34 +33,63 @@ export interface Claims {
 
 const UNCLAIMED = { holder: null, until: null };
 
-export function createClaims(settings: ClaimSettings, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids }): Claims {
+export function createClaims(
+  settings: ClaimSettings,
+  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
+): Claims {
   const { holder, hostname } = settings;
-  const { store: { exportJobs }, clock, ids } = deps;
+  const {
+    store: { exportJobs },
+    clock,
+    ids,
+  } = deps;
   const renewedAt = new Map<string, number>();
   const now = () => new Date(clock.now());
   const term = () => new Date(clock.now() + TERM_MS);
-  const end = (error: string | null, job: ExportRow) => ({ ...UNCLAIMED, finishedAt: now(), error, unnotified: job.notifyEmail === null ? null : true });
+  const end = (error: string | null, job: ExportRow) => ({
+    ...UNCLAIMED,
+    finishedAt: now(),
+    error,
+    unnotified: job.notifyEmail === null ? null : true,
+  });
   const settle = (job: ExportRow, patch: Patch<ExportRow>) => {
     renewedAt.delete(job.id);
     return exportJobs.change({ id: job.id, state: 'working', holder }, patch);
   };
 
   async function claim(row: ExportRow): Promise<ExportRow | undefined> {
-    const mine = await exportJobs.change({ id: row.id, state: row.state, holder: row.holder, until: row.until }, {
-      state: 'working', holder, until: term(), attempts: row.attempts + 1, host: hostname, file: `${ids.key()}.zip`,
-    });
+    const mine = await exportJobs.change(
+      { id: row.id, state: row.state, holder: row.holder, until: row.until },
+      {
+        state: 'working',
+        holder,
+        until: term(),
+        attempts: row.attempts + 1,
+        host: hostname,
+        file: `${ids.key()}.zip`,
+      },
+    );
     if (mine) renewedAt.set(mine.id, clock.monotonic());
     return mine;
   }
 
   async function orphan(): Promise<ExportRow | undefined> {
-    const ran = await exportJobs.many({ state: 'working', until: { range: { lt: now() } } }, { sort: 'until', limit: LOOK_AHEAD });
+    const ran = await exportJobs.many(
+      { state: 'working', until: { range: { lt: now() } } },
+      { sort: 'until', limit: LOOK_AHEAD },
+    );
     const far = new Date(clock.now() + TERM_MS + AGREE_MS);
-    const beyond = await exportJobs.many({ state: 'working', until: { range: { gt: far } } }, { sort: 'until', limit: LOOK_AHEAD });
+    const beyond = await exportJobs.many(
+      { state: 'working', until: { range: { gt: far } } },
+      { sort: 'until', limit: LOOK_AHEAD },
+    );
     for (const row of [...ran, ...beyond]) {
       if (row.attempts >= MOST_ATTEMPTS) {
         const error = `The export was begun ${row.attempts} times and never came to its end`;
-        await exportJobs.change({ id: row.id, state: 'working', holder: row.holder, until: row.until }, { state: 'error', ...end(error, row) });
+        await exportJobs.change(
+          { id: row.id, state: 'working', holder: row.holder, until: row.until },
+          { state: 'error', ...end(error, row) },
+        );
         continue;
       }
       const mine = await claim(row);
@@ -79,14 +108,16 @@ export function createClaims(settings: ClaimSettings, deps: { store: Pick<Store,
   }
 
   return Object.freeze({
-    next: async (served: ReadonlyMap<string, number>) => await orphan() ?? await waiting(served),
+    next: async (served: ReadonlyMap<string, number>) => (await orphan()) ?? (await waiting(served)),
     async renew(job: ExportRow) {
       if (clock.monotonic() - (renewedAt.get(job.id) ?? 0) < RENEW_MS) return true;
       renewedAt.set(job.id, clock.monotonic());
-      return await exportJobs.change({ id: job.id, state: 'working', holder }, { until: term() }) !== undefined;
+      return (await exportJobs.change({ id: job.id, state: 'working', holder }, { until: term() })) !== undefined;
     },
-    complete: (job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>) => settle(job, { state: 'complete', ...end(null, job), ...result }),
+    complete: (job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>) =>
+      settle(job, { state: 'complete', ...end(null, job), ...result }),
     fail: (job: ExportRow, error: string) => settle(job, { state: 'error', ...end(error, job) }),
-    giveBack: (job: ExportRow) => settle(job, { state: 'waiting', ...UNCLAIMED, host: null, file: null, attempts: job.attempts - 1 }),
+    giveBack: (job: ExportRow) =>
+      settle(job, { state: 'waiting', ...UNCLAIMED, host: null, file: null, attempts: job.attempts - 1 }),
   });
 }

@@ -22,5 +22,8 @@ export function toCsv(lines: readonly Line[], formulas: Formulas): string {
     return formulas === 'escape' && typeof cell === 'string' && FORMULA.test(cell) ? `'${cell}` : cell;
   };
   // The ' is matched too, so that an escaped cell is in quotation marks as a quoted one is.
-  return stringify(lines.map((line) => line.map(shown)), { quoted_match: [FORMULA, /^'/], record_delimiter: '\r\n', quote_record_delimiter: true });
+  return stringify(
+    lines.map((line) => line.map(shown)),
+    { quoted_match: [FORMULA, /^'/], record_delimiter: '\r\n', quote_record_delimiter: true },
+  );
 }

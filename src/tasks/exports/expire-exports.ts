@@ -1,8 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import { exportName, type ExportRow } from '../../store/exports.ts';
+import { type ExportRow, exportName } from '../../store/exports.ts';
 import type { Store } from '../../store/store.ts';
-import { createSteadiness, type Belief } from '../purge.ts';
+import { type Belief, createSteadiness } from '../purge.ts';
 import type { Task } from '../task.ts';
 import { createArchiveFolder } from './folder.ts';
 
@@ -12,15 +12,26 @@ const KEEP_ROWS_DAYS = 90;
 const STEP = 100;
 
 /** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
-export function expireExportsTask(settings: { readonly dir: string; readonly keepDays: number }, deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief }): Task {
-  const { store: { exportJobs }, clock, log } = deps;
+export function expireExportsTask(
+  settings: { readonly dir: string; readonly keepDays: number },
+  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief },
+): Task {
+  const {
+    store: { exportJobs },
+    clock,
+    log,
+  } = deps;
   const folder = createArchiveFolder(settings.dir);
   const isSteady = createSteadiness(clock, deps.time);
 
   /** Does something to every job in this state that ended before a time. `step` makes the row match no more. */
-  async function each(state: ExportRow['state'], days: number, step: (job: ExportRow) => Promise<unknown>): Promise<number> {
+  async function each(
+    state: ExportRow['state'],
+    days: number,
+    step: (job: ExportRow) => Promise<unknown>,
+  ): Promise<number> {
     const lt = new Date(clock.now() - days * DAY_MS);
-    for (let count = 0; ;) {
+    for (let count = 0; ; ) {
       const jobs = await exportJobs.many({ state, finishedAt: { range: { lt } } }, { sort: 'finishedAt', limit: STEP });
       for (const job of jobs) await step(job);
       count += jobs.length;
@@ -49,10 +60,11 @@ export function expireExportsTask(settings: { readonly dir: string; readonly kee
       if (!isSteady()) return undefined;
       const expired = await each('complete', settings.keepDays, async (job) => {
         // The archive's hash of the token stays, so that who comes late is told what happened.
-        if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null })) log.info('export.expired', { export: exportName(job), account: job.account });
+        if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null }))
+          log.info('export.expired', { export: exportName(job), account: job.account });
       });
       const forget = (job: ExportRow) => exportJobs.remove({ id: job.id, state: job.state });
-      const forgotten = await each('expired', KEEP_ROWS_DAYS, forget) + await each('error', KEEP_ROWS_DAYS, forget);
+      const forgotten = (await each('expired', KEEP_ROWS_DAYS, forget)) + (await each('error', KEEP_ROWS_DAYS, forget));
       const removed = await clean();
       return expired + forgotten + removed > 0 ? { expired, forgotten, removed } : undefined;
     },

@@ -28,7 +28,10 @@ export function createArchiveFolder(dir: string): ArchiveFolder {
       await syncFolder(dir);
     },
     async names() {
-      const names = await readdir(dir).catch((error: unknown) => { if (isMissing(error)) return []; throw error; });
+      const names = await readdir(dir).catch((error: unknown) => {
+        if (isMissing(error)) return [];
+        throw error;
+      });
       return [...new Set(names.filter((name) => OURS.test(name)).map((name) => name.replace(/\.tmp$/, '')))];
     },
     async remove(name: string) {

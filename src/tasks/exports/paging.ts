@@ -22,7 +22,10 @@ export type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number 
 /** All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the index that serves this. */
 export async function* pagesById<R extends { readonly id: string }>(
   account: string,
-  read: (id: { readonly range: { readonly gt: string; readonly lt: string } }, order: { readonly sort: 'id'; readonly limit: number }) => Promise<readonly R[]>,
+  read: (
+    id: { readonly range: { readonly gt: string; readonly lt: string } },
+    order: { readonly sort: 'id'; readonly limit: number },
+  ) => Promise<readonly R[]>,
   limit = PAGE,
 ): AsyncGenerator<readonly R[]> {
   let last = `${account} `;
@@ -39,7 +42,11 @@ export async function* pagesById<R extends { readonly id: string }>(
  * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one millisecond: after a
  * full page come the rest of its last moment, by id, and then what is later.
  */
-export async function* pagesInTime<R extends Dated>(span: Span, read: (when: When, order: Order) => Promise<readonly R[]>, limit = PAGE): AsyncGenerator<readonly R[]> {
+export async function* pagesInTime<R extends Dated>(
+  span: Span,
+  read: (when: When, order: Order) => Promise<readonly R[]>,
+  limit = PAGE,
+): AsyncGenerator<readonly R[]> {
   let page = await read({ createdAt: { range: { gte: span.from, lt: span.before } } }, { sort: 'createdAt', limit });
   while (page.length > 0) {
     yield page;

@@ -3,13 +3,13 @@ import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Notices } from '../../outbound/types.ts';
 import { StoreAway } from '../../store/collection.ts';
-import { exportName, tokenHash, type ExportRow } from '../../store/exports.ts';
+import { type ExportRow, exportName, tokenHash } from '../../store/exports.ts';
 import type { Store } from '../../store/store.ts';
 import type { Task } from '../task.ts';
 import { writeArchive } from './archive.ts';
-import { createClaims, type Claims, type ClaimSettings } from './claims.ts';
-import { contentsOf, type Contents } from './contents.ts';
-import { toCsv, type Formulas } from './csv.ts';
+import { type ClaimSettings, type Claims, createClaims } from './claims.ts';
+import { type Contents, contentsOf } from './contents.ts';
+import { type Formulas, toCsv } from './csv.ts';
 import { createArchiveFolder } from './folder.ts';
 import { createNotifier } from './notify.ts';
 
@@ -91,10 +91,22 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
     try {
       const contents = contentsOf(job, deps.store, new Date(deps.clock.now()), await metadataFieldsOf(job.account));
       const tally = { rows: 0 };
-      const text = textOf(contents, tally, { job, claims, log, ending, hasRoom: deps.hasRoom, formulas: settings.formulas });
-      await folder.put(job.file ?? '', (path) => writeArchive(path, { name: contents.file, time: job.createdAt }, text));
+      const text = textOf(contents, tally, {
+        job,
+        claims,
+        log,
+        ending,
+        hasRoom: deps.hasRoom,
+        formulas: settings.formulas,
+      });
+      await folder.put(job.file ?? '', (path) =>
+        writeArchive(path, { name: contents.file, time: job.createdAt }, text),
+      );
       const token = ids.key();
-      const done = await claims.complete(job, { resultUrl: `${settings.publicUrl}/exports/${token}`, tokenHash: tokenHash(token) });
+      const done = await claims.complete(job, {
+        resultUrl: `${settings.publicUrl}/exports/${token}`,
+        tokenHash: tokenHash(token),
+      });
       // Else another has taken it up: our archive has no row, and is cleaned away.
       if (done) log.info('export.complete', { ...about, rows: tally.rows });
     } catch (error) {
@@ -105,7 +117,7 @@ function createWork(settings: ExportSettings, deps: ExportDeps, claims: Claims) 
   async function settle(error: unknown, job: ExportRow, about: Readonly<Record<string, string>>): Promise<void> {
     const why = error instanceof Interrupted ? error.why : isFull(error) ? 'no-room' : undefined;
     if (why === 'lost') return;
-    if (why === 'ending') return void await claims.giveBack(job);
+    if (why === 'ending') return void (await claims.giveBack(job));
     if (error instanceof StoreAway) {
       // If this fails too, the claim runs out by itself.
       await claims.giveBack(job).catch(() => {});
@@ -133,11 +145,11 @@ async function* textOf({ header, pages }: Contents, tally: { rows: number }, gua
   for await (const page of pages) {
     if (ending?.aborted) throw new Interrupted('ending');
     if (!hasRoom()) throw new Interrupted('no-room');
-    if (!await claims.renew(job)) throw new Interrupted('lost');
+    if (!(await claims.renew(job))) throw new Interrupted('lost');
     tally.rows += page.length;
     if (page.length > 0) yield toCsv(page, formulas);
     if (tally.rows - told < PROGRESS_ROWS) continue;
-    told = tally.rows - tally.rows % PROGRESS_ROWS;
+    told = tally.rows - (tally.rows % PROGRESS_ROWS);
     log.info('export.progress', { export: exportName(job), account: job.account, rows: told });
   }
 }

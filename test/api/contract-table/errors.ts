@@ -19,10 +19,22 @@ export const ERRORS = {
   Invalid_EmptyDefaultPool: { code: 16, status: 400, says: /^You cannot remove the last IP from your default pool$/ },
   Invalid_DeleteDefaultPool: { code: 17, status: 400, says: /^You cannot delete your default pool$/ },
   Invalid_DeleteNonEmptyPool: { code: 18, status: 400, says: /non-empty pools cannot be deleted/i },
-  Invalid_CustomDNS: { code: 19, status: 400, says: /^The domain name is not configured for use as the dedicated IP's custom reverse DNS\.$/ },
-  Invalid_CustomDNSPending: { code: 20, status: 400, says: /^A custom DNS change for this dedicated IP is currently pending\.$/ },
+  Invalid_CustomDNS: {
+    code: 19,
+    status: 400,
+    says: /^The domain name is not configured for use as the dedicated IP's custom reverse DNS\.$/,
+  },
+  Invalid_CustomDNSPending: {
+    code: 20,
+    status: 400,
+    says: /^A custom DNS change for this dedicated IP is currently pending\.$/,
+  },
   Unknown_InboundRoute: { code: 22, status: 404, says: /^No route exists with the id [\d.]+$/ },
-  PoorReputation: { code: 25, status: 400, says: /^This feature is not available for accounts with a poor reputation\.$/ },
+  PoorReputation: {
+    code: 25,
+    status: 400,
+    says: /^This feature is not available for accounts with a poor reputation\.$/,
+  },
   NoSendingHistory: { code: 26, status: 400, says: /./ },
   ServiceUnavailable: { code: -2, status: 503, says: /^Service Temporarily Unavailable$/ },
 } as const;

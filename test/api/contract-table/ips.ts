@@ -1,7 +1,7 @@
 import { each } from './lists.ts';
 import { ip, pool } from './records.ts';
 import { createStage, type Stage } from './stage.ts';
-import { boolean, pages, required, string, type Group } from './types.ts';
+import { boolean, type Group, pages, required, string } from './types.ts';
 
 const address = required(string('ip'));
 const poolName = required(string('pool'));
@@ -36,19 +36,40 @@ const deleted = { struct: { ip: 'string', deleted: 'boolean' } } as const;
 export const ips: Group = {
   name: 'ips',
   entries: [
-    { path: '/ips/list', params: [], beyondParams: pages, returns: { array: ip }, reads: true, given: async (stage) => { await owned(stage); return {}; }, errors: {} },
     {
-      path: '/ips/info', params: [address], returns: ip, reads: true, given: owned, errors: { Unknown_IP: unknown }, names: ['ip'],
+      path: '/ips/list',
+      params: [],
+      beyondParams: pages,
+      returns: { array: ip },
+      reads: true,
+      given: async (stage) => {
+        await owned(stage);
+        return {};
+      },
+      errors: {},
+    },
+    {
+      path: '/ips/info',
+      params: [address],
+      returns: ip,
+      reads: true,
+      given: owned,
+      errors: { Unknown_IP: unknown },
+      names: ['ip'],
       beyondErrors: { Unknown_IP: 'the document lists no error here, and an address that is not there has no record' },
     },
     {
-      path: '/ips/provision', params: [boolean('warmup'), string('pool')], returns: { struct: { requested_at: 'time' } }, given: mayProvision, names: ['pool'],
+      path: '/ips/provision',
+      params: [boolean('warmup'), string('pool')],
+      returns: { struct: { requested_at: 'time' } },
+      given: mayProvision,
+      names: ['pool'],
       errors: {
         async IP_ProvisionLimit(stage) {
           await stage.ok('/ips/provision', await mayProvision(stage));
           return {};
         },
-        Unknown_Pool: async (stage) => ({ ...await mayProvision(stage), ...unknownPool(stage) }),
+        Unknown_Pool: async (stage) => ({ ...(await mayProvision(stage)), ...unknownPool(stage) }),
         async PaymentRequired(stage) {
           await mayProvision(stage);
           stage.world.ips.provisioning = 'off';
@@ -65,9 +86,20 @@ export const ips: Group = {
         },
       },
     },
-    { path: '/ips/start-warmup', params: [address], returns: ip, given: owned, errors: { Unknown_IP: unknown }, names: ['ip'] },
     {
-      path: '/ips/cancel-warmup', params: [address], returns: ip, errors: { Unknown_IP: unknown }, names: ['ip'],
+      path: '/ips/start-warmup',
+      params: [address],
+      returns: ip,
+      given: owned,
+      errors: { Unknown_IP: unknown },
+      names: ['ip'],
+    },
+    {
+      path: '/ips/cancel-warmup',
+      params: [address],
+      returns: ip,
+      errors: { Unknown_IP: unknown },
+      names: ['ip'],
       async given(stage) {
         const one = await owned(stage);
         await stage.ok('/ips/start-warmup', one);
@@ -75,63 +107,105 @@ export const ips: Group = {
       },
     },
     {
-      path: '/ips/set-pool', params: [address, poolName, boolean('create_pool')], returns: ip, names: ['ip', 'pool'],
-      given: async (stage) => ({ ...await owned(stage), ...await pooled(stage) }),
+      path: '/ips/set-pool',
+      params: [address, poolName, boolean('create_pool')],
+      returns: ip,
+      names: ['ip', 'pool'],
+      given: async (stage) => ({ ...(await owned(stage)), ...(await pooled(stage)) }),
       errors: {
-        Unknown_IP: async (stage) => ({ ...unknown(), ...await pooled(stage) }),
-        Unknown_Pool: async (stage) => ({ ...await owned(stage), ...unknownPool(stage), create_pool: false }),
+        Unknown_IP: async (stage) => ({ ...unknown(), ...(await pooled(stage)) }),
+        Unknown_Pool: async (stage) => ({ ...(await owned(stage)), ...unknownPool(stage), create_pool: false }),
         async Invalid_EmptyDefaultPool(stage) {
           await stage.noIps();
-          return { ip: await stage.ip(), ...await pooled(stage) };
+          return { ip: await stage.ip(), ...(await pooled(stage)) };
         },
       },
     },
     { path: '/ips/delete', params: [address], returns: deleted, given: owned, errors: {}, names: ['ip'] },
     {
-      path: '/ips/list-pools', params: [], beyondParams: pages, returns: { array: pool }, reads: true, given: async (stage) => { await pooled(stage); await owned(stage); return {}; }, errors: {},
+      path: '/ips/list-pools',
+      params: [],
+      beyondParams: pages,
+      returns: { array: pool },
+      reads: true,
+      given: async (stage) => {
+        await pooled(stage);
+        await owned(stage);
+        return {};
+      },
+      errors: {},
       limit: {
         most: 1000,
         async fill(stage, count) {
           const { pool: first } = await pooled(stage);
           const row = await stage.store.pools.one({ account: stage.account, name: first });
           if (!row) throw new Error('no row');
-          await each(count, (i) => stage.store.pools.insert({ ...row, id: row.id.replace(first, `Pool ${i}`), name: `Pool ${i}` }));
+          await each(count, (i) =>
+            stage.store.pools.insert({ ...row, id: row.id.replace(first, `Pool ${i}`), name: `Pool ${i}` }),
+          );
         },
       },
     },
     {
-      path: '/ips/pool-info', params: [poolName], returns: pool, reads: true, errors: { Unknown_Pool: unknownPool }, names: ['pool'],
+      path: '/ips/pool-info',
+      params: [poolName],
+      returns: pool,
+      reads: true,
+      errors: { Unknown_Pool: unknownPool },
+      names: ['pool'],
       async given(stage) {
         const name = await pooled(stage);
-        await stage.ok('/ips/set-pool', { ...await owned(stage), ...name });
+        await stage.ok('/ips/set-pool', { ...(await owned(stage)), ...name });
         return name;
       },
     },
-    { path: '/ips/create-pool', params: [poolName], returns: pool, given: (stage) => ({ pool: `Pool ${stage.fresh()}` }), errors: {}, names: ['pool'], makes: true },
     {
-      path: '/ips/delete-pool', params: [poolName], returns: { struct: { pool: 'string', deleted: 'boolean' } }, given: pooled, names: ['pool'],
+      path: '/ips/create-pool',
+      params: [poolName],
+      returns: pool,
+      given: (stage) => ({ pool: `Pool ${stage.fresh()}` }),
+      errors: {},
+      names: ['pool'],
+      makes: true,
+    },
+    {
+      path: '/ips/delete-pool',
+      params: [poolName],
+      returns: { struct: { pool: 'string', deleted: 'boolean' } },
+      given: pooled,
+      names: ['pool'],
       errors: {
         Unknown_Pool: unknownPool,
         Invalid_DeleteDefaultPool: () => ({ pool: 'Main Pool' }),
         async Invalid_DeleteNonEmptyPool(stage) {
           const name = await pooled(stage);
-          await stage.ok('/ips/set-pool', { ...await owned(stage), ...name });
+          await stage.ok('/ips/set-pool', { ...(await owned(stage)), ...name });
           return name;
         },
       },
     },
     {
-      path: '/ips/check-custom-dns', params: [address, domain], returns: { struct: { valid: 'boolean', error: 'string or null' } }, names: ['ip'],
-      given: async (stage) => ({ ...await owned(stage), ...pointed(stage) }), errors: { Unknown_IP: (stage) => ({ ...unknown(), ...pointed(stage) }) },
+      path: '/ips/check-custom-dns',
+      params: [address, domain],
+      returns: { struct: { valid: 'boolean', error: 'string or null' } },
+      names: ['ip'],
+      given: async (stage) => ({ ...(await owned(stage)), ...pointed(stage) }),
+      errors: { Unknown_IP: (stage) => ({ ...unknown(), ...pointed(stage) }) },
     },
     {
-      path: '/ips/set-custom-dns', params: [address, domain], returns: ip, names: ['ip'],
-      given: async (stage) => ({ ...await owned(stage), ...pointed(stage) }),
+      path: '/ips/set-custom-dns',
+      params: [address, domain],
+      returns: ip,
+      names: ['ip'],
+      given: async (stage) => ({ ...(await owned(stage)), ...pointed(stage) }),
       errors: {
         Unknown_IP: (stage) => ({ ...unknown(), ...pointed(stage) }),
-        Invalid_CustomDNS: async (stage) => ({ ...await owned(stage), domain: `${stage.fresh()}.nowhere.example.com` }),
+        Invalid_CustomDNS: async (stage) => ({
+          ...(await owned(stage)),
+          domain: `${stage.fresh()}.nowhere.example.com`,
+        }),
         async Invalid_CustomDNSPending(stage) {
-          const first = { ...await owned(stage), ...pointed(stage) };
+          const first = { ...(await owned(stage)), ...pointed(stage) };
           await stage.ok('/ips/set-custom-dns', first);
           return { ...first, ...pointed(stage) };
         },

@@ -1,6 +1,6 @@
 import { rejectEntry, whitelistEntry } from './records.ts';
 import type { Stage } from './stage.ts';
-import { boolean, required, string, type Group } from './types.ts';
+import { boolean, type Group, required, string } from './types.ts';
 
 const email = required(string('email', { format: 'email' }));
 // rejects/add and rejects/delete name no format; an address has one all the same.
@@ -25,9 +25,22 @@ async function rejected(stage: Stage): Promise<{ email: string }> {
 export const whitelists: Group = {
   name: 'whitelists',
   entries: [
-    { path: '/whitelists/add', params: [email, string('comment', { maxlength: 255 })], returns: { struct: { email: 'string', added: 'boolean' } }, given: someone, errors: {}, names: ['email'], makes: true },
     {
-      path: '/whitelists/list', params: [string('email')], returns: { array: whitelistEntry }, reads: true, errors: {}, names: ['email'],
+      path: '/whitelists/add',
+      params: [email, string('comment', { maxlength: 255 })],
+      returns: { struct: { email: 'string', added: 'boolean' } },
+      given: someone,
+      errors: {},
+      names: ['email'],
+      makes: true,
+    },
+    {
+      path: '/whitelists/list',
+      params: [string('email')],
+      returns: { array: whitelistEntry },
+      reads: true,
+      errors: {},
+      names: ['email'],
       given: async (stage) => ({ email: (await whitelisted(stage)).email.slice(0, -4) }),
       limit: {
         most: 1000,
@@ -35,11 +48,24 @@ export const whitelists: Group = {
           const { email: first } = await whitelisted(stage);
           const row = await stage.store.whitelists.one({ account: stage.account, email: first });
           if (!row) throw new Error('no row');
-          await each(count, (i) => stage.store.whitelists.insert({ ...row, id: row.id.replace(first, `x${i}@example.com`), email: `x${i}@example.com` }));
+          await each(count, (i) =>
+            stage.store.whitelists.insert({
+              ...row,
+              id: row.id.replace(first, `x${i}@example.com`),
+              email: `x${i}@example.com`,
+            }),
+          );
         },
       },
     },
-    { path: '/whitelists/delete', params: [email], returns: { struct: { email: 'string', deleted: 'boolean' } }, given: whitelisted, errors: {}, names: ['email'] },
+    {
+      path: '/whitelists/delete',
+      params: [email],
+      returns: { struct: { email: 'string', deleted: 'boolean' } },
+      given: whitelisted,
+      errors: {},
+      names: ['email'],
+    },
   ],
 };
 
@@ -47,31 +73,53 @@ export const rejects: Group = {
   name: 'rejects',
   entries: [
     {
-      path: '/rejects/add', params: [address, string('comment'), subaccount], returns: { struct: { email: 'string', added: 'boolean' } }, given: someone,
-      errors: { Unknown_Subaccount: noSubaccount }, names: ['email'], makes: true,
+      path: '/rejects/add',
+      params: [address, string('comment'), subaccount],
+      returns: { struct: { email: 'string', added: 'boolean' } },
+      given: someone,
+      errors: { Unknown_Subaccount: noSubaccount },
+      names: ['email'],
+      makes: true,
     },
     {
-      path: '/rejects/list', params: [string('email'), boolean('include_expired'), subaccount], returns: { array: rejectEntry }, reads: true, names: ['email'],
+      path: '/rejects/list',
+      params: [string('email'), boolean('include_expired'), subaccount],
+      returns: { array: rejectEntry },
+      reads: true,
+      names: ['email'],
       // One that somebody added, and one that a bounce brought about, with the sender whose mail it was.
       async given(stage) {
         const { email: first } = await rejected(stage);
         await stage.sent({ email: `${first}.example` }, ['send', 'hard_bounce']);
         return { email: first };
       },
-      errors: { Unknown_Subaccount: (stage) => ({ subaccount: `none ${stage.fresh()}` }), ServiceUnavailable: () => ({}) },
+      errors: {
+        Unknown_Subaccount: (stage) => ({ subaccount: `none ${stage.fresh()}` }),
+        ServiceUnavailable: () => ({}),
+      },
       limit: {
         most: 1000,
         async fill(stage, count) {
           const { email: first } = await rejected(stage);
           const row = await stage.store.rejects.one({ account: stage.account, email: first });
           if (!row) throw new Error('no row');
-          await each(count, (i) => stage.store.rejects.insert({ ...row, id: row.id.replace(first, `x${i}@example.com`), email: `x${i}@example.com` }));
+          await each(count, (i) =>
+            stage.store.rejects.insert({
+              ...row,
+              id: row.id.replace(first, `x${i}@example.com`),
+              email: `x${i}@example.com`,
+            }),
+          );
         },
       },
     },
     {
-      path: '/rejects/delete', params: [address, subaccount], returns: { struct: { email: 'string', deleted: 'boolean', subaccount: 'string or null' } }, given: rejected,
-      errors: { Invalid_Reject: someone, Unknown_Subaccount: noSubaccount }, names: ['email'],
+      path: '/rejects/delete',
+      params: [address, subaccount],
+      returns: { struct: { email: 'string', deleted: 'boolean', subaccount: 'string or null' } },
+      given: rejected,
+      errors: { Invalid_Reject: someone, Unknown_Subaccount: noSubaccount },
+      names: ['email'],
     },
   ],
 };

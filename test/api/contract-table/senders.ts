@@ -1,6 +1,6 @@
 import { hour, sender, senderDetail, senderDomain } from './records.ts';
 import type { Stage } from './stage.ts';
-import { pages, required, string, type Group } from './types.ts';
+import { type Group, pages, required, string } from './types.ts';
 
 const domain = required(string('domain', { format: 'domain' }));
 const address = required(string('address', { format: 'email' }));
@@ -17,15 +17,74 @@ const aDomain = (stage: Stage) => ({ domain: `${stage.fresh()}.example.com` });
 export const senders: Group = {
   name: 'senders',
   entries: [
-    { path: '/senders/list', params: [], beyondParams: pages, returns: { array: sender }, reads: true, given: async (stage) => { await sending(stage); return {}; }, errors: {} },
-    { path: '/senders/domains', params: [], beyondParams: pages, returns: { array: senderDomain }, reads: true, given: async (stage) => { await stage.ok('/senders/add-domain', aDomain(stage)); return {}; }, errors: {} },
-    { path: '/senders/add-domain', params: [domain], returns: senderDomain, given: aDomain, errors: {}, names: ['domain'], makes: true },
-    { path: '/senders/check-domain', params: [domain], returns: senderDomain, given: aDomain, errors: {}, names: ['domain'], makes: true },
     {
-      path: '/senders/verify-domain', params: [domain, required(string('mailbox'))], given: (stage) => ({ ...aDomain(stage), mailbox: 'postmaster' }), errors: {}, names: ['domain'], makes: true,
+      path: '/senders/list',
+      params: [],
+      beyondParams: pages,
+      returns: { array: sender },
+      reads: true,
+      given: async (stage) => {
+        await sending(stage);
+        return {};
+      },
+      errors: {},
+    },
+    {
+      path: '/senders/domains',
+      params: [],
+      beyondParams: pages,
+      returns: { array: senderDomain },
+      reads: true,
+      given: async (stage) => {
+        await stage.ok('/senders/add-domain', aDomain(stage));
+        return {};
+      },
+      errors: {},
+    },
+    {
+      path: '/senders/add-domain',
+      params: [domain],
+      returns: senderDomain,
+      given: aDomain,
+      errors: {},
+      names: ['domain'],
+      makes: true,
+    },
+    {
+      path: '/senders/check-domain',
+      params: [domain],
+      returns: senderDomain,
+      given: aDomain,
+      errors: {},
+      names: ['domain'],
+      makes: true,
+    },
+    {
+      path: '/senders/verify-domain',
+      params: [domain, required(string('mailbox'))],
+      given: (stage) => ({ ...aDomain(stage), mailbox: 'postmaster' }),
+      errors: {},
+      names: ['domain'],
+      makes: true,
       returns: { struct: { status: { oneOf: ['sent', 'already_verified'] }, domain: 'string', email: 'string' } },
     },
-    { path: '/senders/info', params: [address], returns: senderDetail, reads: true, given: sending, errors: { Unknown_Sender: unknown }, names: ['address'] },
-    { path: '/senders/time-series', params: [address], returns: { array: hour }, reads: true, given: sending, errors: { Unknown_Sender: unknown }, names: ['address'] },
+    {
+      path: '/senders/info',
+      params: [address],
+      returns: senderDetail,
+      reads: true,
+      given: sending,
+      errors: { Unknown_Sender: unknown },
+      names: ['address'],
+    },
+    {
+      path: '/senders/time-series',
+      params: [address],
+      returns: { array: hour },
+      reads: true,
+      given: sending,
+      errors: { Unknown_Sender: unknown },
+      names: ['address'],
+    },
   ],
 };

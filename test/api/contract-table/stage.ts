@@ -1,16 +1,22 @@
 import { createIds } from '../../../src/base/ids.ts';
+import type { Answer, Budget, MxRecord, RecordType } from '../../../src/dns/types.ts';
 import { createRecorder } from '../../../src/events/record.ts';
 import { createKey } from '../../../src/store/credentials.ts';
 import { PLAIN_IP } from '../../../src/store/ips.ts';
 import type { MessageEventKind } from '../../../src/store/message-events.ts';
 import type { Store } from '../../../src/store/store.ts';
-import type { Answer, Budget, MxRecord, RecordType } from '../../../src/dns/types.ts';
-import { mailEverywhere, startApi, type ApiAnswer, type ApiWorld } from '../../support/api.ts';
+import { type ApiAnswer, type ApiWorld, mailEverywhere, startApi } from '../../support/api.ts';
 import type { TestDriver } from '../../support/database.ts';
 import { zoneResolver } from '../../support/zone.ts';
 
 /** What a message is counted of, beside its account. */
-export interface Sent { readonly sender?: string; readonly tag?: string; readonly template?: string; readonly subaccount?: string; readonly email?: string }
+export interface Sent {
+  readonly sender?: string;
+  readonly tag?: string;
+  readonly template?: string;
+  readonly subaccount?: string;
+  readonly email?: string;
+}
 
 /** An account of its own in a running API, and what the table needs to make things in it. */
 export interface Stage {
@@ -40,14 +46,21 @@ const addresses: string[] = [];
 export function startStages(driver?: TestDriver, options: Parameters<typeof startApi>[0] = {}): Promise<ApiWorld> {
   const zone = mailEverywhere(zoneResolver({}));
   const pointing = (name: string, type: string): Promise<Answer<string>> | undefined =>
-    type === 'A' && name.endsWith('.pointed.example.com') ? Promise.resolve({ kind: 'records', records: addresses, ttl: 300 }) : undefined;
+    type === 'A' && name.endsWith('.pointed.example.com')
+      ? Promise.resolve({ kind: 'records', records: addresses, ttl: 300 })
+      : undefined;
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
   function resolve(name: string, type: RecordType, budget?: Budget): Promise<Answer<MxRecord> | Answer<string>> {
-    return type === 'MX' ? zone.resolve(name, type, budget) : pointing(name, type) ?? zone.resolve(name, type, budget);
+    return type === 'MX'
+      ? zone.resolve(name, type, budget)
+      : (pointing(name, type) ?? zone.resolve(name, type, budget));
   }
   return startApi({
-    ...driver ? { database: (log) => driver.open({ log }) } : {}, ...options, settings: { maxBadKeysPerMinute: 1_000_000, ...options.settings }, deps: { resolver: { ...zone, resolve }, ...options.deps },
+    ...(driver ? { database: (log) => driver.open({ log }) } : {}),
+    ...options,
+    settings: { maxBadKeysPerMinute: 1_000_000, ...options.settings },
+    deps: { resolver: { ...zone, resolve }, ...options.deps },
   });
 }
 
@@ -62,23 +75,52 @@ export async function createStage(world: ApiWorld): Promise<Stage> {
   await createKey(store, account, 'stage', { clock, ids: createIds(clock) }, key);
   const call = (path: string, params: object = {}) => world.call(path, { key, ...params });
   return {
-    account, key, store, world, call,
+    account,
+    key,
+    store,
+    world,
+    call,
     fresh: () => `n${++last}n`,
     async ok(path, params = {}) {
       const { status, body } = await call(path, params);
-      if (status !== 200) throw new Error(`${path} ${JSON.stringify(params).slice(0, 300)} answered ${status} ${JSON.stringify(body)}`);
+      if (status !== 200)
+        throw new Error(`${path} ${JSON.stringify(params).slice(0, 300)} answered ${status} ${JSON.stringify(body)}`);
       return body;
     },
-    async sent({ sender = 'ann@example.com', tag, template = null, subaccount = null, email = 'bob@example.net' } = {}, events = ['send']) {
+    async sent(
+      { sender = 'ann@example.com', tag, template = null, subaccount = null, email = 'bob@example.net' } = {},
+      events = ['send'],
+    ) {
       const [id, at] = [(++last).toString(16).padStart(32, '0'), new Date(clock.now())];
-      await recorder.begin({ id, account, createdAt: at, sender, email, subject: 'Hi', tags: tag === undefined ? [] : [tag], template, subaccount, metadata: {}, apiKey: null });
+      await recorder.begin({
+        id,
+        account,
+        createdAt: at,
+        sender,
+        email,
+        subject: 'Hi',
+        tags: tag === undefined ? [] : [tag],
+        template,
+        subaccount,
+        metadata: {},
+        apiKey: null,
+      });
       for (const kind of events) await recorder.record({ id: `${id}-${++last}`, account, message: id, kind, at });
     },
     async ip() {
       const n = addresses.length + 1;
-      const ip = `198.18.${Math.floor(n / 250)}.${n % 250 + 1}`;
+      const ip = `198.18.${Math.floor(n / 250)}.${(n % 250) + 1}`;
       addresses.push(ip);
-      await store.ips.insert({ ...PLAIN_IP, id: ip, account, domain: `mail${n}.example.net`, homeDomain: null, createdAt: new Date(clock.now()), freeAt: null, claim: ip });
+      await store.ips.insert({
+        ...PLAIN_IP,
+        id: ip,
+        account,
+        domain: `mail${n}.example.net`,
+        homeDomain: null,
+        createdAt: new Date(clock.now()),
+        freeAt: null,
+        claim: ip,
+      });
       return ip;
     },
     async noIps() {
@@ -89,5 +131,10 @@ export async function createStage(world: ApiWorld): Promise<Stage> {
 
 /** An answer without the names of `fresh` and without what is made anew for every call, so that two answers can be compared. */
 export function settle(value: unknown): unknown {
-  return JSON.parse(JSON.stringify(value).replaceAll(/n\d+n|"mail\d+\.example/g, (name) => name.replace(/\d+/, '')).replaceAll(/"(id|auth_key|ip|result_url)":(?:"[^"]*"|\d+)/g, '"$1":"*"').replaceAll(/postern-domain=[0-9a-f]{32}|hook ID \d+|with the id [\w.]+|Export: [^"]+|address [\d.]+/g, '*'));
+  return JSON.parse(
+    JSON.stringify(value)
+      .replaceAll(/n\d+n|"mail\d+\.example/g, (name) => name.replace(/\d+/, ''))
+      .replaceAll(/"(id|auth_key|ip|result_url)":(?:"[^"]*"|\d+)/g, '"$1":"*"')
+      .replaceAll(/postern-domain=[0-9a-f]{32}|hook ID \d+|with the id [\w.]+|Export: [^"]+|address [\d.]+/g, '*'),
+  );
 }

@@ -1,7 +1,7 @@
 import { each } from './lists.ts';
 import { subaccount, subaccountDetail } from './records.ts';
 import type { Stage } from './stage.ts';
-import { integer, required, string, type Group } from './types.ts';
+import { type Group, integer, required, string } from './types.ts';
 
 const id = required(string('id'));
 const rest = [string('name', { maxlength: 1024 }), string('notes'), integer('custom_quota', { above: 0 })];
@@ -18,7 +18,12 @@ export const subaccounts: Group = {
   name: 'subaccounts',
   entries: [
     {
-      path: '/subaccounts/list', params: [string('q')], returns: { array: subaccount }, reads: true, errors: {}, names: ['q'],
+      path: '/subaccounts/list',
+      params: [string('q')],
+      returns: { array: subaccount },
+      reads: true,
+      errors: {},
+      names: ['q'],
       given: async (stage) => ({ q: (await made(stage)).id }),
       limit: {
         most: 1000,
@@ -26,15 +31,62 @@ export const subaccounts: Group = {
           const { id: first } = await made(stage);
           const row = await stage.store.subaccounts.one({ account: stage.account, slug: first });
           if (!row) throw new Error('no row');
-          await each(count, (i) => stage.store.subaccounts.insert({ ...row, id: row.id.replace(first, `x-${i}`), slug: `x-${i}` }));
+          await each(count, (i) =>
+            stage.store.subaccounts.insert({ ...row, id: row.id.replace(first, `x-${i}`), slug: `x-${i}` }),
+          );
         },
       },
     },
-    { path: '/subaccounts/add', params: [required(string('id', { maxlength: 255 })), ...rest], returns: subaccount, given: (stage) => ({ id: `cust-${stage.fresh()}` }), errors: {}, names: ['id'], makes: true },
-    { path: '/subaccounts/info', params: [id], returns: subaccountDetail, reads: true, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
-    { path: '/subaccounts/update', params: [id, ...rest], beyondParams: { remove_custom_quota: 'the interface has no way back to a quota by reputation' }, returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
-    { path: '/subaccounts/delete', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
-    { path: '/subaccounts/pause', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
-    { path: '/subaccounts/resume', params: [id], returns: subaccount, given: made, errors: { Unknown_Subaccount: unknown }, names: ['id'] },
+    {
+      path: '/subaccounts/add',
+      params: [required(string('id', { maxlength: 255 })), ...rest],
+      returns: subaccount,
+      given: (stage) => ({ id: `cust-${stage.fresh()}` }),
+      errors: {},
+      names: ['id'],
+      makes: true,
+    },
+    {
+      path: '/subaccounts/info',
+      params: [id],
+      returns: subaccountDetail,
+      reads: true,
+      given: made,
+      errors: { Unknown_Subaccount: unknown },
+      names: ['id'],
+    },
+    {
+      path: '/subaccounts/update',
+      params: [id, ...rest],
+      beyondParams: { remove_custom_quota: 'the interface has no way back to a quota by reputation' },
+      returns: subaccount,
+      given: made,
+      errors: { Unknown_Subaccount: unknown },
+      names: ['id'],
+    },
+    {
+      path: '/subaccounts/delete',
+      params: [id],
+      returns: subaccount,
+      given: made,
+      errors: { Unknown_Subaccount: unknown },
+      names: ['id'],
+    },
+    {
+      path: '/subaccounts/pause',
+      params: [id],
+      returns: subaccount,
+      given: made,
+      errors: { Unknown_Subaccount: unknown },
+      names: ['id'],
+    },
+    {
+      path: '/subaccounts/resume',
+      params: [id],
+      returns: subaccount,
+      given: made,
+      errors: { Unknown_Subaccount: unknown },
+      names: ['id'],
+    },
   ],
 };

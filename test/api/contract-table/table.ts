@@ -10,7 +10,18 @@ import type { Entry, Group } from './types.ts';
 import { webhooks } from './webhooks.ts';
 
 /** The whole documented interface, in the order of its document. */
-export const TABLE: readonly Group[] = [templates, exportJobs, whitelists, rejects, ips, senders, tags, subaccounts, webhooks, inbound];
+export const TABLE: readonly Group[] = [
+  templates,
+  exportJobs,
+  whitelists,
+  rejects,
+  ips,
+  senders,
+  tags,
+  subaccounts,
+  webhooks,
+  inbound,
+];
 
 /** Groups of operations that the documented interface does not have, each with the reason. */
 export const BEYOND: Readonly<Record<string, string>> = {
@@ -26,7 +37,16 @@ export const LATER: ReadonlySet<string> = new Set(['/senders/delete-domain']);
 
 /** How many operations the document has in each group, counted there. */
 export const COUNTS: Readonly<Record<string, number>> = {
-  templates: 8, exports: 5, whitelists: 3, rejects: 3, ips: 13, senders: 7, tags: 5, subaccounts: 7, webhooks: 5, inbound: 9,
+  templates: 8,
+  exports: 5,
+  whitelists: 3,
+  rejects: 3,
+  ips: 13,
+  senders: 7,
+  tags: 5,
+  subaccounts: 7,
+  webhooks: 5,
+  inbound: 9,
 };
 
 export const ENTRIES: readonly Entry[] = TABLE.flatMap(({ entries }) => entries);

@@ -1,6 +1,6 @@
 import { tag, tagDetail, tagHour, tagHourOfAll } from './records.ts';
 import type { Stage } from './stage.ts';
-import { pages, required, string, type Group } from './types.ts';
+import { type Group, pages, required, string } from './types.ts';
 
 const name = required(string('tag'));
 
@@ -15,10 +15,55 @@ const unknown = (stage: Stage) => ({ tag: `none-${stage.fresh()}` });
 export const tags: Group = {
   name: 'tags',
   entries: [
-    { path: '/tags/list', params: [], beyondParams: pages, returns: { array: tag }, reads: true, given: async (stage) => { await used(stage); return {}; }, errors: {} },
-    { path: '/tags/delete', params: [name], returns: tag, given: used, errors: { Invalid_Tag_Name: unknown }, names: ['tag'] },
-    { path: '/tags/info', params: [name], returns: tagDetail, reads: true, given: used, errors: { Invalid_Tag_Name: unknown }, names: ['tag'] },
-    { path: '/tags/time-series', params: [name], returns: { array: tagHour }, reads: true, given: used, errors: { Invalid_Tag_Name: unknown }, names: ['tag'] },
-    { path: '/tags/all-time-series', params: [], beyondParams: { after_time: pages.after, after_tag: pages.after }, returns: { array: tagHourOfAll }, reads: true, given: async (stage) => { await used(stage); return {}; }, errors: {} },
+    {
+      path: '/tags/list',
+      params: [],
+      beyondParams: pages,
+      returns: { array: tag },
+      reads: true,
+      given: async (stage) => {
+        await used(stage);
+        return {};
+      },
+      errors: {},
+    },
+    {
+      path: '/tags/delete',
+      params: [name],
+      returns: tag,
+      given: used,
+      errors: { Invalid_Tag_Name: unknown },
+      names: ['tag'],
+    },
+    {
+      path: '/tags/info',
+      params: [name],
+      returns: tagDetail,
+      reads: true,
+      given: used,
+      errors: { Invalid_Tag_Name: unknown },
+      names: ['tag'],
+    },
+    {
+      path: '/tags/time-series',
+      params: [name],
+      returns: { array: tagHour },
+      reads: true,
+      given: used,
+      errors: { Invalid_Tag_Name: unknown },
+      names: ['tag'],
+    },
+    {
+      path: '/tags/all-time-series',
+      params: [],
+      beyondParams: { after_time: pages.after, after_tag: pages.after },
+      returns: { array: tagHourOfAll },
+      reads: true,
+      given: async (stage) => {
+        await used(stage);
+        return {};
+      },
+      errors: {},
+    },
   ],
 };

@@ -5,7 +5,14 @@ import type { Stage } from './stage.ts';
 
 /** What a field of an answer holds. `time` is `YYYY-MM-DD HH:MM:SS`, `percent` an integer from 0 to 100. */
 export type Shape =
-  | 'string' | 'string or null' | 'integer' | 'integer or null' | 'percent' | 'boolean' | 'time' | 'time or null'
+  | 'string'
+  | 'string or null'
+  | 'integer'
+  | 'integer or null'
+  | 'percent'
+  | 'boolean'
+  | 'time'
+  | 'time or null'
   | { readonly oneOf: readonly string[] }
   | { readonly array: Shape }
   | Struct;
@@ -72,8 +79,18 @@ export interface Group {
 export const pages = { after: 'a list that may be of any length is answered in pages' } as const;
 
 export const string = (name: string, ...rules: Rule[]): Parameter => ({ name, type: 'string', required: false, rules });
-export const integer = (name: string, ...rules: Rule[]): Parameter => ({ name, type: 'integer', required: false, rules });
+export const integer = (name: string, ...rules: Rule[]): Parameter => ({
+  name,
+  type: 'integer',
+  required: false,
+  rules,
+});
 export const boolean = (name: string): Parameter => ({ name, type: 'boolean', required: false, rules: [] });
-export const strings = (name: string, ...rules: Rule[]): Parameter => ({ name, type: 'array of string', required: false, rules });
+export const strings = (name: string, ...rules: Rule[]): Parameter => ({
+  name,
+  type: 'array of string',
+  required: false,
+  rules,
+});
 export const structs = (name: string): Parameter => ({ name, type: 'array of struct', required: false, rules: [] });
 export const required = (parameter: Parameter): Parameter => ({ ...parameter, required: true });

@@ -7,13 +7,15 @@ import type { Report } from '../../../src/spool/types.ts';
 import { StoreAway } from '../../../src/store/collection.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
-import { aDelivery } from '../support.ts';
 import { settleDown } from '../bench.ts';
+import { aDelivery } from '../support.ts';
 import { createWorld, OUTGOING, type SendingWorld } from './world.ts';
 
 describe('reports on their way to the store', () => {
   let world: SendingWorld;
-  beforeEach(() => { world = createWorld(); });
+  beforeEach(() => {
+    world = createWorld();
+  });
   afterEach(async () => {
     const stopped = world.dispatcher.stop();
     await world.clock.advance(10_000);
@@ -49,7 +51,10 @@ describe('reports on their way to the store', () => {
 
   it('stay while the store is away, which is asked less and less often, and are all told when it is back', async () => {
     let asked = 0;
-    world.recorder.first = () => { asked++; throw new StoreAway('away'); };
+    world.recorder.first = () => {
+      asked++;
+      throw new StoreAway('away');
+    };
     await start();
     world.mail();
     await world.clock.advance(10 * 60_000);
@@ -83,7 +88,9 @@ describe('reports on their way to the store', () => {
   it('that the store refuses hold up no other, and are told again later', async () => {
     const bad = world.mail({ recipient: 'bad@example.com' });
     let refuses = true;
-    world.recorder.first = (id) => { if (refuses && id === sentId(bad.id)) throw new Error('no such number'); };
+    world.recorder.first = (id) => {
+      if (refuses && id === sentId(bad.id)) throw new Error('no such number');
+    };
     await start();
     for (let i = 0; i < 200; i++) world.mail();
     await world.clock.advance(5000);
@@ -100,7 +107,10 @@ describe('reports on their way to the store', () => {
 
   it('of a lost message that has no row are forgotten with a word in the log', async () => {
     await start();
-    const report = toReport({ delivery: aDelivery(), attempts: 0, at: 0, message: undefined }, { kind: 'reject', detail: {} });
+    const report = toReport(
+      { delivery: aDelivery(), attempts: 0, at: 0, message: undefined },
+      { kind: 'reject', detail: {} },
+    );
     world.spool.untold.set(report.id, report);
     world.reporter.poke();
     await world.clock.advance(1000);
@@ -119,9 +129,18 @@ describe('reports on their way to the store', () => {
 
   it('have another id for another attempt and another outcome, and the same for the same', () => {
     const delivery = aDelivery();
-    const message = { id: 'm', receivedAt: 0, trace: '', verdicts: null, envelope: { mailFrom: '', client: { address: null, helo: null, tls: null }, outgoing: OUTGOING } };
-    const idOf = (attempts: number, kind: 'send' | 'deferral') => toReport({ delivery, attempts, at: 5, message }, { kind, detail: {} }).id;
-    expect(idOf(0, 'send')).to.equal(idOf(0, 'send')).and.to.match(/^[0-9a-f]{32}$/);
+    const message = {
+      id: 'm',
+      receivedAt: 0,
+      trace: '',
+      verdicts: null,
+      envelope: { mailFrom: '', client: { address: null, helo: null, tls: null }, outgoing: OUTGOING },
+    };
+    const idOf = (attempts: number, kind: 'send' | 'deferral') =>
+      toReport({ delivery, attempts, at: 5, message }, { kind, detail: {} }).id;
+    expect(idOf(0, 'send'))
+      .to.equal(idOf(0, 'send'))
+      .and.to.match(/^[0-9a-f]{32}$/);
     expect(new Set([idOf(0, 'send'), idOf(1, 'send'), idOf(0, 'deferral')]).size).to.equal(3);
   });
 
@@ -131,7 +150,13 @@ describe('reports on their way to the store', () => {
       const clock = createTestClock();
       const waiting = new Map<string, Report>();
       const told: string[] = [];
-      const recorder: Recorder = { begin: async () => 'recorded', record: async ({ id }) => { told.push(id); return 'recorded'; } };
+      const recorder: Recorder = {
+        begin: async () => 'recorded',
+        record: async ({ id }) => {
+          told.push(id);
+          return 'recorded';
+        },
+      };
       let looked = false;
       const spool = {
         async reports() {
@@ -139,12 +164,17 @@ describe('reports on their way to the store', () => {
           looked = true;
           return [...waiting.values()];
         },
-        async reported(ids: readonly string[]) { for (const id of ids) waiting.delete(id); },
+        async reported(ids: readonly string[]) {
+          for (const id of ids) waiting.delete(id);
+        },
       };
       const reporter = createReporter({ spool, recorder, clock, log: createTestLog() });
       const late = async () => {
         for (let i = 0; i < steps; i++) await undefined;
-        const report = toReport({ delivery: aDelivery(), attempts: 0, at: 0, message: undefined }, { kind: 'send', detail: {} });
+        const report = toReport(
+          { delivery: aDelivery(), attempts: 0, at: 0, message: undefined },
+          { kind: 'send', detail: {} },
+        );
         waiting.set(report.id, report);
         reporter.poke();
       };

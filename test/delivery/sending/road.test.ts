@@ -30,14 +30,32 @@ describe('mail going out', () => {
     const delivery = world.mail({ recipient: 'Jo@example.com' }, { rcptMetadata: { 'jo@example.com': { user: '9' } } });
     await settleDown(world);
     expect(world.sent.map(({ recipient }) => recipient)).to.deep.equal(['Jo@example.com']);
-    expect(world.composed[0]).to.include({ recipient: 'Jo@example.com', id: sentId(delivery.id), accountNumber: 7, at: world.clock.now() });
+    expect(world.composed[0]).to.include({
+      recipient: 'Jo@example.com',
+      id: sentId(delivery.id),
+      accountNumber: 7,
+      at: world.clock.now(),
+    });
     expect(row(delivery.id)).to.include({ state: 'delivered', attempts: 1, lastStatus: 250 });
     const [report] = world.spool.untold.values();
     const told = report && readReport(report);
-    expect(told?.event).to.deep.include({ account: 'acc', message: sentId(delivery.id), kind: 'send', detail: { diag: '250 2.0.0 ok', source_ip: '192.0.2.1', destination_ip: '192.0.2.25' } });
+    expect(told?.event).to.deep.include({
+      account: 'acc',
+      message: sentId(delivery.id),
+      kind: 'send',
+      detail: { diag: '250 2.0.0 ok', source_ip: '192.0.2.1', destination_ip: '192.0.2.25' },
+    });
     expect(told?.sent).to.deep.include({
-      id: sentId(delivery.id), account: 'acc', sender: 'news@sender.example', email: 'Jo@example.com', subject: 'News', tags: ['weekly'], template: null,
-      subaccount: 'cust-1', metadata: { list: 'a', user: '9' }, apiKey: 'k1',
+      id: sentId(delivery.id),
+      account: 'acc',
+      sender: 'news@sender.example',
+      email: 'Jo@example.com',
+      subject: 'News',
+      tags: ['weekly'],
+      template: null,
+      subaccount: 'cust-1',
+      metadata: { list: 'a', user: '9' },
+      apiKey: 'k1',
     });
   });
 
@@ -45,7 +63,12 @@ describe('mail going out', () => {
     await open();
     const notes: Settlement[] = [];
     const settle = world.spool.settle;
-    Object.assign(world.spool, { settle: async (settlement: Settlement) => { notes.push(settlement); return settle(settlement); } });
+    Object.assign(world.spool, {
+      settle: async (settlement: Settlement) => {
+        notes.push(settlement);
+        return settle(settlement);
+      },
+    });
     let code = 450;
     world.serve(() => answer(code, '4.2.0 later'));
     world.mail({ recipient: 'hidden@example.com' }, { extras: { hideContent: true } });
@@ -54,7 +77,11 @@ describe('mail going out', () => {
     await world.clock.advance(5000);
     world.mail({ recipient: 'shown@example.com' });
     await settleDown(world);
-    expect(notes.map(({ state, forget }) => [state, forget])).to.deep.equal([['waiting', undefined], ['delivered', true], ['delivered', undefined]]);
+    expect(notes.map(({ state, forget }) => [state, forget])).to.deep.equal([
+      ['waiting', undefined],
+      ['delivered', true],
+      ['delivered', undefined],
+    ]);
   });
 
   it('is tried again after 4xx with the gaps of webhooks, and ends as a soft bounce after five days', async () => {
@@ -72,16 +99,31 @@ describe('mail going out', () => {
     await world.clock.advance(HOURS);
     expect(row(delivery.id)).to.include({ state: 'dead', lastStatus: 450 });
     const kinds = world.reports().map(({ kind }) => kind);
-    expect(kinds, 'one deferral a day').to.deep.equal(['deferral', 'deferral', 'deferral', 'deferral', 'deferral', 'soft_bounce']);
-    expect(world.reports()[0]?.detail).to.deep.equal({ diag: '450 4.2.0 greylisted', source_ip: '192.0.2.1', destination_ip: '192.0.2.25' });
+    expect(kinds, 'one deferral a day').to.deep.equal([
+      'deferral',
+      'deferral',
+      'deferral',
+      'deferral',
+      'deferral',
+      'soft_bounce',
+    ]);
+    expect(world.reports()[0]?.detail).to.deep.equal({
+      diag: '450 4.2.0 greylisted',
+      source_ip: '192.0.2.1',
+      destination_ip: '192.0.2.25',
+    });
     expect(world.reports().at(-1)?.detail).to.deep.equal({
-      diag: 'smtp;451 4.4.7 delivery time expired; the last answer was: 450 4.2.0 greylisted', description: 'transient', code: 70,
+      diag: 'smtp;451 4.4.7 delivery time expired; the last answer was: 450 4.2.0 greylisted',
+      description: 'transient',
+      code: 70,
     });
   });
 
   it('ends at once after 5xx, as the hard or soft bounce that the reply means', async () => {
     await open();
-    world.serve((recipient) => recipient.startsWith('full') ? answer(552, '5.2.2 Over Quota') : answer(550, '5.1.1 User unknown'));
+    world.serve((recipient) =>
+      recipient.startsWith('full') ? answer(552, '5.2.2 Over Quota') : answer(550, '5.1.1 User unknown'),
+    );
     const gone = world.mail();
     const full = world.mail({ recipient: 'full@example.com' });
     await settleDown(world);
@@ -99,13 +141,18 @@ describe('mail going out', () => {
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'dead' });
-    expect(world.reports()).to.deep.equal([{ kind: 'hard_bounce', detail: { diag: 'smtp;550 5.1.2 no such domain', description: 'invalid_domain', code: 21 } }]);
+    expect(world.reports()).to.deep.equal([
+      {
+        kind: 'hard_bounce',
+        detail: { diag: 'smtp;550 5.1.2 no such domain', description: 'invalid_domain', code: 21 },
+      },
+    ]);
   });
 
   it('waits while it may not leave, without an attempt, and leaves at exactly that time', async () => {
     await open();
     const until = world.clock.now() + 2 * DAYS;
-    world.leave((_outgoing, _queuedAt, now) => now < until ? { kind: 'later', at: until } : { kind: 'now' });
+    world.leave((_outgoing, _queuedAt, now) => (now < until ? { kind: 'later', at: until } : { kind: 'now' }));
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'waiting', attempts: 0, dueAt: until });
@@ -119,7 +166,7 @@ describe('mail going out', () => {
   it('keeps that time over a restart', async () => {
     await open();
     const until = world.clock.now() + 10 * DAYS;
-    world.leave((_outgoing, _queuedAt, now) => now < until ? { kind: 'later', at: until } : { kind: 'now' });
+    world.leave((_outgoing, _queuedAt, now) => (now < until ? { kind: 'later', at: until } : { kind: 'now' }));
     const delivery = world.mail();
     await settleDown(world);
     const stopped = world.dispatcher.stop();
@@ -140,7 +187,9 @@ describe('mail going out', () => {
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'dead', lastError: 'its subaccount was paused for 3 days' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'rule', diag: 'its subaccount was paused for 3 days' } }]);
+    expect(world.reports()).to.deep.equal([
+      { kind: 'reject', detail: { reason: 'rule', diag: 'its subaccount was paused for 3 days' } },
+    ]);
   });
 
   it('is not held back for longer than it is tried', async () => {
@@ -158,7 +207,9 @@ describe('mail going out', () => {
     const delivery = world.mail();
     await settleDown(world);
     expect(row(delivery.id)).to.include({ state: 'dead', lastError: 'cannot be composed: too large' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: too large' } }]);
+    expect(world.reports()).to.deep.equal([
+      { kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: too large' } },
+    ]);
   });
 
   it('that we cannot compose waits, in case we are mended, and is rejected when its time is over', async () => {
@@ -170,12 +221,14 @@ describe('mail going out', () => {
     expect(world.log.of('delivery.fault').length).to.be.within(2, 10);
     await world.clock.advance(5 * DAYS);
     expect(row(delivery.id)).to.include({ state: 'dead' });
-    expect(world.reports()).to.deep.equal([{ kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: a fault of ours' } }]);
+    expect(world.reports()).to.deep.equal([
+      { kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: a fault of ours' } },
+    ]);
   });
 
   it('that is for later is not sent before, though its destination is probed meanwhile, and its five days begin then', async () => {
     await open();
-    world.serve((recipient) => recipient.startsWith('later') ? answer(450, '4.2.0 busy') : noServer);
+    world.serve((recipient) => (recipient.startsWith('later') ? answer(450, '4.2.0 busy') : noServer));
     const later = world.mail({ recipient: 'later@example.com', notBefore: world.clock.now() + 40 * DAYS });
     for (let i = 0; i < 6; i++) world.mail();
     await world.clock.advance(3 * HOURS);
@@ -210,9 +263,15 @@ describe('mail going out', () => {
       release: async () => {},
     };
     await open({ scheduling });
-    world.serve((recipient) => recipient.startsWith('grey') && world.sent.length < 3 ? answer(450, '4.2.0 later') : answer(250, '2.0.0 ok'));
+    world.serve((recipient) =>
+      recipient.startsWith('grey') && world.sent.length < 3 ? answer(450, '4.2.0 later') : answer(250, '2.0.0 ok'),
+    );
     const notBefore = world.clock.now() + HOURS;
-    const [now, grey, cancelled] = [world.mail(), world.mail({ recipient: 'grey@example.com', notBefore }), world.mail({ recipient: 'no@example.com', notBefore })];
+    const [now, grey, cancelled] = [
+      world.mail(),
+      world.mail({ recipient: 'grey@example.com', notBefore }),
+      world.mail({ recipient: 'no@example.com', notBefore }),
+    ];
     await world.clock.advance(2 * HOURS);
     expect(claimed).to.deep.equal([grey.id, cancelled.id]);
     expect([now, grey, cancelled].map(({ id }) => row(id)?.state)).to.deep.equal(['delivered', 'delivered', 'dropped']);
@@ -222,7 +281,8 @@ describe('mail going out', () => {
 
   it('that was moved on another host goes at its new time, and has all its time from then on', async () => {
     let at = 0;
-    const claim = async () => world.clock.now() < at ? { kind: 'moved' as const, at } : { kind: 'ours' as const, first: true };
+    const claim = async () =>
+      world.clock.now() < at ? { kind: 'moved' as const, at } : { kind: 'ours' as const, first: true };
     await open({ scheduling: { claim, release: async () => {} } });
     at = world.clock.now() + 10 * DAYS;
     world.serve(() => answer(450, '4.2.0 later'));
@@ -236,22 +296,30 @@ describe('mail going out', () => {
     expect(row(delivery.id)).to.include({ state: 'dead' });
   });
 
-  for (const first of [true, false]) it(`that finds its destination away before it was tried ${first ? 'gives its claim back' : 'keeps a claim that was there before: it may have been sent'}`, async () => {
-    const released: string[] = [];
-    await open({ scheduling: { claim: async () => ({ kind: 'ours', first }), release: async (delivery: string) => { released.push(delivery); } } });
-    world.serve(() => noServer);
-    const all = Array.from({ length: 20 }, () => world.mail({ notBefore: world.clock.now() + HOURS }));
-    await world.clock.advance(HOURS + 1000);
-    const tried = all.filter(({ id }) => (row(id)?.attempts ?? 0) > 0);
-    expect(tried.length).to.be.within(5, 15);
-    expect(released.length > 0).to.equal(first);
-    expect(tried.filter(({ id }) => released.includes(id))).to.deep.equal([]);
-  });
+  for (const first of [true, false])
+    it(`that finds its destination away before it was tried ${first ? 'gives its claim back' : 'keeps a claim that was there before: it may have been sent'}`, async () => {
+      const released: string[] = [];
+      await open({
+        scheduling: {
+          claim: async () => ({ kind: 'ours', first }),
+          release: async (delivery: string) => {
+            released.push(delivery);
+          },
+        },
+      });
+      world.serve(() => noServer);
+      const all = Array.from({ length: 20 }, () => world.mail({ notBefore: world.clock.now() + HOURS }));
+      await world.clock.advance(HOURS + 1000);
+      const tried = all.filter(({ id }) => (row(id)?.attempts ?? 0) > 0);
+      expect(tried.length).to.be.within(5, 15);
+      expect(released.length > 0).to.equal(first);
+      expect(tried.filter(({ id }) => released.includes(id))).to.deep.equal([]);
+    });
 
   it('spares a destination that is away: no connection and 421 open the breaker, and all of it leaves when it is back', async () => {
     await open();
     let n = 0;
-    world.serve(() => n++ % 2 === 0 ? noServer : answer(421, '4.3.2 closing'));
+    world.serve(() => (n++ % 2 === 0 ? noServer : answer(421, '4.3.2 closing')));
     for (let i = 0; i < 30; i++) world.mail();
     await world.clock.advance(HOURS);
     expect(world.log.of('endpoint.opened')).to.have.length(1);
@@ -263,7 +331,7 @@ describe('mail going out', () => {
 
   it('of one recipient says nothing of the destination, whatever its server answers', async () => {
     await open();
-    world.serve((recipient) => recipient.startsWith('bad') ? answer(450, '4.2.0 busy') : answer(250, '2.0.0 ok'));
+    world.serve((recipient) => (recipient.startsWith('bad') ? answer(450, '4.2.0 busy') : answer(250, '2.0.0 ok')));
     for (let i = 0; i < 20; i++) world.mail({ recipient: `bad${i}@example.com` });
     world.mail();
     await world.clock.advance(HOURS);
@@ -278,12 +346,15 @@ describe('mail going out', () => {
     let most = 0;
     world.serve(async () => {
       most = Math.max(most, ++open5);
-      await new Promise<void>((resolve) => { world.clock.after(9 * MINUTES, resolve); });
+      await new Promise<void>((resolve) => {
+        world.clock.after(9 * MINUTES, resolve);
+      });
       open5--;
       return answer(250, '2.0.0 ok');
     });
     for (let i = 0; i < 60; i++) world.mail();
-    for (const host of ['a', 'b', 'c', 'd', 'e', 'f']) for (let i = 0; i < 10; i++) world.mail({ url: mailUrl(`${host}.example`) });
+    for (const host of ['a', 'b', 'c', 'd', 'e', 'f'])
+      for (let i = 0; i < 10; i++) world.mail({ url: mailUrl(`${host}.example`) });
     await world.clock.advance(6 * HOURS);
     expect(most, 'in all').to.be.at.most(10);
     expect((await world.spool.count({})).delivered).to.equal(120);
@@ -310,10 +381,17 @@ describe('mail going out', () => {
 
   it('waits for the store without an attempt and without a word in the log', async () => {
     let away = true;
-    await open({ composing: async () => {
-      if (away) throw new StoreAway('away');
-      return { hostname: 'mx.example', returnDomain: 'bounces.example', publicUrl: 'https://mx.example', secret: 's' };
-    } });
+    await open({
+      composing: async () => {
+        if (away) throw new StoreAway('away');
+        return {
+          hostname: 'mx.example',
+          returnDomain: 'bounces.example',
+          publicUrl: 'https://mx.example',
+          secret: 's',
+        };
+      },
+    });
     const delivery = world.mail();
     await world.clock.advance(10 * MINUTES);
     expect(row(delivery.id)).to.include({ state: 'waiting', attempts: 0 });

@@ -4,8 +4,8 @@ import { createDomainKeys } from '../../../src/outbound/domain-keys.ts';
 import { newSenderDomain } from '../../../src/store/sender-domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
-import { OUTGOING } from './world.ts';
 import { openTestStore } from '../../support/store.ts';
+import { OUTGOING } from './world.ts';
 
 describe('who signs mail going out', () => {
   let clock: TestClock;
@@ -17,16 +17,29 @@ describe('who signs mail going out', () => {
   afterEach(() => store.close());
 
   const signerOf = (ownDomain = '') => {
-    const keys = createDomainKeys({ store, clock, newKeyPair: async () => ({ publicKey: 'public', privateKey: 'private' }) });
+    const keys = createDomainKeys({
+      store,
+      clock,
+      newKeyPair: async () => ({ publicKey: 'public', privateKey: 'private' }),
+    });
     return createSignerOf({ ownDomain, dkimSelector: 'postern' }, { store, keys, clock });
   };
-  const add = (account: string, domain: string, change: object = {}) => store.senderDomains.insert({
-    ...newSenderDomain(account, domain, new Date(clock.now())), verifiedAt: new Date(clock.now()), spfValid: true, dkimValid: true, ...change,
-  });
+  const add = (account: string, domain: string, change: object = {}) =>
+    store.senderDomains.insert({
+      ...newSenderDomain(account, domain, new Date(clock.now())),
+      verifiedAt: new Date(clock.now()),
+      spfValid: true,
+      dkimValid: true,
+      ...change,
+    });
 
   it('is the domain of the sender, when this account may sign for it', async () => {
     await add('acc', 'sender.example');
-    expect(await signerOf()('acc', OUTGOING)).to.deep.equal({ domain: 'sender.example', selector: 'postern', privateKey: 'private' });
+    expect(await signerOf()('acc', OUTGOING)).to.deep.equal({
+      domain: 'sender.example',
+      selector: 'postern',
+      privateKey: 'private',
+    });
     expect(await signerOf()('other', OUTGOING), 'another account has not proven anything').to.equal(null);
   });
 
@@ -43,13 +56,23 @@ describe('who signs mail going out', () => {
     await add('acc', 'sender.example');
     await add('acc', 'named.example');
     const signer = signerOf();
-    expect(await signer('acc', { ...OUTGOING, signingDomain: 'Named.example' })).to.include({ domain: 'named.example' });
-    expect(await signer('acc', { ...OUTGOING, signingDomain: 'unknown.example' })).to.include({ domain: 'sender.example' });
-    expect(await signer('acc', { ...OUTGOING, signingDomain: 'no domain at all' })).to.include({ domain: 'sender.example' });
+    expect(await signer('acc', { ...OUTGOING, signingDomain: 'Named.example' })).to.include({
+      domain: 'named.example',
+    });
+    expect(await signer('acc', { ...OUTGOING, signingDomain: 'unknown.example' })).to.include({
+      domain: 'sender.example',
+    });
+    expect(await signer('acc', { ...OUTGOING, signingDomain: 'no domain at all' })).to.include({
+      domain: 'sender.example',
+    });
   });
 
   it('is our own domain when none of theirs may', async () => {
-    expect(await signerOf('mx.example')('acc', OUTGOING)).to.deep.equal({ domain: 'mx.example', selector: 'postern', privateKey: 'private' });
+    expect(await signerOf('mx.example')('acc', OUTGOING)).to.deep.equal({
+      domain: 'mx.example',
+      selector: 'postern',
+      privateKey: 'private',
+    });
   });
 
   it('is remembered for some seconds', async () => {

@@ -1,5 +1,5 @@
-import { createReporter, type Reporter } from '../../../src/delivery/sending/reporter.ts';
 import { readReport } from '../../../src/delivery/sending/report.ts';
+import { createReporter, type Reporter } from '../../../src/delivery/sending/reporter.ts';
 import type { MailParts } from '../../../src/delivery/sending/road.ts';
 import type { ComposeReply } from '../../../src/delivery/types.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../../../src/events/types.ts';
@@ -12,14 +12,42 @@ import { aDelivery } from '../support.ts';
 export const HOURS = 3_600_000;
 
 export const OUTGOING: Outgoing = {
-  sender: 'news@sender.example', fromName: null, subject: 'News', tags: ['weekly'], template: null, subaccount: 'cust-1', metadata: { list: 'a' }, apiKey: 'k1',
-  trackOpens: false, trackClicks: 'none', globalVars: null, rcptVars: {}, rcptMetadata: {}, preserveRecipients: false, autoText: false, signingDomain: null,
-  pool: null, form: 'mime',
+  sender: 'news@sender.example',
+  fromName: null,
+  subject: 'News',
+  tags: ['weekly'],
+  template: null,
+  subaccount: 'cust-1',
+  metadata: { list: 'a' },
+  apiKey: 'k1',
+  trackOpens: false,
+  trackClicks: 'none',
+  globalVars: null,
+  rcptVars: {},
+  rcptMetadata: {},
+  preserveRecipients: false,
+  autoText: false,
+  signingDomain: null,
+  pool: null,
+  form: 'mime',
 };
 
-export const answer = (code: number, diag: string): MailAttempt =>
-  ({ kind: 'answered', code, diag, host: 'mx.example.com', address: '192.0.2.25', source: '192.0.2.1', tls: true, durationMs: 5 });
-export const noServer: MailAttempt = { kind: 'unanswered', reason: 'connection refused', permanent: false, durationMs: 5 };
+export const answer = (code: number, diag: string): MailAttempt => ({
+  kind: 'answered',
+  code,
+  diag,
+  host: 'mx.example.com',
+  address: '192.0.2.25',
+  source: '192.0.2.1',
+  tls: true,
+  durationMs: 5,
+});
+export const noServer: MailAttempt = {
+  kind: 'unanswered',
+  reason: 'connection refused',
+  permanent: false,
+  durationMs: 5,
+};
 export const noDomain: MailAttempt = { kind: 'unanswered', reason: 'no such domain', permanent: true, durationMs: 5 };
 
 /** A recorder that keeps what it is told, in memory. */
@@ -34,7 +62,9 @@ export function createTestRecorder(): TestRecorder {
   const rows = new Map<string, NewSentMessage>();
   const events = new Map<string, MessageEvent>();
   const recorder: TestRecorder = {
-    rows, events, first: () => {},
+    rows,
+    events,
+    first: () => {},
     async begin(message) {
       recorder.first(message.id);
       if (rows.has(message.id)) return 'duplicate';
@@ -71,9 +101,15 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
   let leave: (outgoing: Outgoing, queuedAt: number, now: number) => Leave = () => ({ kind: 'now' });
-  let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({ kind: 'composed', composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' } });
+  let compose: (job: ComposeJob) => ComposeReply = ({ recipient }) => ({
+    kind: 'composed',
+    composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' },
+  });
   const mail: MailParts & { limit: number } = {
-    leaving: { mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now), heldBecause: async () => undefined },
+    leaving: {
+      mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now),
+      heldBecause: async () => undefined,
+    },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     sources: { choose: async () => [] },
     mailCarrier: {
@@ -83,31 +119,67 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
       },
       async stop() {},
     },
-    signerOf: async () => null, numberOf: async () => 7, limit: 120 * HOURS,
-    composing: async () => ({ hostname: 'mx.example', returnDomain: 'bounces.example', publicUrl: 'https://mx.example', secret: 's' }),
+    signerOf: async () => null,
+    numberOf: async () => 7,
+    limit: 120 * HOURS,
+    composing: async () => ({
+      hostname: 'mx.example',
+      returnDomain: 'bounces.example',
+      publicUrl: 'https://mx.example',
+      secret: 's',
+    }),
     reported: () => world.reporter.poke(),
     ...parts,
   };
-  const bench: Bench = createBench({ mailConcurrency: 10, concurrencyPerDestination: 5 }, {
-    mail,
-    renderer: { async render() { throw new Error('nothing came in'); }, async compose(job) { composed.push(job); return compose(job); }, async discard() {}, async stop() {} },
-  });
+  const bench: Bench = createBench(
+    { mailConcurrency: 10, concurrencyPerDestination: 5 },
+    {
+      mail,
+      renderer: {
+        async render() {
+          throw new Error('nothing came in');
+        },
+        async compose(job) {
+          composed.push(job);
+          return compose(job);
+        },
+        async discard() {},
+        async stop() {},
+      },
+    },
+  );
   const recorder = createTestRecorder();
   const reporter = createReporter({ spool: bench.spool, recorder, clock: bench.clock, log: bench.log });
   const world: SendingWorld = {
-    ...bench, sent, composed, recorder, reporter,
-    serve(next) { serve = next; },
-    leave(next) { leave = next; },
-    compose(next) { compose = next; },
+    ...bench,
+    sent,
+    composed,
+    recorder,
+    reporter,
+    serve(next) {
+      serve = next;
+    },
+    leave(next) {
+      leave = next;
+    },
+    compose(next) {
+      compose = next;
+    },
     mail(change = {}, outgoing = {}) {
-      const delivery = aDelivery(mailUrl('example.com'), { routeId: '', pattern: '', recipient: 'jo@example.com', ...change });
+      const delivery = aDelivery(mailUrl('example.com'), {
+        routeId: '',
+        pattern: '',
+        recipient: 'jo@example.com',
+        ...change,
+      });
       bench.spool.put([delivery], bench.clock.now(), { ...OUTGOING, ...outgoing });
       return delivery;
     },
-    reports: () => [...bench.spool.untold.values()].flatMap((report) => {
-      const told = readReport(report);
-      return told ? [{ kind: told.event.kind, detail: told.event.detail }] : [];
-    }),
+    reports: () =>
+      [...bench.spool.untold.values()].flatMap((report) => {
+        const told = readReport(report);
+        return told ? [{ kind: told.event.kind, detail: told.event.detail }] : [];
+      }),
   };
   return world;
 }

@@ -5,13 +5,37 @@ import type { Expression, Operator } from './program.ts';
 export type ReadPath = (text: string) => Expression;
 
 // In HTML, an editor writes these as entities.
-const ENTITIES: ReadonlyMap<string, string> = new Map([['&lt;', '<'], ['&gt;', '>'], ['&amp;', '&'], ['&quot;', '"'], ['&#39;', `'`]]);
-const TOKEN = /\s*(?:(===|!==|==|!=|<>|<=|>=|&&|\|\||[=<>!()])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(-?\d{1,15}(?:\.\d{1,15})?)(?![\p{L}\p{N}_])|([@\p{L}\p{N}_./[\]-]+))/uy;
-const OPERATORS: ReadonlyMap<string, Operator> = new Map<string, Operator>([
-  ['=', '=='], ['==', '=='], ['===', '=='], ['!=', '!='], ['!==', '!='], ['<>', '!='], ['<', '<'], ['<=', '<='], ['>', '>'], ['>=', '>='],
-  ['&&', 'and'], ['and', 'and'], ['||', 'or'], ['or', 'or'],
+const ENTITIES: ReadonlyMap<string, string> = new Map([
+  ['&lt;', '<'],
+  ['&gt;', '>'],
+  ['&amp;', '&'],
+  ['&quot;', '"'],
+  ['&#39;', `'`],
 ]);
-const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([['true', true], ['false', false], ['null', null], ['undefined', null]]);
+const TOKEN =
+  /\s*(?:(===|!==|==|!=|<>|<=|>=|&&|\|\||[=<>!()])|("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')|(-?\d{1,15}(?:\.\d{1,15})?)(?![\p{L}\p{N}_])|([@\p{L}\p{N}_./[\]-]+))/uy;
+const OPERATORS: ReadonlyMap<string, Operator> = new Map<string, Operator>([
+  ['=', '=='],
+  ['==', '=='],
+  ['===', '=='],
+  ['!=', '!='],
+  ['!==', '!='],
+  ['<>', '!='],
+  ['<', '<'],
+  ['<=', '<='],
+  ['>', '>'],
+  ['>=', '>='],
+  ['&&', 'and'],
+  ['and', 'and'],
+  ['||', 'or'],
+  ['or', 'or'],
+]);
+const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map<string, boolean | null>([
+  ['true', true],
+  ['false', false],
+  ['null', null],
+  ['undefined', null],
+]);
 const DEEPEST = 16;
 
 interface Token {
@@ -46,7 +70,9 @@ function createTokens(source: string, readPath: ReadPath): Tokens {
       const token = tokens[at];
       return token?.kind === 'sign' || token?.kind === 'word' ? OPERATORS.get(token.text.toLowerCase()) : undefined;
     },
-    pass() { at++; },
+    pass() {
+      at++;
+    },
     fault: () => new FaultyTemplate(`\`${source.slice(0, 100)}\` cannot be read`),
     readPath,
   };
@@ -82,14 +108,17 @@ function single(tokens: Tokens, depth: number): Expression {
   if (!token || depth > DEEPEST) throw tokens.fault();
   tokens.pass();
   switch (token.kind) {
-    case 'text': return { kind: 'value', value: token.text.slice(1, -1).replace(/\\(.)/gsu, '$1') };
-    case 'number': return { kind: 'value', value: Number(token.text) };
+    case 'text':
+      return { kind: 'value', value: token.text.slice(1, -1).replace(/\\(.)/gsu, '$1') };
+    case 'number':
+      return { kind: 'value', value: Number(token.text) };
     case 'word': {
       if (OPERATORS.has(token.text.toLowerCase())) throw tokens.fault();
       const constant = CONSTANTS.get(token.text.toLowerCase());
       return constant === undefined ? tokens.readPath(token.text) : { kind: 'value', value: constant };
     }
-    default: return signed(token.text, tokens, depth);
+    default:
+      return signed(token.text, tokens, depth);
   }
 }
 
@@ -115,7 +144,10 @@ function toTokens(source: string): Token[] {
     else if (text !== undefined) tokens.push({ kind: 'text', text });
     else if (number !== undefined) tokens.push({ kind: 'number', text: number });
     else if (word !== undefined) tokens.push({ kind: 'word', text: word });
-    else throw new FaultyTemplate(`\`${source.slice(0, 100)}\` cannot be read at "${trimmed.slice(from, from + 20).trim()}"`);
+    else
+      throw new FaultyTemplate(
+        `\`${source.slice(0, 100)}\` cannot be read at "${trimmed.slice(from, from + 20).trim()}"`,
+      );
   }
   return tokens;
 }

@@ -50,9 +50,14 @@ function createChoice(call: Call, { chained, outside, inverse }: Opened): Block 
     return branch.body;
   };
   const body = add(call, (call.name === 'unless') !== inverse);
-  const refuseSecond = () => { if (last) throw new FaultyTemplate(`{{#${call.name}}} has an {{else}} already`); };
+  const refuseSecond = () => {
+    if (last) throw new FaultyTemplate(`{{#${call.name}}} has an {{else}} already`);
+  };
   return {
-    name: call.name, chained, outside, body,
+    name: call.name,
+    chained,
+    outside,
+    body,
     toElse() {
       refuseSecond();
       last = true;
@@ -66,12 +71,20 @@ function createChoice(call: Call, { chained, outside, inverse }: Opened): Block 
   };
 }
 
-function createLoop(kind: Loop['kind'], of: Expression, { names, inverse, chained, outside }: Opened, name: string): Block {
+function createLoop(
+  kind: Loop['kind'],
+  of: Expression,
+  { names, inverse, chained, outside }: Opened,
+  name: string,
+): Block {
   const first: Node[] = [];
   const second: Node[] = [];
   let last = false;
   return {
-    name, chained, outside, body: first,
+    name,
+    chained,
+    outside,
+    body: first,
     toElse() {
       if (last) throw new FaultyTemplate(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
       last = true;

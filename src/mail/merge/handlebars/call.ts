@@ -28,7 +28,11 @@ export function parseCall(inside: string): Call {
   const node = parseOne(known, inside);
   const reader = createReader(backticks.map((source) => parseBacktick(source, readPath)));
   refuseNamed(node);
-  return { name: 'original' in node.path ? String(node.path.original) : '', target: reader(node.path, 0), params: node.params.map((param) => reader(param, 0)) };
+  return {
+    name: 'original' in node.path ? String(node.path.original) : '',
+    target: reader(node.path, 0),
+    params: node.params.map((param) => reader(param, 0)),
+  };
 }
 
 /** The same for a path in backticks, which cannot have backticks in it. */
@@ -68,7 +72,11 @@ function createReader(backticks: readonly Expression[]): (node: hbs.AST.Expressi
     if (isPath(node)) return backticks[Number(placeOf(node))] ?? toPath(node);
     if (isSub(node)) {
       refuseNamed(node);
-      return toCall(helperOf(node.path.original), node.path.original, node.params.map((param) => read(param, depth + 1)));
+      return toCall(
+        helperOf(node.path.original),
+        node.path.original,
+        node.params.map((param) => read(param, depth + 1)),
+      );
     }
     if (isLiteral(node)) return { kind: 'value', value: node.value };
     return { kind: 'value', value: null };
@@ -83,13 +91,23 @@ function placeOf({ data, depth, parts }: hbs.AST.PathExpression): string | undef
 function toPath({ data, depth, parts, original }: hbs.AST.PathExpression): Expression {
   const scoped = /^(?:this\b|\.)/.test(original);
   const otherwise = !data && !scoped && depth === 0 && parts.length === 1 ? HELPERS.get(original) : undefined;
-  return { kind: 'path', up: depth, data, scoped, parts, otherwise: otherwise && otherwise.fewest === 0 ? otherwise : undefined };
+  return {
+    kind: 'path',
+    up: depth,
+    data,
+    scoped,
+    parts,
+    otherwise: otherwise && otherwise.fewest === 0 ? otherwise : undefined,
+  };
 }
 
 /** A helper with its values; throws when it takes fewer or more. */
 export function toCall(helper: Helper, name: string, params: readonly Expression[]): Expression {
   const { fewest, most } = helper;
-  if (params.length < fewest || params.length > most) throw new FaultyTemplate(`{{${name}}} takes ${fewest === most ? most : `at most ${most}`} value${most === 1 ? '' : 's'}`);
+  if (params.length < fewest || params.length > most)
+    throw new FaultyTemplate(
+      `{{${name}}} takes ${fewest === most ? most : `at most ${most}`} value${most === 1 ? '' : 's'}`,
+    );
   return { kind: 'call', helper, params };
 }
 
@@ -108,4 +126,7 @@ function refuseNamed({ hash }: { readonly hash?: hbs.AST.Hash }): void {
 const isMustache = (node: hbs.AST.Node): node is hbs.AST.MustacheStatement => node.type === 'MustacheStatement';
 const isPath = (node: hbs.AST.Node): node is hbs.AST.PathExpression => node.type === 'PathExpression';
 const isSub = (node: hbs.AST.Node): node is hbs.AST.SubExpression => node.type === 'SubExpression';
-const isLiteral = (node: hbs.AST.Node): node is hbs.AST.StringLiteral | hbs.AST.NumberLiteral | hbs.AST.BooleanLiteral => /^(?:String|Number|Boolean)Literal$/.test(node.type);
+const isLiteral = (
+  node: hbs.AST.Node,
+): node is hbs.AST.StringLiteral | hbs.AST.NumberLiteral | hbs.AST.BooleanLiteral =>
+  /^(?:String|Number|Boolean)Literal$/.test(node.type);

@@ -15,9 +15,13 @@ export function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, 
   if (a === '' || b === '') return false;
   const order = numbers ? Math.sign(m - n) : a < b ? -1 : a > b ? 1 : 0;
   switch (operator) {
-    case '>': return order > 0;
-    case '<': return order < 0;
-    case '>=': return order >= 0;
-    default: return order <= 0;
+    case '>':
+      return order > 0;
+    case '<':
+      return order < 0;
+    case '>=':
+      return order >= 0;
+    default:
+      return order <= 0;
   }
 }

@@ -26,7 +26,12 @@ export function toFrame({ all }: Variables): Frame {
 }
 
 /** Where names are those of a value; it and its place may have names themselves. */
-export function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
+export function enter(
+  around: Frame,
+  value: Maybe,
+  place: Place | undefined,
+  [name, placeName]: readonly string[],
+): Frame {
   const named = new Map<string, Maybe>();
   if (name !== undefined) named.set(name, value);
   if (placeName !== undefined) named.set(placeName, place?.key);
@@ -36,9 +41,15 @@ export function enter(around: Frame, value: Maybe, place: Place | undefined, [na
 /** What a path leads to. */
 export function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
   const [name = '', ...rest] = parts;
-  if (data) return name === 'root' ? follow(variables.all, rest, variables) : rest.length > 0 ? undefined : placeOf(frame, up, name);
+  if (data)
+    return name === 'root'
+      ? follow(variables.all, rest, variables)
+      : rest.length > 0
+        ? undefined
+        : placeOf(frame, up, name);
   if (up === 0 && !scoped) {
-    for (let at: Frame | undefined = frame; at; at = at.around) if (at.named.has(name)) return rest.reduce(member, at.named.get(name));
+    for (let at: Frame | undefined = frame; at; at = at.around)
+      if (at.named.has(name)) return rest.reduce(member, at.named.get(name));
   }
   let at: Frame | undefined = frame;
   for (let left = up; left > 0 && at; left--) at = at.around;
@@ -54,7 +65,8 @@ function follow(from: Maybe, [name, ...rest]: readonly string[], variables: Vari
 function placeOf(frame: Frame, up: number, name: string): Maybe {
   let left = up;
   for (let at: Frame | undefined = frame; at; at = at.around) {
-    if (at.place && left-- === 0) return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.place[name] : undefined;
+    if (at.place && left-- === 0)
+      return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.place[name] : undefined;
   }
   return undefined;
 }

@@ -19,7 +19,11 @@ export interface Helper {
 /** What `date` writes when no format is said (documented). */
 const USUAL_DATE = 'd/m/Y';
 
-const ofText = (change: (text: string) => string): Helper => ({ fewest: 0, most: 1, run: ([value]) => change(toText(value)) });
+const ofText = (change: (text: string) => string): Helper => ({
+  fewest: 0,
+  most: 1,
+  run: ([value]) => change(toText(value)),
+});
 
 /** All there are. */
 export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
@@ -28,7 +32,14 @@ export const HELPERS: ReadonlyMap<string, Helper> = new Map<string, Helper>([
   ['title', ofText((text) => filtered(text, 'title'))],
   ['url', ofText((text) => filtered(text, 'url'))],
   ['striptags', ofText(stripTags)],
-  ['date', { fewest: 0, most: 1, run: ([format], { now }) => formatDate(now, format === undefined ? USUAL_DATE : toText(format)) }],
+  [
+    'date',
+    {
+      fewest: 0,
+      most: 1,
+      run: ([format], { now }) => formatDate(now, format === undefined ? USUAL_DATE : toText(format)),
+    },
+  ],
   ['unsub', { fewest: 0, most: 1, run: ([url], { onUnsub }) => onUnsub?.(toText(url)) }],
   ['lookup', { fewest: 2, most: 2, run: ([value, name]) => member(value, toText(name)) }],
 ]);

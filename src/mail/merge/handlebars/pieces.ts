@@ -2,9 +2,7 @@ import type { Steps } from '../../../base/steps.ts';
 import { FaultyTemplate } from '../faulty-template.ts';
 
 /** A text, or a tag: `{{…}}`. */
-export type Piece =
-  | { readonly kind: 'text'; readonly text: string }
-  | Tag;
+export type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
 
 export interface Tag {
   /** open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it does. */
@@ -67,12 +65,18 @@ function readTag(source: string, at: number): { readonly tag: Tag; readonly end:
   if (triple) from++;
   if (triple && source[from] === '{') throw new FaultyTemplate('raw blocks ({{{{…}}}}) are not supported');
   const close = endOf(source, from, triple);
-  if (close === undefined) throw new FaultyTemplate(`the tag ${source.slice(at, at + 40)} is not closed, or longer than ${LONGEST_TAG} characters`);
+  if (close === undefined)
+    throw new FaultyTemplate(
+      `the tag ${source.slice(at, at + 40)} is not closed, or longer than ${LONGEST_TAG} characters`,
+    );
   const behind = source[close.at] === '~' || (triple && source[close.at + 1] === '~');
   const content = source.slice(from, close.at);
   const kind = triple ? undefined : signOf(content);
   const inside = kind === undefined ? content.replace(/^&/, '') : content.slice(1);
-  return { tag: { ...sorted(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at }, end: close.end };
+  return {
+    tag: { ...sorted(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
+    end: close.end,
+  };
 }
 
 function signOf(content: string): '#' | '/' | '^' | undefined {
@@ -91,18 +95,35 @@ function sorted(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'k
   return ELSE.test(inside) ? { kind: 'else', inside: inside.replace(ELSE, '').trim() } : { kind: 'print', inside };
 }
 
-function readComment(source: string, at: number, from: number, before: boolean): { readonly tag: Tag; readonly end: number } {
+function readComment(
+  source: string,
+  at: number,
+  from: number,
+  before: boolean,
+): { readonly tag: Tag; readonly end: number } {
   const mark = source.startsWith('!--', from) ? /--(~)?\}\}/g : /(~)?\}\}/g;
   mark.lastIndex = from + 1;
   const found = mark.exec(source);
   if (!found) throw new FaultyTemplate('a comment is not closed');
-  return { tag: { kind: 'comment', inside: '', escaped: false, trims: { before, behind: found[1] === '~' }, at }, end: mark.lastIndex };
+  return {
+    tag: { kind: 'comment', inside: '', escaped: false, trims: { before, behind: found[1] === '~' }, at },
+    end: mark.lastIndex,
+  };
 }
 
-const QUOTES: ReadonlyMap<string, string> = new Map([['"', '"'], [`'`, `'`], ['`', '`'], ['[', ']']]);
+const QUOTES: ReadonlyMap<string, string> = new Map([
+  ['"', '"'],
+  [`'`, `'`],
+  ['`', '`'],
+  ['[', ']'],
+]);
 
 /** Where the tag ends; what stands in quotes, backticks and brackets does not end it. */
-function endOf(source: string, from: number, triple: boolean): { readonly at: number; readonly end: number } | undefined {
+function endOf(
+  source: string,
+  from: number,
+  triple: boolean,
+): { readonly at: number; readonly end: number } | undefined {
   const mark = triple ? /\}~?\}\}/y : /~?\}\}/y;
   const last = Math.min(source.length, from + LONGEST_TAG);
   let quote: string | undefined;

@@ -77,7 +77,8 @@ function createOutput(options: RunOptions): Output {
   return {
     take(node, frame) {
       switch (node.kind) {
-        case 'text': return put(node.text);
+        case 'text':
+          return put(node.text);
         case 'print': {
           const text = toText(evaluate(node.of, frame));
           return put(escapes && node.escaped ? escapeHtml(text) : text);
@@ -86,7 +87,8 @@ function createOutput(options: RunOptions): Output {
           const branch = node.branches.find(({ condition, negated }) => isTrue(evaluate(condition, frame)) !== negated);
           return toCursor(branch?.body ?? node.otherwise, frame);
         }
-        default: return loop(node, evaluate(node.of, frame), frame, budget);
+        default:
+          return loop(node, evaluate(node.of, frame), frame, budget);
       }
     },
     finish: () => parts.join(''),
@@ -101,7 +103,8 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
   const { kind, names, body, otherwise } = node;
   if (!isTrue(value)) return toCursor(otherwise, frame);
   if (kind === 'section' && value === true) return toCursor(body, frame);
-  if (kind === 'with' || (kind === 'section' && !isList(value))) return toCursor(body, enter(frame, value, undefined, names));
+  if (kind === 'with' || (kind === 'section' && !isList(value)))
+    return toCursor(body, enter(frame, value, undefined, names));
   const keys = isStruct(value) ? Object.keys(value) : undefined;
   budget.spend(keys?.length ?? 0);
   const count = keys?.length ?? (isList(value) ? value.length : 0);
@@ -115,7 +118,13 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
   return turn(0) ?? toCursor(otherwise, frame);
 }
 
-const ESCAPES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;', '\'': '&#39;' };
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
 
 /** What text and quoted attributes need. */
 function escapeHtml(text: string): string {

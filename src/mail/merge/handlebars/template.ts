@@ -1,9 +1,9 @@
 import type { Steps } from '../../../base/steps.ts';
 import { FaultyTemplate } from '../faulty-template.ts';
+import { type Block, createBlock } from './block.ts';
 import type { Budget } from './budget.ts';
-import { helperOf, parseCall, toCall, type Call } from './call.ts';
-import { createBlock, type Block } from './block.ts';
-import { takingApart, type Piece, type Tag } from './pieces.ts';
+import { type Call, helperOf, parseCall, toCall } from './call.ts';
+import { type Piece, type Tag, takingApart } from './pieces.ts';
 import type { Body, Node } from './program.ts';
 import { trimmingPieces } from './white-space.ts';
 
@@ -23,9 +23,13 @@ export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
   let last: Tag | undefined;
   try {
-    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => { last = tag; });
+    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => {
+      last = tag;
+    });
   } catch (error) {
-    throw error instanceof FaultyTemplate && last ? new FaultyTemplate(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`) : error;
+    throw error instanceof FaultyTemplate && last
+      ? new FaultyTemplate(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`)
+      : error;
   }
 }
 
@@ -72,13 +76,20 @@ function createReading(budget: Budget): Read {
 /** Follows a tag; answers where what comes next belongs. */
 function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
   switch (tag.kind) {
-    case 'comment': return body;
+    case 'comment':
+      return body;
     case 'print': {
       const { name, target, params } = read(tag.inside);
-      body.push({ kind: 'print', of: params.length > 0 ? toCall(helperOf(name), name, params) : target, escaped: tag.escaped });
+      body.push({
+        kind: 'print',
+        of: params.length > 0 ? toCall(helperOf(name), name, params) : target,
+        escaped: tag.escaped,
+      });
       return body;
     }
-    case 'open': case 'inverse': return begin(tag.inside, tag.kind === 'inverse', false, body, open, read);
+    case 'open':
+    case 'inverse':
+      return begin(tag.inside, tag.kind === 'inverse', false, body, open, read);
     case 'else': {
       const block = open.at(-1);
       if (!block) throw new FaultyTemplate('an {{else}} belongs to no block');
@@ -86,7 +97,8 @@ function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
       const call = read(tag.inside);
       return block.toBranch(call) ?? begin(tag.inside, false, true, block.toElse(), open, read);
     }
-    default: return end(tag.inside, open);
+    default:
+      return end(tag.inside, open);
   }
 }
 
@@ -108,7 +120,8 @@ function end(name: string, open: Block[]): Node[] {
     block = open.pop();
   }
   if (!block) throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} closes no block`);
-  if (block.name !== name) throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} does not close {{#${block.name.slice(0, 100)}}}`);
+  if (block.name !== name)
+    throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} does not close {{#${block.name.slice(0, 100)}}}`);
   block.outside.push(block.finish());
   return block.outside;
 }

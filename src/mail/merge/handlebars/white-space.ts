@@ -19,7 +19,8 @@ export function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
     const blanksBehind = STANDALONE.has(piece.kind) ? lineBehind(behind) : undefined;
     const alone = blanksBefore !== undefined && blanksBehind !== undefined;
     const ends = piece.trims.before && before?.kind === 'text' ? before.text.length - before.text.trimEnd().length : 0;
-    const starts = piece.trims.behind && behind?.kind === 'text' ? behind.text.length - behind.text.trimStart().length : 0;
+    const starts =
+      piece.trims.behind && behind?.kind === 'text' ? behind.text.length - behind.text.trimStart().length : 0;
     const left = cuts[at - 1];
     const right = cuts[at + 1];
     if (left) left.end = Math.max(left.end, ends, alone ? blanksBefore : 0);
@@ -27,7 +28,9 @@ export function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   }
   return pieces.map((piece, at) => {
     const { start, end } = cuts[at] ?? { start: 0, end: 0 };
-    return piece.kind === 'text' && start + end > 0 ? { kind: 'text', text: piece.text.slice(start, Math.max(start, piece.text.length - end)) } : piece;
+    return piece.kind === 'text' && start + end > 0
+      ? { kind: 'text', text: piece.text.slice(start, Math.max(start, piece.text.length - end)) }
+      : piece;
   });
 }
 
