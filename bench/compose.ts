@@ -1,9 +1,9 @@
 import { generateKeyPairSync } from 'node:crypto';
 import { parseArgs } from 'node:util';
-import { sentId, toToken } from '../src/mail/send-tokens.ts';
-import type { Draft, Outgoing } from '../src/mail/sending.ts';
-import { createComposer } from '../src/outbound/compose.ts';
-import type { ComposeJob } from '../src/outbound/types.ts';
+import type { Draft, Outgoing } from '../src/mail/outgoing.ts';
+import { sentId, toToken } from '../src/mail/return-address.ts';
+import { createComposer } from '../src/sending/compose/compose.ts';
+import type { ComposeJob } from '../src/sending/types.ts';
 
 /** Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the others. */
 const { values } = parseArgs({

@@ -3,10 +3,10 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../src/base/clock.ts';
 import { createLog } from '../src/base/log.ts';
-import { openSpool } from '../src/spool/spool.ts';
-import type { Spool } from '../src/spool/types.ts';
-import { openEmbedded } from '../src/store/embedded.ts';
-import { signingKeyId } from '../src/store/signing-keys.ts';
+import type { Spool } from '../src/queue/delivery.ts';
+import { openSpool } from '../src/queue/spool.ts';
+import { openEmbedded } from '../src/store/driver/embedded.ts';
+import { signingKeyId } from '../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../src/store/store.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
 

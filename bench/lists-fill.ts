@@ -1,7 +1,7 @@
-import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../src/store/counters.ts';
-import { rejectId } from '../src/store/rejects.ts';
+import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../src/store/rows/counters.ts';
+import { rejectId } from '../src/store/rows/lists.ts';
+import { templateLabelId } from '../src/store/rows/templates.ts';
 import type { Store } from '../src/store/store.ts';
-import { templateLabelId } from '../src/store/templates.ts';
 
 export interface Sizes {
   readonly rejects: number;

@@ -1,4 +1,4 @@
-import { openEmbedded } from '../src/store/embedded.ts';
+import { openEmbedded } from '../src/store/driver/embedded.ts';
 import type { Store } from '../src/store/store.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
 import { type Usage, watchUsages } from '../test/support/usages.ts';

@@ -1,8 +1,8 @@
 import { type Api, createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import type { Ids } from './base/ids.ts';
-import { createHealth } from './composition/health.ts';
-import { counted, showBuild } from './composition/numbers.ts';
+import { counted, createHealth, showBuild } from './composition/numbers.ts';
+
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
   apiSettings,
@@ -15,17 +15,16 @@ import {
   taskSettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
-import { createSending } from './delivery/sending/sending.ts';
 import { createResolver } from './dns/resolver.ts';
-import { createLeaving } from './outbound/leave.ts';
-import { createReleasing } from './outbound/releasing.ts';
-import { createScheduling } from './outbound/scheduling.ts';
-import { createSubmitting } from './outbound/submit.ts';
+import { createLeaving, createReleasing } from './sending/leave.ts';
+import { createScheduling } from './sending/scheduling.ts';
+import { createSending } from './sending/sending.ts';
+import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { createListener } from './smtp/listener.ts';
 import { createSubmission } from './smtp/submission/listener.ts';
-import { StoreAway } from './store/collection.ts';
-import { bootstrap } from './store/credentials.ts';
+import { StoreAway } from './store/driver/port.ts';
+import { bootstrap } from './store/rows/accounts.ts';
 import type { Store } from './store/store.ts';
 import { createTasks } from './tasks/index.ts';
 import { createLeases } from './tasks/lease.ts';

@@ -2,8 +2,8 @@ import { once } from 'node:events';
 import { Agent, request } from 'node:http';
 import { expect } from 'chai';
 import { createIds } from '../src/base/ids.ts';
-import { createKey, revokeKey } from '../src/store/credentials.ts';
-import { keyHash } from '../src/store/keys.ts';
+import { createKey, keyHash, revokeKey } from '../src/store/rows/accounts.ts';
+
 import type { Store } from '../src/store/store.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../test/support/api.ts';
 import { createChance, separability } from './support/chance.ts';

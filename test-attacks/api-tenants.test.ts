@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { type Operation, operation } from '../src/api/operation.ts';
 import { OPERATIONS } from '../src/api/operations/index.ts';
 import { createIds } from '../src/base/ids.ts';
-import { createKey } from '../src/store/credentials.ts';
+import { createKey } from '../src/store/rows/accounts.ts';
 import { createStage, type Stage, startStages } from '../test/api/contract-table/stage.ts';
 import { ENTRIES } from '../test/api/contract-table/table.ts';
 import { ACCOUNT, type ApiWorld, putDeadDelivery, startApi } from '../test/support/api.ts';

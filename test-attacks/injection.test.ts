@@ -4,7 +4,7 @@ import { systemClock } from '../src/base/clock.ts';
 import { createIds } from '../src/base/ids.ts';
 import { createLog } from '../src/base/log.ts';
 import { type Daemon, openDaemon } from '../src/daemon.ts';
-import { toToken } from '../src/mail/send-tokens.ts';
+import { toToken } from '../src/mail/return-address.ts';
 import { ACCOUNT, startApi } from '../test/support/api.ts';
 import { createCaller, KEY, testSettings } from '../test/support/daemon.ts';
 import { readArchive, readCsv } from '../test/support/exports.ts';

@@ -120,7 +120,7 @@ describe(`an endpoint that is down for an hour, with ${MESSAGES} messages for it
   it('is posted to again and again when nobody learns from failures (control)', async () => {
     const { startDaemon: start }: { startDaemon?: typeof startDaemon } = Object(
       await importCopy(new URL('../test/support/daemon.ts', import.meta.url), {
-        replace: new URL('../src/delivery/endpoint.ts', import.meta.url),
+        replace: new URL('../src/queue/schedule/breaker.ts', import.meta.url),
         by: new URL('./support/no-breaker.ts', import.meta.url),
       }),
     );

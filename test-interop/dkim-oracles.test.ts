@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
-import { parseHeaderSection } from '../src/inbound/header-section.ts';
-import { createPublicKeys, type PublicKey } from '../src/inbound/public-keys.ts';
-import { createSignatureReader } from '../src/inbound/signatures.ts';
+import { createPublicKeys, createSignatureReader, type PublicKey } from '../src/inbound/verdicts/signatures.ts';
+import { parseHeaderSection } from '../src/mail/header-section.ts';
+
 import { createTestClock } from '../test/support/clock.ts';
 import { randomFrom } from '../test/support/random-text.ts';
 import { tempDir } from '../test/support/temp.ts';

@@ -1,8 +1,8 @@
 import { spawnSync } from 'node:child_process';
 import { expect } from 'chai';
-import { asUtf8 } from '../src/mail/as-utf8.ts';
-import { withHeader } from '../src/mail/headless.ts';
+import { withHeader } from '../src/mail/header-section.ts';
 import { scanMessage } from '../src/mail/message.ts';
+import { asUtf8 } from '../src/webhooks/render/as-utf8.ts';
 import { EIGHT_BIT } from '../test/support/eight-bit.ts';
 
 interface Read {

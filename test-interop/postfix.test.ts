@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createTransport } from 'nodemailer';
 import { systemClock } from '../src/base/clock.ts';
-import { createAuthenticator } from '../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../src/inbound/verdicts/authenticate.ts';
 import { KEY, startDaemon } from '../test/support/daemon.ts';
 import { freePort } from '../test/support/free-port.ts';
 import { type Sunk, startMailSink } from '../test/support/mail-sink.ts';

@@ -2,16 +2,15 @@ import type { IncomingMessage } from 'node:http';
 import Koa, { type Context, type Next } from 'koa';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { AccountRow } from '../store/accounts.ts';
-import { StoreAway } from '../store/collection.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { AccountRow } from '../store/rows/accounts.ts';
+import type { AccountParts } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
-import type { AccountParts } from './account-parts.ts';
 import type { BodyReader } from './body.ts';
 import { Refusal, refusal, toEnvelope } from './errors.ts';
-import { parseBody } from './formats.ts';
-import type { KeyReader } from './keys.ts';
-import type { CallMeters } from './meters.ts';
 import type { Operation } from './operation.ts';
+import { parseBody } from './parameters.ts';
+import type { CallMeters, KeyReader } from './server.ts';
 import { answerPages } from './whole-lists.ts';
 
 /** What the path of an API call is made of: the versions that official clients send are one and the same thing. */

@@ -5,7 +5,7 @@ import bodyParser from 'koa-bodyparser';
 import type { Clock } from '../base/clock.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
-import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/template.ts';
+import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
 import { invalid, Refusal, refusal } from './errors.ts';
 
 /** JSON writes a line end or a quote as two bytes and a control character as six; mail has few of them. */

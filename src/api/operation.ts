@@ -1,8 +1,8 @@
 import { z } from 'zod';
-import type { AccountParts } from './account-parts.ts';
+import type { AccountParts } from './account.ts';
 import { type About, type ErrorName, type Faults, invalid, missing, type Refusal, refusal } from './errors.ts';
-import type { Params } from './formats.ts';
-import { parseMeant } from './meaning.ts';
+import { type Params, parseMeant } from './parameters.ts';
+
 import type { Pages } from './whole-lists.ts';
 
 /** What a handler is given: everything of one account, and the words to refuse with. */

@@ -1,24 +1,23 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
-import { type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import type { Service } from '../base/service.ts';
-import type { AccountRow } from '../store/accounts.ts';
+import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
+import type { Store } from '../store/store.ts';
 import type { UsageMeter } from '../store/usage.ts';
+import { createAccountParts, type OperationDeps, type OperationSettings } from './account.ts';
 import { type AccountLimitSettings, createAccountLimits } from './account-limits.ts';
-import { createAccountParts, type OperationDeps, type OperationSettings } from './account-parts.ts';
 import { createApp, operationAt } from './app.ts';
 import { type BodySettings, createBodyReader } from './body.ts';
-import { createClientAddress } from './client-address.ts';
-import { createDoor, type DoorSettings } from './door.ts';
-import { refusal } from './errors.ts';
+import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
+import { missing, refusal } from './errors.ts';
 import { createExportFiles, type ExportFileSettings } from './export-files.ts';
-import { paramsOf } from './formats.ts';
-import { createKeyReader, type KeySettings } from './keys.ts';
-import { createCallMeters } from './meters.ts';
-import { createMetricsPage } from './metrics-page.ts';
 import type { Operation } from './operation.ts';
 import { OPERATIONS } from './operations/index.ts';
-import { createPages, type PageDeps } from './pages.ts';
+import { createMetricsPage, createPages, type PageDeps } from './pages.ts';
+import { paramsOf } from './parameters.ts';
 import { createTrackPages, type Tracking } from './track-pages.ts';
 import { createVerifyPage } from './verify-page.ts';
 
@@ -191,4 +190,61 @@ async function stop(server: Server): Promise<void> {
   await closed;
   clearTimeout(force);
   clearInterval(sweep);
+}
+
+export type KeySettings = KeyCheckSettings;
+
+/** Finds the account of a key. A key that was revoked and one that never was are the same. */
+export interface KeyReader {
+  /** `apiKey` is the id of the key's row. Throws Invalid_Key, RequestLimitExceeded, or ValidationError when there is none. */
+  accountOf(key: unknown, address: string): Promise<{ readonly account: AccountRow; readonly apiKey: string }>;
+}
+
+export function createKeyReader(
+  settings: KeySettings,
+  deps: { store: Pick<Store, 'keys' | 'accounts'>; clock: Clock; log: Log },
+): KeyReader {
+  const keys = createKeyCheck(settings, deps);
+  return Object.freeze({
+    async accountOf(key: unknown, address: string) {
+      if (key === undefined) throw missing('key');
+      const found = await keys.check(key, address);
+      if (found.kind === 'good') return { account: found.account, apiKey: found.id };
+      if (found.kind === 'too-many') throw refusal('RequestLimitExceeded');
+      deps.log.info('api.refused_key', { address });
+      throw refusal('Invalid_Key');
+    },
+  });
+}
+
+/** What is counted of calls. */
+export interface CallMeters {
+  call(operation: string, status: number, ms: number): void;
+  /** Somebody asked for an operation that there is not. */
+  unknown(): void;
+}
+
+/** `operations`: the paths of all there are; no other is ever a value of a label. */
+export function createCallMeters(operations: readonly string[], metrics: Metrics): CallMeters {
+  const groupOf = (operation: string) => operation.split('/')[1] ?? '';
+  const seconds = new Map(
+    [...new Set(operations.map(groupOf))].map((group) => [
+      group,
+      metrics.histogram('postern_api_call_seconds', { group }),
+    ]),
+  );
+  const calls = new Map<string, Map<number, Counter>>(operations.map((operation) => [operation, new Map()]));
+  const unknown = metrics.counter('postern_api_calls_total', { operation: 'unknown', status: '404' });
+  return Object.freeze({
+    call(operation: string, status: number, ms: number) {
+      const statuses = calls.get(operation);
+      if (!statuses) return;
+      const counter =
+        statuses.get(status) ?? metrics.counter('postern_api_calls_total', { operation, status: String(status) });
+      statuses.set(status, counter);
+      counter.add();
+      seconds.get(groupOf(operation))?.observe(ms / 1000);
+    },
+    unknown: () => unknown.add(),
+  });
 }

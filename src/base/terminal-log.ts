@@ -1,5 +1,4 @@
-import { type EventName, type Fields, type Log, printable, toLine } from './log.ts';
-import { createOutput } from './output.ts';
+import { createOutput, type EventName, type Fields, type Log, printable, toLine } from './log.ts';
 
 const LEVELS = ['debug', 'info', 'warn', 'error', 'silent'];
 type Level = 'debug' | 'info' | 'warn' | 'error';

@@ -1,3 +1,5 @@
+import { setImmediate } from 'node:timers/promises';
+
 /** Runs what has the same name one after the other, in the order it came. */
 export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
@@ -21,4 +23,31 @@ export function createTurns(): Turns {
     last.set(name, over);
     return turn;
   };
+}
+
+/** Work in steps of about a millisecond, and what comes of it. */
+export type Steps<T> = Generator<void, T>;
+
+/** Takes all steps at once: on a thread that nothing else waits for. */
+export function toEnd<T>(steps: Steps<T>): T {
+  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+}
+
+/** Takes the steps one by one, and lets other work go on in between. */
+export async function inSlices<T>(steps: Steps<T>): Promise<T> {
+  for (let step = steps.next(); ; step = steps.next()) {
+    if (step.done) return step.value;
+    await setImmediate();
+  }
+}
+
+/** So many look-ups or writes of one call side by side: a thousand recipients must not crowd out everybody else's. */
+const SIDE_BY_SIDE = 16;
+
+/** Runs `work` for every item, a bounded number at a time, and answers the results in the order of the items. The first failure ends it. */
+export async function atOnce<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (let at = 0; at < items.length; at += SIDE_BY_SIDE)
+    results.push(...(await Promise.all(items.slice(at, at + SIDE_BY_SIDE).map(work))));
+  return results;
 }

@@ -1,17 +1,25 @@
-import { accountCreate, accountList } from './account.ts';
+import { accountCreate, accountList, keyCreate, keyList, keyRevoke } from './account.ts';
 import type { Command } from './command.ts';
 import { createCompletion } from './completion.ts';
 import { configCheck, configShow } from './config.ts';
 import { demo } from './demo.ts';
 import { dkimList, dkimRotate, dkimShow } from './dkim.ts';
 import { doctor } from './doctor.ts';
-import { domainAdd, domainCheck, domainList, domainRemove } from './domain.ts';
+import {
+  domainAdd,
+  domainCheck,
+  domainList,
+  domainRemove,
+  routeAdd,
+  routeList,
+  routeRemove,
+  routeTest,
+} from './domain.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
-import { keyCreate, keyList, keyRevoke } from './key.ts';
-import { queueList, queueShow } from './queue.ts';
-import { queueDrop, queueFlush, queueRetry, replay } from './queue-change.ts';
-import { routeAdd, routeList, routeRemove, routeTest } from './route.ts';
+
+import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
+
 import { serve } from './serve.ts';
 
 const all: readonly Command[] = [

@@ -1,6 +1,5 @@
 import { checkFiles, checkNames } from '../composition/files.ts';
-import { type Command, EXIT } from './command.ts';
-import { toTable } from './table.ts';
+import { type Command, EXIT, toTable } from './command.ts';
 
 export const configCheck: Command = {
   name: 'config check',

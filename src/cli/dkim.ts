@@ -1,13 +1,12 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { newKeyPair } from '../outbound/domain-keys.ts';
-import { createKeyRotation, keyPlace, keyRecord, selectorOf } from '../outbound/key-rotation.ts';
+import { createKeyRotation, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
+
 import type { Settings } from '../settings.ts';
-import type { DomainKeyRow } from '../store/domain-keys.ts';
+import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
-import { toTable } from './table.ts';
 
 /**
  * signs: the mail of the domain · next: signs once the DNS shows its record · previous: signed before, its record must

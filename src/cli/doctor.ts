@@ -7,13 +7,19 @@ import { dnsSettings } from '../composition/slices.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT } from './command.ts';
-import { certificate } from './doctor/certificates.ts';
-import { inboundDomains, reservedDomains, senderDomains, sending } from './doctor/domains.ts';
 import { type Check, type Finding, fault, type Verdict, type World } from './doctor/finding.ts';
-import { listening, outgoing } from './doctor/listening.ts';
-import { clockCheck, disk, secrets } from './doctor/machine.ts';
-import { hostName, postmaster, publicUrl } from './doctor/names.ts';
-import { nameServers, readiness, storeCheck } from './doctor/services.ts';
+import { certificate, listening, outgoing } from './doctor/listening.ts';
+import { clockCheck, disk, nameServers, readiness, secrets, storeCheck } from './doctor/machine.ts';
+import {
+  hostName,
+  inboundDomains,
+  postmaster,
+  publicUrl,
+  reservedDomains,
+  senderDomains,
+  sending,
+} from './doctor/names.ts';
+
 import { withStore } from './open.ts';
 
 /** In the order in which one thing rests on another. */

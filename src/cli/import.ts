@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
-import { type Command, EXIT, type Invocation, type Io, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
 import { type Item, KINDS, type Kind } from './import/kinds.ts';
-import { toTable } from './table.ts';
 
 const THEIRS = 'https://mandrillapp.com/api/1.0';
 /** Calls at one time to the target. */

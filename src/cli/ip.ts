@@ -2,11 +2,10 @@ import ipaddr from 'ipaddr.js';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/ips.ts';
+import { INVENTORY, type IpRow, PLAIN_IP, toIpId } from '../store/rows/ips.ts';
 import type { Store } from '../store/store.ts';
-import { type Command, EXIT, type Invocation, UsageError } from './command.ts';
+import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
 import { withStore } from './open.ts';
-import { toTable } from './table.ts';
 
 const ids = createIds(systemClock);
 

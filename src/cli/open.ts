@@ -5,9 +5,9 @@ import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
 import { openDatabase } from '../composition/storage.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
+import type { Spool } from '../queue/delivery.ts';
+import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
-import { openSpool } from '../spool/spool.ts';
-import type { Spool } from '../spool/types.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { Denied } from './command.ts';
 

@@ -1,3 +1,4 @@
+import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
@@ -11,11 +12,15 @@ import type { CountedDeps } from '../composition/slices.ts';
 import { ConfigError, type Loaded } from '../config.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
-import { watchCertificates } from './certificates.ts';
 import { type Command, EXIT, type Invocation, type Io } from './command.ts';
-import { createNotifier, type Notifier, systemdNotify } from './notify.ts';
-import { inheritedSockets } from './sockets.ts';
-import { readSupervision, startWatchdog } from './watchdog.ts';
+import {
+  createNotifier,
+  inheritedSockets,
+  type Notifier,
+  readSupervision,
+  startWatchdog,
+  systemdNotify,
+} from './systemd.ts';
 
 /** How long a stop may take before the process ends anyway: what is unfinished is safe on the spool. */
 const STOP_MS = 60_000;
@@ -234,4 +239,15 @@ async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<numb
     outcome === 'late' ? { note: 'the deadline passed; what is unfinished stays on the spool' } : {},
   );
   return EXIT.ok;
+}
+
+/**
+ * Calls `changed` soon after one of the files was replaced. Looks at them once a second rather than asking the kernel to
+ * tell, because renewal swaps symbolic links, which watchers of the kernel do not follow.
+ */
+export function watchCertificates(files: readonly string[], changed: () => void): () => void {
+  for (const file of files) watchFile(file, { interval: 1000, persistent: false }, changed);
+  return () => {
+    for (const file of files) unwatchFile(file, changed);
+  };
 }

@@ -3,13 +3,13 @@ import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
+import type { Spool } from '../queue/delivery.ts';
+import { openSpool } from '../queue/spool.ts';
 import type { Settings } from '../settings.ts';
-import { openSpool } from '../spool/spool.ts';
-import type { Spool } from '../spool/types.ts';
-import type { Database } from '../store/collection.ts';
-import { openEmbedded } from '../store/embedded.ts';
-import { measured } from '../store/measured.ts';
-import { createTokenSecret, type TokenSecret } from '../store/secrets.ts';
+import { openEmbedded } from '../store/driver/embedded.ts';
+import { measured } from '../store/driver/measured.ts';
+import type { Database } from '../store/driver/port.ts';
+import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
@@ -21,7 +21,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
   const address = readStoreUrl(settings.store);
   if (address !== '') {
     // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
-    const { openMongo } = await import('../store/mongo.ts');
+    const { openMongo } = await import('../store/driver/mongo.ts');
     return openMongo({ url: address, timeoutMs }, { log });
   }
   return openEmbedded(

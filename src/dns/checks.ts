@@ -1,5 +1,6 @@
-import { sameName } from './names.ts';
-import type { Resolver } from './types.ts';
+import { isIP } from 'node:net';
+import ipaddr from 'ipaddr.js';
+import { type Resolver, sameName } from './types.ts';
 
 /** Whether the mail of a domain comes to us. `unknown`: the DNS could not say, and what was known before still holds. */
 export type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
@@ -23,4 +24,277 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
     return { valid: false, error: `The domain ${domain} accepts no mail (null MX, RFC 7505)` };
   if (names.some((name) => hosts.some((host) => sameName(name, host)))) return { valid: true, error: null };
   return { valid: false, error: `The MX records of ${domain} name ${names.join(', ')}, not ${hosts.join(' or ')}` };
+}
+
+/**
+ * Whether a name leads to a host: as an alias of it, or because all its addresses are the host's. What the DNS cannot say counts as
+ * no. `host` may be an IP address.
+ */
+export async function leadsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
+  if (await isAliasOf(resolver, name, [host])) return true;
+  const [found, own] = await Promise.all([resolver.addresses(name), resolver.addresses(host)]);
+  if (found.kind !== 'records' || own.kind !== 'records' || found.records.length === 0) return false;
+  return found.records.every((address) => own.records.includes(address));
+}
+
+/** As `leadsTo`, in the words of a record test: what is wrong, and for how long caches may hold what was there before. */
+export async function checkLeadsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
+  const alias = await resolver.resolve(name, 'CNAME');
+  if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host)))
+    return { valid: true, error: null, ttl: alias.ttl };
+  const [found, own] = await Promise.all([resolver.addresses(name), resolver.addresses(host)]);
+  if (alias.kind === 'failure' || found.kind === 'failure' || own.kind === 'failure') return 'unknown';
+  if (found.kind === 'nxdomain' && alias.kind !== 'records')
+    return { valid: false, error: `The domain ${name} does not exist.` };
+  const same =
+    found.kind === 'records' &&
+    own.kind === 'records' &&
+    found.records.every((address) => own.records.includes(address));
+  if (same) return { valid: true, error: null, ttl: found.ttl };
+  const where = alias.kind === 'records' ? `is an alias of ${alias.records.join(', ')}` : 'has no CNAME record';
+  return { valid: false, error: `The domain ${name} ${where}; it must be an alias of ${host}.` };
+}
+
+/**
+ * Whether mail to a name comes to one of our hosts: an MX names one, or there is none and the name is an alias of one (RFC 5321
+ * section 5.1). What the DNS cannot say counts as no.
+ */
+export async function mailComesTo(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
+  const exchanges = await resolver.resolve(name, 'MX');
+  if (exchanges.kind === 'none') return isAliasOf(resolver, name, hosts);
+  const check = exchanges.kind === 'records' ? await checkMx(resolver, name, hosts) : 'unknown';
+  return check !== 'unknown' && check.valid;
+}
+
+/**
+ * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321 section 5.1).
+ * `unknown`: the DNS could not say.
+ */
+export async function takesMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
+  const exchanges = await resolver.resolve(name, 'MX');
+  if (exchanges.kind === 'records') return exchanges.records.some(({ exchange }) => exchange.replace(/\.$/, '') !== '');
+  if (exchanges.kind !== 'none') return exchanges.kind === 'nxdomain' ? false : 'unknown';
+  const addresses = await resolver.addresses(name);
+  return addresses.kind === 'failure' ? 'unknown' : addresses.kind === 'records' && addresses.records.length > 0;
+}
+
+async function isAliasOf(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
+  const alias = await resolver.resolve(name, 'CNAME');
+  return alias.kind === 'records' && alias.records.some((target) => hosts.some((host) => sameName(target, host)));
+}
+
+/**
+ * What a test of a record came to, with the TTL of a valid one in seconds: so long may caches hold what was there before.
+ * `unknown`: the DNS could not say, and what was known before still holds.
+ */
+export type RecordCheck =
+  | { readonly valid: true; readonly error: null; readonly ttl: number }
+  | { readonly valid: false; readonly error: string }
+  | 'unknown';
+
+const invalid = (error: string): RecordCheck => ({ valid: false, error });
+
+/** RFC 7208 section 4.6.4: so many terms that need the DNS, in all records together; then a receiver gives up. */
+const MOST_LOOKUPS = 10;
+const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS look-ups to get to ours, and receivers stop there.`;
+
+/**
+ * Whether the SPF record of a domain includes ours, in the record itself or in one that it includes or redirects to, and so that it
+ * counts as a pass. Records are read as a receiver reads them, from left to right and within ten look-ups; but where the domain's own
+ * record names ours, what else it includes is not looked at.
+ */
+export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
+  let left = MOST_LOOKUPS;
+
+  /** `ttl` is the smallest of the records that led here. Undefined: ours is not in it. */
+  async function search(name: string, before: number, called: string): Promise<RecordCheck | undefined> {
+    const answer = await resolver.resolve(name, 'TXT');
+    if (answer.kind === 'failure') return 'unknown';
+    if (answer.kind === 'nxdomain' && name === domain) return invalid('This domain does not exist.');
+    const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1(?: |$)/i.test(text)) : [];
+    const [record, second] = records;
+    if (answer.kind !== 'records' || record === undefined) return invalid(`${called} doesn't have an SPF record.`);
+    if (second !== undefined)
+      return invalid(`${called} has more than one SPF record. Receivers ignore them all until there is only one.`);
+    const { terms, broken } = readTerms(record);
+    if (broken !== undefined)
+      return invalid(
+        `${called === THIS ? "This domain's SPF record" : `The SPF record of ${called}`} has a syntax error in "${broken.slice(0, 80)}".`,
+      );
+    const ttl = Math.min(before, answer.ttl);
+    return (name === domain ? ownInclude(terms, include, ttl) : undefined) ?? follow(terms, ttl);
+  }
+
+  async function follow(terms: readonly Term[], ttl: number): Promise<RecordCheck | undefined> {
+    for (const { qualifier, name, target } of terms) {
+      if (name === 'all') return undefined; // a redirect does not count beside it (RFC 7208 section 6.1)
+      if (COUNTED.has(name) && --left < 0) return invalid(TOO_MANY);
+      if ((name !== 'include' && name !== 'redirect') || qualifier !== '+') continue;
+      if (name === 'include' && sameName(target, include)) return { valid: true, error: null, ttl };
+      // What a macro makes of it depends on the message.
+      const found = target.includes('%')
+        ? undefined
+        : await search(target, ttl, `${target}, which its SPF record names,`);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  return (
+    (await search(domain, Number.POSITIVE_INFINITY, THIS)) ??
+    invalid(`This domain has an SPF record, but it doesn't include ${include}.`)
+  );
+}
+
+const THIS = 'This domain';
+
+/** A mechanism or a modifier of an SPF record; `redirect` comes last, as it is obeyed. */
+interface Term {
+  readonly qualifier: string;
+  readonly name: string;
+  readonly target: string;
+}
+
+/** Terms that a receiver asks the DNS for. */
+const COUNTED: ReadonlySet<string> = new Set(['include', 'a', 'mx', 'ptr', 'exists', 'redirect']);
+
+// RFC 7208 section 12. What follows the colon is looked at for `include` alone.
+const MECHANISM =
+  /^([+?~-]?)(?:(all)|(include):([^\s/]+)|(a)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(mx)(?::[^\s/]+)?(?:\/\d{1,2})?(?:\/\/\d{1,3})?|(ptr)(?::[^\s]+)?|(ip4):[\d.]+(?:\/\d{1,2})?|(ip6):[\da-f:.]+(?:\/\d{1,3})?|(exists):\S+)$/i;
+const MODIFIER = /^([a-z][a-z0-9_.-]*)=(\S*)$/i;
+
+function readTerms(record: string): { readonly terms: readonly Term[]; readonly broken: string | undefined } {
+  const [mechanisms, redirects]: [Term[], Term[]] = [[], []];
+  for (const text of record
+    .slice('v=spf1'.length)
+    .split(' ')
+    .filter((part) => part !== '')) {
+    const mechanism = MECHANISM.exec(text);
+    const modifier = mechanism ? null : MODIFIER.exec(text);
+    if (!mechanism && !modifier) return { terms: [], broken: text };
+    if (mechanism) {
+      const [, qualifier = '', all, include, target = '', ...others] = mechanism;
+      const name = all ?? include ?? others.find((other) => other !== undefined) ?? '';
+      mechanisms.push({ qualifier: qualifier === '' ? '+' : qualifier, name: name.toLowerCase(), target });
+    }
+    if (modifier?.[1]?.toLowerCase() === 'redirect')
+      redirects.push({ qualifier: '+', name: 'redirect', target: modifier[2] ?? '' });
+  }
+  return { terms: [...mechanisms, ...redirects.slice(0, 1)], broken: undefined };
+}
+
+/** What the record of the domain itself says of ours; undefined when it does not name it. */
+function ownInclude(terms: readonly Term[], include: string, ttl: number): RecordCheck | undefined {
+  const place = terms.findIndex(({ name, target }) => name === 'include' && sameName(target, include));
+  const found = terms[place];
+  if (!found) return undefined;
+  const all = terms.findIndex(({ name }) => name === 'all');
+  if (all >= 0 && all < place)
+    return invalid(`This domain has an SPF record, but it includes ${include} behind "all", where nobody looks.`);
+  if (found.qualifier !== '+')
+    return invalid(
+      `This domain has an SPF record, but it includes ${include} with a "${found.qualifier}" in front, which is no permission.`,
+    );
+  return { valid: true, error: null, ttl };
+}
+
+/** Where a domain's key belongs, and where a CNAME may point instead. */
+export interface KeyPlace {
+  /** `<selector>._domainkey.<domain>` */
+  readonly name: string;
+  /** The name under our own host where the key is kept for those who prefer a CNAME. */
+  readonly target: string;
+}
+
+/**
+ * Whether the key at its place in the DNS is ours: as a TXT record there, or behind a CNAME. A CNAME alone is not enough,
+ * for nobody can verify a signature with it while the record that it leads to is missing.
+ */
+export async function checkDkim(resolver: Resolver, place: KeyPlace, publicKey: string): Promise<RecordCheck> {
+  const answer = await resolver.resolve(place.name, 'TXT');
+  if (answer.kind === 'failure') return 'unknown';
+  if (answer.kind !== 'records') return missingKey(resolver, place);
+  const [record, second] = answer.records;
+  if (record === undefined || second !== undefined)
+    return invalid(`There is more than one record at ${place.name}. Receivers need exactly one.`);
+  const error = faultOfKey(record, publicKey);
+  return error === undefined
+    ? { valid: true, error: null, ttl: answer.ttl }
+    : invalid(`The record at ${place.name} ${error}`);
+}
+
+async function missingKey(resolver: Resolver, { name, target }: KeyPlace): Promise<RecordCheck> {
+  const alias = await resolver.resolve(name, 'CNAME');
+  if (alias.kind === 'failure') return 'unknown';
+  if (alias.kind !== 'records') return invalid(`There is no DKIM record at ${name}.`);
+  if (alias.records.some((record) => sameName(record, target)))
+    return invalid(`${name} points to ${target} as it should, but the record there is not published yet.`);
+  return invalid(`${name} points to ${alias.records.join(', ').slice(0, 300)}, not to ${target}.`);
+}
+
+/** Why the record is not our key (RFC 6376 section 3.6.1); undefined when it is. */
+function faultOfKey(record: string, publicKey: string): string | undefined {
+  const tags = new Map<string, string>();
+  for (const part of record.split(';')) {
+    const equals = part.indexOf('=');
+    if (equals > 0) tags.set(part.slice(0, equals).trim(), part.slice(equals + 1).replaceAll(/\s+/g, ''));
+  }
+  const has = (name: string, values: readonly string[]) =>
+    (tags.get(name) ?? values[0] ?? '').split(':').some((value) => values.includes(value));
+  if (!has('v', ['DKIM1'])) return 'does not begin with v=DKIM1.';
+  const key = tags.get('p');
+  if (key === undefined) return 'has no key (p=).';
+  if (key === '') return 'says that the key is revoked (p= is empty).';
+  if (!has('k', ['rsa'])) return 'is for another kind of key than RSA.';
+  if (!has('h', ['sha256'])) return 'does not allow SHA-256 (h=).';
+  if (!has('s', ['*', 'email'])) return 'is not for email (s=).';
+  return key === publicKey ? undefined : 'holds another key than ours.';
+}
+
+/** What a look at a domain's records came to. `unknown`: the DNS could not say, and what was known before still holds. */
+export type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+
+const VALID: AddressCheck = { valid: true, error: null };
+const invalidAddress = (error: string): AddressCheck => ({ valid: false, error });
+
+/** Whether an A record of the domain (AAAA for an IPv6 address) points at the address, as custom reverse DNS wants it. */
+export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<AddressCheck> {
+  if (isIP(ip) === 0) return invalidAddress(`${ip} is no IP address`);
+  const type = isIP(ip) === 6 ? 'AAAA' : 'A';
+  const answer = await resolver.resolve(domain, type);
+  if (answer.kind === 'failure') return 'unknown';
+  if (answer.kind !== 'records')
+    return invalidAddress(answer.kind === 'nxdomain' ? `${domain} does not exist` : `No ${type} record found`);
+  if (answer.records.some((record) => sameAddress(record, ip))) return VALID;
+  return invalidAddress(`${domain} points to ${answer.records.slice(0, 5).join(', ')}, not to ${ip}`);
+}
+
+/** Whether the reverse DNS of the address names the domain. */
+export async function checkPtr(resolver: Resolver, ip: string, domain: string): Promise<AddressCheck> {
+  const name = toReverseName(ip);
+  if (name === undefined) return invalidAddress(`${ip} is no IP address`);
+  const answer = await resolver.resolve(name, 'PTR');
+  if (answer.kind === 'failure') return 'unknown';
+  const named = answer.kind === 'records' && answer.records.some((record) => sameName(record, domain));
+  return named ? VALID : invalidAddress('Invalid reverse DNS');
+}
+
+/** The name under which the DNS keeps the name of an address (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for what is none. */
+export function toReverseName(ip: string): string | undefined {
+  if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;
+  if (isIP(ip) !== 6 || ip.includes('%')) return undefined;
+  const hex = ipaddr
+    .parse(ip)
+    .toByteArray()
+    .map((byte) => byte.toString(16).padStart(2, '0'))
+    .join('');
+  return `${[...hex].toReversed().join('.')}.ip6.arpa`;
+}
+
+function sameAddress(a: string, b: string): boolean {
+  return (
+    isIP(a) !== 0 &&
+    isIP(a) === isIP(b) &&
+    ipaddr.parse(a).toNormalizedString() === ipaddr.parse(b).toNormalizedString()
+  );
 }

@@ -1,18 +1,24 @@
+import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import type { Resource } from 'dns2';
-import { Packet } from 'dns2';
+import { Packet, type Resource } from 'dns2';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { createAsking } from './asking.ts';
-import { createCache } from './cache.ts';
-import { createHosts } from './hosts.ts';
-import { createLookup } from './lookup.ts';
-import { isLocalhost, toQuestionName } from './names.ts';
-import type { Codec, Reply, ReplyRecord } from './reply.ts';
+import { type Cache, createCache, type Fresh } from './cache.ts';
+import { type Asking, createAsking } from './query.ts';
+import { type Codec, type Reply, type ReplyRecord, readReply } from './reply.ts';
 import { createServers, systemServers } from './servers.ts';
-import type { Answer, Budget, DnsSettings, MxRecord, RecordType, Resolver } from './types.ts';
+import {
+  type Answer,
+  type Budget,
+  type DnsSettings,
+  isLocalhost,
+  type MxRecord,
+  type RecordType,
+  type Resolver,
+  toQuestionName,
+} from './types.ts';
 
 export interface ResolverDeps {
   readonly clock: Clock;
@@ -144,4 +150,100 @@ function toValue(record: Resource, type: string): string | MxRecord | undefined 
     default:
       return undefined;
   }
+}
+
+/** One question with everything around it: the name checked, the budget charged, the cache looked at, aliases followed. */
+export type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
+
+interface Deps<T> {
+  readonly asking: Asking;
+  readonly cache: Cache<T>;
+  readonly read: (value: string | MxRecord) => T | undefined;
+  readonly clock: Clock;
+}
+
+const LONGEST_ALIAS_CHAIN = 8;
+const MOST_KEPT_S = 3600;
+const MOST_KEPT_ABSENCE_S = 300;
+const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least a second, at most five minutes
+
+/** Look-ups of records of one form. `timeoutMs` is for one question, its aliases included. */
+export function createLookup<T>({ asking, cache, read, clock }: Deps<T>, timeoutMs: number): Lookup<T> {
+  async function look(name: string, type: RecordType): Promise<Fresh<T>> {
+    const deadline = clock.monotonic() + timeoutMs;
+    let target = name;
+    let ttl = Number.MAX_SAFE_INTEGER; // who asks sees all of it; only the keeping is bounded
+    for (let aliases = 0; aliases < LONGEST_ALIAS_CHAIN; aliases++) {
+      const heard = await asking.ask(target, type, deadline);
+      if (heard.kind === 'failure') return { answer: heard, keepMs: KEPT_FAILURE_MS };
+      const reading = readReply(heard.reply, target, type, ttl, read);
+      if (reading.kind === 'answer') return { answer: reading.answer, keepMs: keepMs(reading.answer, reading.ttl) };
+      target = reading.target;
+      ttl = reading.ttl;
+    }
+    return { answer: { kind: 'failure', reason: 'malformed' }, keepMs: KEPT_FAILURE_MS }; // aliases in a circle
+  }
+
+  return async (name, type, budget) => {
+    if (budget && !budget.take()) return { kind: 'failure', reason: 'budget' };
+    const asked = toQuestionName(name);
+    if (asked === undefined) return { kind: 'nxdomain' }; // what cannot be asked does not exist
+    const key = `${type} ${asked}`;
+    const known = cache.find(key);
+    if (known) return known;
+    if (budget && budget.left() <= 0) return { kind: 'failure', reason: 'budget' };
+    const answer = cache.ask(key, () => look(asked, type));
+    return budget ? within(answer, budget, clock) : answer;
+  };
+}
+
+function keepMs(answer: Answer<unknown>, ttl: number): number {
+  return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
+}
+
+/** The answer, or `budget` when the asker's time is over first. The question itself goes on, for others and for the cache. */
+function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Promise<Answer<T>> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(budget.left(), () => resolve({ kind: 'failure', reason: 'budget' }));
+    answer.then(resolve, reject).finally(cancel);
+  });
+}
+
+/** The names that the operator wrote into the hosts file. */
+export interface Hosts {
+  /** The addresses of a name in question form; undefined when the file does not have it. */
+  find(name: string): Promise<readonly string[] | undefined>;
+}
+
+const KEPT_MS = 10_000;
+
+/** Parses the text of a hosts(5) file: name in lower case to its addresses, in the order of the file. */
+export function parseHosts(text: string): Map<string, string[]> {
+  const found = new Map<string, string[]>();
+  for (const line of text.split('\n')) {
+    const [address, ...names] = line.replace(/#.*/, '').trim().split(/\s+/);
+    if (address === undefined || !isIP(address)) continue;
+    for (const name of names) {
+      const key = name.toLowerCase();
+      const addresses = found.get(key);
+      if (addresses) addresses.push(address);
+      else found.set(key, [address]);
+    }
+  }
+  return found;
+}
+
+/** The hosts file at `path`, read again when it was last read more than ten seconds ago. Missing is empty. */
+export function createHosts(path: string, clock: Clock): Hosts {
+  let table: Promise<Map<string, string[]>> | undefined;
+  let readAt = 0;
+  return Object.freeze({
+    async find(name: string) {
+      if (!table || clock.monotonic() - readAt > KEPT_MS) {
+        readAt = clock.monotonic();
+        table = readFile(path, 'utf8').then(parseHosts, () => new Map<string, string[]>());
+      }
+      return (await table).get(name);
+    },
+  });
 }

@@ -1,14 +1,13 @@
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { MessageEventRow } from '../store/message-events.ts';
-import type { SentMessageRow } from '../store/messages.ts';
+import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
+import type { Reason } from '../store/rows/lists.ts';
+import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
+import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
-import { subaccountId } from '../store/subaccounts.ts';
-import { createCounting } from './counting.ts';
+import { createCounting, createUrlCounting } from './counting.ts';
 import { createOnce } from './once.ts';
-import { outcomeOf, REASON_OF, textOf } from './outcome.ts';
 import type { Lists, Outbox } from './types.ts';
-import { createUrlCounting } from './url-counting.ts';
 
 export interface ApplyDeps {
   readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
@@ -97,4 +96,93 @@ async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: Me
     log.warn('event.unsent', { account, kind, error });
     return false;
   }
+}
+
+/** Opens and clicks that are kept with a message one by one; the numbers count all. */
+export const MOST_DETAILS = 100;
+
+/** What an event makes of a message; an open or a click leaves its state alone. */
+const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
+  send: 'sent',
+  deferral: 'deferred',
+  hard_bounce: 'bounced',
+  soft_bounce: 'soft-bounced',
+  reject: 'rejected',
+  spam: 'spam',
+  unsub: 'unsub',
+};
+
+/**
+ * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these that the
+ * message ever had, whatever came first.
+ */
+const ORDER: readonly SentState[] = [
+  'queued',
+  'deferred',
+  'sent',
+  'rejected',
+  'soft-bounced',
+  'bounced',
+  'unsub',
+  'spam',
+];
+
+/** Why an event puts the recipient on the rejection list. */
+export const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
+  hard_bounce: 'hard-bounce',
+  soft_bounce: 'soft-bounce',
+  spam: 'spam',
+  unsub: 'unsub',
+};
+
+/** What an event changes of its message. */
+export function outcomeOf(event: MessageEventRow, message: SentMessageRow): Partial<Omit<SentMessageRow, 'id'>> {
+  const ts = Math.floor(event.at.getTime() / 1000);
+  const state = laterState(message.state, STATES[event.kind]);
+  switch (event.kind) {
+    case 'open':
+      return {
+        opens: message.opens + 1,
+        firstOpen: message.firstOpen ?? event.id,
+        openDetail: latest([...message.openDetail, { ts }]),
+      };
+    case 'click': {
+      const url = textOf(event.detail['url']) ?? '';
+      return {
+        clicks: message.clicks + 1,
+        firstClick: message.firstClick ?? event.id,
+        firstClicks: withFirstClick(message.firstClicks ?? {}, urlKey(url), event.id),
+        clickDetail: latest([...message.clickDetail, { ts, url }]),
+      };
+    }
+    case 'hard_bounce':
+    case 'soft_bounce':
+      return { state, diag: textOf(event.detail['diag']), bounceDescription: textOf(event.detail['description']) };
+    default:
+      return { state };
+  }
+}
+
+/** Which event was the first click of each link; of more links than are counted the others have none. */
+function withFirstClick(
+  known: Readonly<Record<string, string>>,
+  key: string,
+  event: string,
+): Readonly<Record<string, string>> {
+  return known[key] !== undefined || Object.keys(known).length >= MOST_COUNTED_URLS
+    ? known
+    : { ...known, [key]: event };
+}
+
+function laterState(present: SentState, next: SentState | undefined): SentState {
+  return next !== undefined && ORDER.indexOf(next) > ORDER.indexOf(present) ? next : present;
+}
+
+function latest<T>(details: readonly T[]): readonly T[] {
+  return details.slice(-MOST_DETAILS);
+}
+
+/** A detail that should be a text. */
+export function textOf(value: string | number | null | undefined): string | null {
+  return value === undefined || value === null ? null : String(value);
 }

@@ -1,6 +1,5 @@
-import type { Collection, Filter, Patch, Row } from '../store/collection.ts';
-import type { Marked } from '../store/marks.ts';
-import type { MessageEventRow } from '../store/message-events.ts';
+import type { Collection, Filter, Patch, Row } from '../store/driver/port.ts';
+import type { Marked, MessageEventRow } from '../store/rows/messages.ts';
 
 /** What an event does to one row. */
 export interface Change<R> {

@@ -1,9 +1,7 @@
-import type { Counted } from '../store/counters.ts';
-import type { MessageEventKind } from '../store/message-events.ts';
-import type { SentMessageRow } from '../store/messages.ts';
-import type { UnsentEvent } from '../store/outbox.ts';
-import type { Reason, RejectRow } from '../store/rejects.ts';
-import type { WhitelistRow } from '../store/whitelists.ts';
+import type { Counted } from '../store/rows/counters.ts';
+import type { Reason, RejectRow, WhitelistRow } from '../store/rows/lists.ts';
+import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
+import type { UnsentEvent } from '../store/rows/webhooks.ts';
 
 /** A message that the account handed over, before anything has happened to it. */
 export type NewSentMessage = Pick<

@@ -1,8 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import { type Metrics, NO_METRICS } from '../base/metrics.ts';
-import { traceLine } from '../mail/trace.ts';
-import type { Body, Delivery, Spool } from '../spool/types.ts';
+import { traceLine } from '../mail/envelope.ts';
+import type { Body, Delivery, Spool } from '../queue/delivery.ts';
 import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
 
 /**

@@ -1,5 +1,5 @@
 import { toAsciiDomain } from '../mail/address.ts';
-import { POSTMASTER_URL } from '../mail/returns/address.ts';
+import { POSTMASTER_URL } from '../mail/return-address.ts';
 import type { Lookup } from './types.ts';
 
 export interface PostmasterSettings {

@@ -2,8 +2,8 @@ import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { RETURN_URL, readReturnMailbox } from '../mail/returns/address.ts';
-import { StoreAway } from '../store/collection.ts';
+import { RETURN_URL, readReturnMailbox } from '../mail/return-address.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 import type { Lookup, ReturnAddresses } from './types.ts';
 

@@ -1,5 +1,5 @@
 import type { Envelope } from '../mail/envelope.ts';
-import type { Body, BodyWriter } from '../spool/types.ts';
+import type { Body, BodyWriter } from '../queue/delivery.ts';
 
 /** A route that an address hit. */
 export interface Match {

@@ -1,6 +1,6 @@
 import { hasUnsafeCharacter, toAsciiDomain } from './address.ts';
-import type { Mailbox } from './parsed.ts';
-import { decodeWords } from './words.ts';
+import { decodeWords } from './headers.ts';
+import type { Mailbox } from './message.ts';
 
 /**
  * The one reader of address fields (RFC 5322 section 3.4, RFC 6854 for groups in From, RFC 6532 for UTF-8), with the

@@ -1,9 +1,9 @@
 import { parseAddress } from './address.ts';
 import { type ListedMailbox, parseAddressList } from './address-list.ts';
-import { CAPS } from './caps.ts';
+import { isHeadless } from './header-section.ts';
 import { allValues, type HeaderField, parseHeaders } from './headers.ts';
-import { isHeadless } from './headless.ts';
-import type { Addressing, Mailbox } from './parsed.ts';
+import type { Addressing, Mailbox } from './message.ts';
+import { CAPS } from './outgoing.ts';
 
 /**
  * Who a message says wrote it. There is one answer, and it is asked for here: the verdicts judge it, the payload and

@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
-import { createHzDecoder, createIso2022Decoder } from './seven-bit.ts';
 
 /** Text from bytes; may be called for piece after piece of one text, `final` with the last. */
 export type Decode = (bytes: Buffer, final: boolean) => string;
@@ -118,4 +117,193 @@ function whatwgDecoder(label: string): Decode | undefined {
 function iconvDecoder(label: string): Decode {
   const decoder = iconv.getDecoder(label);
   return (bytes, final) => decoder.write(bytes) + (final ? (decoder.end() ?? '') : '');
+}
+
+/** A set of characters that a text can shift to, as the multibyte charset that has it in its upper half. */
+interface Plane {
+  /** The charset, by its WHATWG label. */
+  readonly label: string;
+  readonly bytes: 1 | 2;
+  /** What stands in front of each character there. */
+  readonly prefix?: number;
+}
+
+const ASCII: Plane = { label: '', bytes: 1 };
+/** JIS X 0201: ASCII, but for the yen sign and the overline. */
+const ROMAN: Plane = { label: 'roman', bytes: 1 };
+const KANA: Plane = { label: 'euc-jp', bytes: 1, prefix: 0x8e };
+const JIS_X_0208: Plane = { label: 'euc-jp', bytes: 2 };
+const JIS_X_0212: Plane = { label: 'euc-jp', bytes: 2, prefix: 0x8f };
+const GB_2312: Plane = { label: 'gbk', bytes: 2 };
+const KS_X_1001: Plane = { label: 'euc-kr', bytes: 2 };
+const LATIN1: Plane = { label: 'windows-1252', bytes: 1 };
+const GREEK: Plane = { label: 'iso-8859-7', bytes: 1 };
+
+// What the escape sequences of RFC 1468 (JP), RFC 1554 (JP-2), RFC 1557 (KR) and RFC 1922 (CN) designate, and to
+// which set.
+const ESCAPES: ReadonlyMap<string, readonly ['g0' | 'g1' | 'g2', Plane]> = new Map([
+  ['(B', ['g0', ASCII]],
+  ['(J', ['g0', ROMAN]],
+  ['(I', ['g0', KANA]],
+  ['$@', ['g0', JIS_X_0208]],
+  ['$B', ['g0', JIS_X_0208]],
+  ['$(@', ['g0', JIS_X_0208]],
+  ['$(B', ['g0', JIS_X_0208]],
+  ['$(D', ['g0', JIS_X_0212]],
+  ['$A', ['g0', GB_2312]],
+  ['$(A', ['g0', GB_2312]],
+  ['$(C', ['g0', KS_X_1001]],
+  ['$)A', ['g1', GB_2312]],
+  ['$)C', ['g1', KS_X_1001]],
+  ['.A', ['g2', LATIN1]],
+  ['.F', ['g2', GREEK]],
+]);
+const LONGEST_ESCAPE = 4;
+const ESC = 0x1b;
+const SHIFT_OUT = 0x0e;
+const SHIFT_IN = 0x0f;
+const SINGLE_SHIFT = 0x4e;
+const LF = 0x0a;
+const TILDE = 0x7e;
+
+/**
+ * Decodes the charsets of ISO-2022, which shift between sets of characters by escape sequences. The decoder of the
+ * encoding standard is not for mail: it makes U+FFFD of each place where two sequences meet, as they do wherever
+ * lines or encoded words were joined. Bytes of the upper half are read as `upper` has them: text of EUC-KR is often
+ * called ISO-2022-KR.
+ */
+export function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
+  const sets = { g0: ASCII, g1: upper === 'gbk' ? GB_2312 : KS_X_1001, g2: LATIN1 };
+  let out = false;
+  let held = Buffer.alloc(0);
+  return (bytes, final) => {
+    const input = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
+    const runs = createRuns(input.length);
+    let at = 0;
+    while (at < input.length) {
+      const byte = input[at] ?? 0;
+      const plane = out ? sets.g1 : sets.g0;
+      if (byte === ESC) {
+        if (!final && input.length - at < LONGEST_ESCAPE) break;
+        if (input[at + 1] === SINGLE_SHIFT && at + 2 < input.length) {
+          runs.add(sets.g2, input[at + 2] ?? 0);
+          at += 3;
+          continue;
+        }
+        const escape = escapeAt(input, at + 1);
+        const found = ESCAPES.get(escape);
+        if (found) sets[found[0]] = found[1];
+        else runs.say('\ufffd');
+        at += 1 + (found ? escape.length : 0);
+      } else if (byte === SHIFT_OUT || byte === SHIFT_IN) {
+        out = byte === SHIFT_OUT;
+        at += 1;
+      } else if (byte <= 0x20 || byte >= 0x7f) {
+        // Blanks and controls stand for themselves in every set, and shifting out ends with the line (RFC 1557).
+        if (byte === LF) out = false;
+        runs.pass(byte, upper);
+        at += 1;
+      } else if (plane.bytes === 2 && at + 1 >= input.length && !final) {
+        break;
+      } else {
+        at += runs.addAt(plane, input, at);
+      }
+    }
+    held = Buffer.from(input.subarray(at));
+    return runs.text();
+  };
+}
+
+/** The escape sequence behind an ESC: `$` and a letter, or one of `(`, `)`, `.` and `$(`, `$)` with a letter. */
+function escapeAt(input: Buffer, at: number): string {
+  const text = input.toString('latin1', at, at + LONGEST_ESCAPE - 1);
+  return /^(?:\$[()]?|[().])./.exec(text)?.[0] ?? '';
+}
+
+/** Decodes HZ (RFC 1843): GB 2312 between `~{` and `~}`, which ends with the line at the latest. */
+export function createHzDecoder(): Decode {
+  let plane = ASCII;
+  let held = Buffer.alloc(0);
+  return (bytes, final) => {
+    const input = held.length === 0 ? bytes : Buffer.concat([held, bytes]);
+    const runs = createRuns(input.length);
+    let at = 0;
+    while (at < input.length) {
+      const byte = input[at] ?? 0;
+      const alone = at + 1 >= input.length;
+      if (alone && !final && (byte === TILDE || plane === GB_2312)) break;
+      const escape = byte === TILDE && !alone ? input.toString('latin1', at + 1, at + 2) : '';
+      if (escape === '{' || escape === '}') {
+        plane = escape === '{' ? GB_2312 : ASCII;
+        at += 2;
+      } else if (plane === ASCII && (escape === '~' || escape === '\n')) {
+        if (escape === '~') runs.add(ASCII, TILDE);
+        at += 2;
+      } else if (byte <= 0x20 || byte >= 0x7f) {
+        if (byte === LF) plane = ASCII;
+        runs.pass(byte, 'gbk');
+        at += 1;
+      } else {
+        at += runs.addAt(plane, input, at);
+      }
+    }
+    held = Buffer.from(input.subarray(at));
+    return runs.text();
+  };
+}
+
+/**
+ * Collects what is of one charset, so that a text that shifts all the time costs a decoder as little as one that
+ * never does.
+ */
+function createRuns(size: number) {
+  // A character of three bytes is made of two, one of two bytes of one.
+  const run = Buffer.allocUnsafe(2 * size);
+  const decoders = new Map<string, TextDecoder>();
+  let used = 0;
+  let label = '';
+  let text = '';
+  const flush = (): void => {
+    const decoder = decoders.get(label) ?? new TextDecoder(label === '' ? 'utf-8' : label, { ignoreBOM: true });
+    decoders.set(label, decoder);
+    text += decoder.decode(run.subarray(0, used));
+    used = 0;
+    label = '';
+  };
+  const enter = (next: string): void => {
+    if (label !== '' && label !== next) flush();
+    label = next;
+  };
+  const say = (char: string): void => {
+    if (used > 0) flush();
+    text += char;
+  };
+  const add = (plane: Plane, byte: number): void => {
+    if (plane === ROMAN && (byte === 0x5c || byte === TILDE)) return say(byte === TILDE ? '\u203e' : '\u00a5');
+    const upper = plane !== ASCII && plane !== ROMAN;
+    if (upper) enter(plane.label);
+    if (plane.prefix !== undefined) run[used++] = plane.prefix;
+    run[used++] = upper ? byte | 0x80 : byte;
+  };
+  return {
+    say,
+    add,
+    /** A byte that no set has a say in: what is above ASCII is of the charset that has the same characters there. */
+    pass(byte: number, upper: string): void {
+      if (byte >= 0x80) enter(upper);
+      run[used++] = byte;
+    },
+    /** The character of a plane that stands at `at`; answers how many bytes it had. */
+    addAt(plane: Plane, input: Buffer, at: number): number {
+      add(plane, input[at] ?? 0);
+      const second = input[at + 1] ?? 0;
+      if (plane.bytes === 1 || second <= 0x20 || second >= 0x7f) return 1;
+      run[used++] = second | 0x80;
+      return 2;
+    },
+    text(): string {
+      if (used > 0) flush();
+      return text;
+    },
+  };
 }

@@ -1,4 +1,6 @@
 import { isUtf8 } from 'node:buffer';
+import { decodePayloads } from './charset.ts';
+import { decodeBase64 } from './transfer.ts';
 
 /** One header field: its name as it was written, its value unfolded to one line. */
 export interface HeaderField {
@@ -120,4 +122,164 @@ export function decodeUnlabelled(latin1: string): string {
 
 function escaped(char: string): string {
   return `=${char.charCodeAt(0).toString(16).toUpperCase()}`;
+}
+
+/** A header value with parameters (RFC 2045 section 5.1): `text/plain; charset=utf-8`. */
+export interface Structured {
+  /** In lower case and without white space around it; empty when there is none. */
+  readonly value: string;
+  /** By name in lower case. A name that comes twice keeps its last value. */
+  readonly params: ReadonlyMap<string, string>;
+}
+
+const SEMICOLON = 0x3b;
+const EQUALS = 0x3d;
+const QUOTE = 0x22;
+const BACKSLASH = 0x5c;
+
+/** Splits a value from its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). */
+export function parseStructured(text: string): Structured {
+  const params = new Map<string, string>();
+  let at = 0;
+  let value: string | undefined;
+  while (at <= text.length) {
+    const piece = readPiece(text, at);
+    if (value === undefined) value = piece.name === undefined ? piece.value : `${piece.name}=${piece.value}`;
+    else if (piece.name !== undefined) params.set(piece.name.toLowerCase(), piece.value);
+    else if (piece.value !== '') params.set(piece.value.toLowerCase(), '');
+    at = piece.next;
+  }
+  return { value: (value ?? '').toLowerCase(), params };
+}
+
+/** Whether a parameter is in one of the extended forms of RFC 2231: `name*=`, or in pieces, `name*0=`. */
+export function isExtended({ params }: Structured, name: string): boolean {
+  for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
+  return false;
+}
+
+/**
+ * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes
+ * before the plain one, as mailparser has it: we have to see the same parts.
+ */
+export function asciiParameter(type: Structured, name: string): string {
+  if (!isExtended(type, name)) return type.params.get(name) ?? '';
+  const pieces: { readonly number: number; readonly text: string }[] = [];
+  for (const [key, value] of type.params) {
+    const match = key.startsWith(`${name}*`) ? /^(\d{0,4})\*?$/.exec(key.slice(name.length + 1)) : null;
+    if (match) pieces.push({ number: Number(match[1]), text: value });
+  }
+  const text = pieces
+    .toSorted((a, b) => a.number - b.number)
+    .map((piece) => piece.text)
+    .join('');
+  const encoded = /^[^']*'[^']*'(.*)$/s.exec(text)?.[1];
+  const decode = (_: string, hex: string) => String.fromCharCode(Number.parseInt(hex, 16));
+  return encoded === undefined ? text : encoded.replace(/%([0-9a-f]{2})/gi, decode);
+}
+
+/** One piece between semicolons, which do not count inside quotes. */
+function readPiece(text: string, start: number): { name: string | undefined; value: string; next: number } {
+  let name: string | undefined;
+  let from = start;
+  let quoted = false;
+  let plain = true;
+  let at = start;
+  for (; at < text.length; at++) {
+    const code = text.charCodeAt(at);
+    if (code === BACKSLASH && (quoted || name !== undefined)) {
+      plain = false;
+      at++;
+    } else if (code === QUOTE && (name !== undefined || quoted)) {
+      plain = false;
+      quoted = !quoted;
+    } else if (quoted) continue;
+    else if (code === SEMICOLON) break;
+    else if (code === EQUALS && name === undefined) {
+      name = text.slice(from, at).trim();
+      from = at + 1;
+    }
+  }
+  const written = text.slice(from, at).trim();
+  return { name, value: plain ? written : unquote(written), next: at + 1 };
+}
+
+function unquote(text: string): string {
+  return text.replace(/\\([^])|"/g, '$1').replace(/\\$/, '');
+}
+
+// RFC 2047 section 2, the language of RFC 2231 section 5, and white space inside, which it forbids and software writes.
+const WORD = /=\?([\w.:+-]+)(?:\*[\w-]*)?\?([QqBb])\?([^?]*)\?=/g;
+const NON_ASCII_RUNS = /([^\x00-\x7f]+)/;
+
+/** Words that follow each other in one charset: what they carry. Text among it is decoded already. */
+interface Run {
+  readonly charset: string;
+  readonly payloads: (Buffer | string)[];
+}
+
+/** Decodes the encoded words in a text (RFC 2047). What is no word stays as it is, and so does text around them. */
+export function decodeWords(text: string): string {
+  if (!text.includes('=?')) return text;
+  let decoded = '';
+  let run: Run | undefined;
+  let from = 0;
+  for (const match of text.matchAll(WORD)) {
+    const [whole, charset = '', kind = '', payload = ''] = match;
+    const between = text.slice(from, match.index);
+    from = match.index + whole.length;
+    const label = charset.toLowerCase();
+    // White space between words is none (section 6.2).
+    const follows = run !== undefined && between.trim() === '';
+    if (run?.charset !== label || !follows) {
+      decoded += (run ? decodeRun(run) : '') + (follows ? '' : between);
+      run = { charset: label, payloads: [] };
+    }
+    run.payloads.push(...toPayloads(label, kind, payload));
+  }
+  return decoded + (run ? decodeRun(run) : '') + text.slice(from);
+}
+
+function decodeRun({ charset, payloads }: Run): string {
+  let decoded = '';
+  let bytes: Buffer[] = [];
+  const flush = (): void => {
+    if (bytes.length > 0) decoded += decodePayloads(charset, bytes);
+    bytes = [];
+  };
+  for (const payload of payloads) {
+    if (typeof payload !== 'string') {
+      bytes.push(payload);
+      continue;
+    }
+    flush();
+    decoded += payload;
+  }
+  flush();
+  return decoded;
+}
+
+/**
+ * The header was read before its words are: a character beyond ASCII in a word is what it is, whatever the word says
+ * its charset was.
+ */
+function toPayloads(charset: string, kind: string, payload: string): (Buffer | string)[] {
+  if (kind === 'B' || kind === 'b') return [decodeBase64(Buffer.from(payload, 'latin1'))];
+  if (!NON_ASCII_RUNS.test(payload)) return [decodeQ(payload)];
+  if (charset === 'utf-8' || charset === 'utf8') return [decodeQ(payload)];
+  return payload.split(NON_ASCII_RUNS).map((piece, i) => (i % 2 === 1 ? piece : decodeQ(piece)));
+}
+
+/** The Q encoding (RFC 2047 section 4.2). */
+function decodeQ(payload: string): Buffer {
+  const bytes = Buffer.from(payload.replaceAll('_', ' '), 'utf8');
+  if (!bytes.includes('=')) return bytes;
+  let length = 0;
+  for (let at = 0; at < bytes.length; at++) {
+    const hex = bytes[at] === 0x3d ? bytes.toString('latin1', at + 1, at + 3) : '';
+    const escaped = /^[0-9A-Fa-f]{2}$/.test(hex);
+    bytes[length++] = escaped ? Number.parseInt(hex, 16) : (bytes[at] ?? 0);
+    if (escaped) at += 2;
+  }
+  return bytes.subarray(0, length);
 }

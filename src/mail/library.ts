@@ -1,10 +1,9 @@
 import { Transform } from 'node:stream';
 import { type AttachmentStream, MailParser, type MessageText } from 'mailparser';
 import { decoderOfText } from './charset.ts';
-import type { FilePart } from './parsed.ts';
+import { decodeWords } from './headers.ts';
+import { type Body, bodyOf, type FilePart } from './message.ts';
 import { decodeTransfer, type TransferEncoding, toTransferEncoding } from './transfer.ts';
-import { type Body, bodyOf } from './walk.ts';
-import { decodeWords } from './words.ts';
 
 /** A part as mailparser 3.9.31 (pinned) holds it; its types leave these out. */
 interface MimeNode {

@@ -1,5 +1,6 @@
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
-import { createOutput, type Output } from './compose/output.ts';
+import { TooLong } from './faults.ts';
+import type { Analytics } from './outgoing.ts';
 
 /** What stands in place of a link; undefined: it stays as it is. */
 export type Relink = (url: string) => string | undefined;
@@ -160,4 +161,94 @@ function withoutTail(found: string): string {
     else if (!PUNCTUATION.has(last)) break;
   }
   return found.slice(0, end);
+}
+
+/** A text with pieces of it replaced, from the first to the last. */
+export interface Output {
+  replace(start: number, end: number, text: string): void;
+  /** The whole; `insert` stands at the place `at` of the old text, behind everything that was replaced before it. */
+  finish(insert: string, at: number): string;
+}
+
+/** Throws `TooLong` as soon as the whole would be longer than `maxLength`. */
+export function createOutput(source: string, maxLength: number): Output {
+  const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
+  let length = source.length;
+  const grow = (by: number) => {
+    length += by;
+    if (length > maxLength) throw new TooLong();
+  };
+  return {
+    replace(start, end, text) {
+      grow(text.length - (end - start));
+      pieces.push({ start, end, text });
+    },
+    finish(insert, at) {
+      grow(insert.length);
+      if (pieces.length === 0 && insert === '') return source;
+      const parts: string[] = [];
+      let kept = 0;
+      const put = (start: number, end: number, text: string) => {
+        parts.push(source.slice(kept, start), text);
+        kept = end;
+      };
+      let inserted = insert === '';
+      for (const piece of pieces) {
+        if (!inserted && piece.start >= at) {
+          put(at, at, insert);
+          inserted = true;
+        }
+        put(piece.start, piece.end, piece.text);
+      }
+      if (!inserted) put(at, at, insert);
+      return parts.join('') + source.slice(kept);
+    },
+  };
+}
+
+/** What the sites are told of where a visitor comes from. */
+const SOURCE = 'transactional';
+const MEDIUM = 'email';
+/** Of the parameters of a URL that are looked at; nobody writes so many, and each costs time. */
+const MOST_PARAMETERS = 1000;
+
+/**
+ * Adds the parameters that analytics reads to links whose host is one of `domains`. What a link says itself stays; its other
+ * characters stay as they were written. Undefined: the link stays as it is.
+ */
+export function createTagging({ domains, campaign }: Analytics, sender: string): (url: string) => string | undefined {
+  const hosts = new Set(domains);
+  const wanted = [
+    ['utm_source', SOURCE],
+    ['utm_medium', MEDIUM],
+    ['utm_campaign', campaign ?? sender],
+  ].map(([name = '', value = '']) => ({ name, text: `${name}=${encodeURIComponent(value.toWellFormed())}` }));
+  return (url) => {
+    const parsed = URL.parse(url);
+    if (!parsed || !hosts.has(parsed.hostname.replace(/\.$/, ''))) return undefined;
+    const said = namesIn(parsed.search);
+    const added = wanted
+      .filter(({ name }) => !said.has(name))
+      .map(({ text }) => text)
+      .join('&');
+    if (added === '' || said.size >= MOST_PARAMETERS) return undefined;
+    const hash = url.indexOf('#');
+    const [front, fragment] = hash < 0 ? [url, ''] : [url.slice(0, hash), url.slice(hash)];
+    return `${front}${joint(front)}${added}${fragment}`;
+  };
+}
+
+function joint(front: string): string {
+  if (!front.includes('?')) return '?';
+  return /[?&]$/.test(front) ? '' : '&';
+}
+
+/** Names of the parameters of a query, in lower case. */
+function namesIn(search: string): ReadonlySet<string> {
+  const names = new Set<string>();
+  for (const name of new URLSearchParams(search).keys()) {
+    names.add(name.toLowerCase());
+    if (names.size >= MOST_PARAMETERS) break;
+  }
+  return names;
 }

@@ -1,6 +1,12 @@
-import { breachOfBlock, CAPS } from './caps.ts';
-import { firstValue, type HeaderField, parseHeaders } from './headers.ts';
-import { asciiParameter, parseStructured, type Structured } from './parameters.ts';
+import {
+  asciiParameter,
+  firstValue,
+  type HeaderField,
+  parseHeaders,
+  parseStructured,
+  type Structured,
+} from './headers.ts';
+import { breachOfBlock, CAPS } from './outgoing.ts';
 
 /** A part of a message, as offsets into its bytes. */
 export interface Part {

@@ -1,13 +1,14 @@
+import { once } from 'node:events';
+import { createServer, type Server, type Socket } from 'node:net';
+import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { type Connection, createConnector } from './connection.ts';
 import { createDoor } from './door.ts';
-import { createInbound } from './inbound.ts';
 import { createMeters } from './meters.ts';
-import { createPorts } from './ports.ts';
+import { createInbound } from './policy.ts';
 import { REFUSALS } from './refusal.ts';
-import { createSession } from './session.ts';
-import type { ListenerDeps, ListenerSettings, TlsSettings } from './settings.ts';
-import type { Side } from './side.ts';
+import { createSession, type Side } from './session.ts';
+import type { ListenEntry, ListenerDeps, ListenerSettings, TlsSettings } from './settings.ts';
 
 /** The SMTP side of the daemon. */
 export interface Listener extends Service {
@@ -126,3 +127,50 @@ export function createListenerFor(
 }
 
 function ignore() {}
+
+/** The sockets we listen on. */
+export interface Ports {
+  /** Opens all of them, or none. */
+  open(): Promise<void>;
+  /** Takes no more connections; resolves when those that were taken are gone. */
+  close(): Promise<void>;
+  addresses(): { readonly address: string; readonly port: number }[];
+  listening(): boolean;
+}
+
+export function createPorts(entries: readonly ListenEntry[], onSocket: (socket: Socket) => void, log: Log): Ports {
+  const servers: Server[] = [];
+
+  async function open(entry: ListenEntry): Promise<void> {
+    // A client may end its side behind its last command and still wait for the answers.
+    const server = createServer({ allowHalfOpen: true, noDelay: true }, onSocket);
+    servers.push(server.listen(entry));
+    await once(server, 'listening');
+    server.on('error', (fault) => log.error('smtp.fault', { fault }));
+  }
+
+  const close = async () => {
+    await Promise.all(servers.splice(0).map((server) => new Promise<void>((closed) => server.close(() => closed()))));
+  };
+
+  return Object.freeze({
+    async open() {
+      try {
+        await Promise.all(entries.map(open));
+      } catch (error) {
+        await close();
+        throw error;
+      }
+      for (const place of servers.map(placeOf)) log.info('smtp.listening', place);
+    },
+    close,
+    addresses: () => servers.map(placeOf),
+    listening: () => servers.length > 0 && servers.every((server) => server.listening),
+  });
+}
+
+function placeOf(server: Server): { readonly address: string; readonly port: number } {
+  const place = server.address();
+  if (place === null) return { address: '', port: 0 };
+  return typeof place === 'string' ? { address: place, port: 0 } : { address: place.address, port: place.port };
+}

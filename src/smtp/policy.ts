@@ -1,11 +1,13 @@
 import { POSTMASTER } from '../inbound/postmaster.ts';
-import type { Match, Routed } from '../inbound/types.ts';
+import type { Arrival, Match, Routed } from '../inbound/types.ts';
 import { type Address, parseAddress } from '../mail/address.ts';
 import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
-import { parsePath } from './command.ts';
 import { type MailDsn, readMailDsn, readRecipientDsn } from './dsn.ts';
+import { type Keeping, openReception } from './reception.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
+import type { Side } from './session.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
+import { parsePath, protocolOf, type Said } from './verbs.ts';
 
 /** Somebody that the transaction is for. */
 export interface Recipient {
@@ -146,4 +148,53 @@ export function badMailParam(params: ReadonlyMap<string, string | true>, maxByte
     }
   }
   return undefined;
+}
+
+/** The largest message to the postmaster that waits for the operator: what anybody may leave on our disk. */
+const MOST_KEPT_BYTES = 1024 * 1024;
+
+/** Mail that comes in for the domains of accounts: from anybody, to routes only. */
+export function createInbound(settings: ListenerSettings, deps: ListenerDeps): Side {
+  return Object.freeze({
+    name: 'smtp' as const,
+    policy: createPolicy(settings, deps),
+    ownerOf: deps.routing.ownerOf,
+    receive(said: Said, address: string) {
+      const { transaction, helo, tls } = said;
+      if (!transaction) throw new Error('DATA without a transaction');
+      const dsn = dsnOf(transaction);
+      const arrival = {
+        envelope: { mailFrom: transaction.mailFrom, client: { address, helo, tls }, ...(dsn && { dsn }) },
+        protocol: protocolOf(said),
+      };
+      const routed = [...transaction.recipients.values()].flatMap(({ recipient, match }) =>
+        match ? [{ recipient, match }] : [],
+      );
+      const kept = settings.keepsPostmaster && routed.some(({ match }) => match.account === POSTMASTER);
+      const maxMessageBytes = kept ? Math.min(settings.maxMessageBytes, MOST_KEPT_BYTES) : settings.maxMessageBytes;
+      return openReception(
+        { ...settings, maxMessageBytes },
+        { log: deps.log, keeping: openKeeping(deps, arrival, routed) },
+      );
+    },
+  });
+}
+
+/** Keeps a message on the spool. */
+function openKeeping(
+  { acceptance }: Pick<ListenerDeps, 'acceptance'>,
+  arrival: Arrival,
+  routed: readonly Routed[],
+): Keeping {
+  const { messageId, body } = acceptance.begin();
+  return {
+    messageId,
+    write: (bytes) => body.write(bytes)?.then(() => undefined),
+    abort: () => body.abort(),
+    async finish() {
+      const accepted = await acceptance.accept(messageId, arrival, routed, await body.finish());
+      if (accepted.outcome === 'accepted') return { id: accepted.messageId };
+      return { refused: accepted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault };
+    },
+  };
 }

@@ -4,8 +4,8 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { Postmaster } from '../inbound/postmaster.ts';
 import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
-import type { Spool } from '../spool/types.ts';
-import type { BareNewline } from './data.ts';
+import type { Spool } from '../queue/delivery.ts';
+import type { BareNewline } from './reception.ts';
 
 /** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
 export type ListenEntry = { readonly host: string; readonly port: number } | { readonly fd: number };

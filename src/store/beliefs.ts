@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import { StoreAway } from './collection.ts';
+import { StoreAway } from './driver/port.ts';
 
 /** What the store said, by key, believed for a while; other hosts may have changed it since. */
 export interface Beliefs<T> {

@@ -1,34 +1,58 @@
-import { type AccountRow, accounts } from './accounts.ts';
-import type { Collection, Database, Filter, Patch, Row } from './collection.ts';
-import { type CounterRow, counters } from './counters.ts';
-import { type DomainKeyRow, domainKeys } from './domain-keys.ts';
-import { type ExportRow, exportJobs } from './exports.ts';
-import { type InboundDomainRow, inboundDomains } from './inbound-domains.ts';
-import { type InboundRouteRow, inboundRoutes } from './inbound-routes.ts';
-import { type IpRow, ips } from './ips.ts';
-import { type KeyRow, keys } from './keys.ts';
-import { type LeaseRow, leases } from './leases.ts';
-import { type MessageEventRow, messageEvents } from './message-events.ts';
-import { type MessageTagRow, messages, messageTags, type SentMessageRow } from './messages.ts';
-import { type MetadataFieldRow, metadataFields } from './metadata-fields.ts';
-import { type NoticeRow, notices } from './notices.ts';
-import { type PlacementRow, placements } from './placements.ts';
-import { type IpRequestRow, ipRequests, type PoolRow, pools } from './pools.ts';
-import { type QuotaRow, quotas } from './quotas.ts';
-import { type RejectRow, rejects } from './rejects.ts';
-import { type RevisionRow, revisions } from './revisions.ts';
-import { type ScheduledRow, scheduled } from './scheduled.ts';
-import { type SecretRow, secrets } from './secrets.ts';
-import { type SenderDomainRow, senderDomains } from './sender-domains.ts';
-import { type SigningKeyRow, signingKeys } from './signing-keys.ts';
-import { type SubaccountRow, subaccounts } from './subaccounts.ts';
-import { type TagRemovalRow, tagRemovals } from './tag-removals.ts';
-import { type TemplateLabelRow, type TemplateRow, templateLabels, templates } from './templates.ts';
-import { type TrackingDomainRow, trackingDomains } from './tracking-domains.ts';
-import { type UrlHourRow, type UrlRow, urlHours, urls } from './urls.ts';
-import { type VerificationRow, verifications } from './verifications.ts';
-import { type WebhookRow, type WebhookTallyRow, webhooks, webhookTallies } from './webhooks.ts';
-import { type WhitelistRow, whitelists } from './whitelists.ts';
+import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
+import { type AccountRow, accounts, type KeyRow, keys } from './rows/accounts.ts';
+import { type CounterRow, counters, type UrlHourRow, type UrlRow, urlHours, urls } from './rows/counters.ts';
+import {
+  type DomainKeyRow,
+  domainKeys,
+  type InboundDomainRow,
+  type InboundRouteRow,
+  inboundDomains,
+  inboundRoutes,
+  type SenderDomainRow,
+  senderDomains,
+  type TrackingDomainRow,
+  trackingDomains,
+  type VerificationRow,
+  verifications,
+} from './rows/domains.ts';
+import { type ExportRow, exportJobs } from './rows/exports.ts';
+import { type LeaseRow, leases, type RevisionRow, revisions, type SecretRow, secrets } from './rows/hosts.ts';
+import {
+  type IpRequestRow,
+  type IpRow,
+  ipRequests,
+  ips,
+  type PlacementRow,
+  type PoolRow,
+  placements,
+  pools,
+} from './rows/ips.ts';
+import { type RejectRow, rejects, type WhitelistRow, whitelists } from './rows/lists.ts';
+import {
+  type MessageEventRow,
+  type MessageTagRow,
+  type MetadataFieldRow,
+  messageEvents,
+  messages,
+  messageTags,
+  metadataFields,
+  type ScheduledRow,
+  type SentMessageRow,
+  scheduled,
+  type TagRemovalRow,
+  tagRemovals,
+} from './rows/messages.ts';
+import { type NoticeRow, notices, type QuotaRow, quotas } from './rows/notices.ts';
+import { type SubaccountRow, subaccounts } from './rows/subaccounts.ts';
+import { type TemplateLabelRow, type TemplateRow, templateLabels, templates } from './rows/templates.ts';
+import {
+  type SigningKeyRow,
+  signingKeys,
+  type WebhookRow,
+  type WebhookTallyRow,
+  webhooks,
+  webhookTallies,
+} from './rows/webhooks.ts';
 
 /** Everything of all accounts: for the daemon's own parts and the command line, never for an API handler. */
 export interface Store {

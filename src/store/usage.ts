@@ -1,5 +1,14 @@
 import type { Clock } from '../base/clock.ts';
-import { type Collection, type CollectionSpec, type Database, type Row, StoreAway } from './collection.ts';
+import type { Task } from '../base/service.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  type Filter,
+  type Row,
+  StoreAway,
+} from './driver/port.ts';
+import type { Store } from './store.ts';
 
 /** Kinds of rows, by the names of their collections, of which an account may have so many. */
 export const LIMITED_KINDS = [
@@ -57,7 +66,7 @@ const MAX_REMEMBERED = 10_000;
  * and brings the sums into the store once a second, by atomic increments, so that all hosts of a store share one count.
  *
  * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it was killed,
- * by small patches and counters, and by what the command line wrote. `correct` makes that good, every night (tasks/count-usage.ts).
+ * by small patches and counters, and by what the command line wrote. `correct` makes that good, every night (store/usage.ts).
  */
 export interface UsageMeter {
   /** What the account has now. Throws `StoreAway`. */
@@ -184,4 +193,98 @@ function meteredCollection<R extends Row>(
       return row;
     },
   });
+}
+
+type Sum = Record<UsagePart, number>;
+
+/** Rows that are read at a time, so that nobody waits long for the store. */
+const STEP = 500;
+
+/**
+ * Counts what accounts have from their rows, once a night, and corrects the running count (store/usage.ts). What is written while it
+ * counts may be counted twice or not at all, until the next night.
+ */
+export function countUsageTask({ store, meter }: { readonly store: Store; readonly meter: UsageMeter }): Task {
+  return {
+    name: 'count-usage',
+    schedule: '41 3 * * *',
+    async run(ending) {
+      const before = new Map<string, Usage>();
+      for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));
+      const sums = new Map<string, Sum>([...before.keys()].map((account) => [account, { ...NOTHING }]));
+      for (const [name, rows] of ownedRows(store)) {
+        for await (const row of every(rows)) {
+          if (ending?.aborted) return undefined;
+          count(sums, name, row);
+        }
+      }
+      let corrected = 0;
+      for (const [account, sum] of sums) {
+        const difference = minus(sum, before.get(account) ?? NOTHING);
+        if (USAGE_PARTS.every((part) => difference[part] === 0)) continue;
+        await meter.correct(account, difference);
+        corrected++;
+      }
+      return corrected > 0 ? { accounts: sums.size, corrected } : undefined;
+    },
+  };
+}
+
+function minus(sum: Usage, other: Usage): Usage {
+  const difference: Sum = { ...NOTHING };
+  for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
+  return difference;
+}
+
+/** What has an account, by the name of its collection. */
+function ownedRows(store: Store): readonly (readonly [string, Pick<Collection<Row>, 'many'>])[] {
+  return [
+    ['keys', store.keys],
+    ['inbound_domains', store.inboundDomains],
+    ['inbound_routes', store.inboundRoutes],
+    ['signing_keys', store.signingKeys],
+    ['counters', store.counters],
+    ['exports', store.exportJobs],
+    ['ip_requests', store.ipRequests],
+    ['message_events', store.messageEvents],
+    ['messages', store.messages],
+    ['message_tags', store.messageTags],
+    ['notices', store.notices],
+    ['placements', store.placements],
+    ['pools', store.pools],
+    ['rejects', store.rejects],
+    ['scheduled', store.scheduled],
+    ['sender_domains', store.senderDomains],
+    ['verifications', store.verifications],
+    ['subaccounts', store.subaccounts],
+    ['tag_removals', store.tagRemovals],
+    ['templates', store.templates],
+    ['template_labels', store.templateLabels],
+    ['webhooks', store.webhooks],
+    ['webhook_tallies', store.webhookTallies],
+    ['whitelists', store.whitelists],
+    ['metadata_fields', store.metadataFields],
+    ['tracking_domains', store.trackingDomains],
+    ['urls', store.urls],
+    ['url_hours', store.urlHours],
+  ];
+}
+
+/** All rows of a collection, by their ids. */
+async function* every(rows: Pick<Collection<Row>, 'many'>): AsyncGenerator<Row> {
+  for (let last = '', more = true; more; ) {
+    const filter: Filter<Row> = { id: { range: { gt: last } } };
+    const page = await rows.many(filter, { sort: 'id', limit: STEP });
+    yield* page;
+    last = page.at(-1)?.id ?? last;
+    more = page.length === STEP;
+  }
+}
+
+function count(sums: Map<string, Sum>, name: string, row: Row): void {
+  const account = ownerOf(row);
+  const sum = account === undefined ? undefined : sums.get(account);
+  if (!sum) return;
+  sum.bytes += bytesOf(row);
+  if (isLimited(name)) sum[name]++;
 }

@@ -2,36 +2,34 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
+import type { Task } from '../base/service.ts';
 import type { Resolver } from '../dns/types.ts';
-import type { EventRecorder } from '../events/record.ts';
+import { expireRejectsTask, type PurgeRowsSettings, purgeRowsTask } from '../events/expiry.ts';
+import { applyEventsTask, type EventRecorder } from '../events/record.ts';
 import type { Numbers } from '../events/types.ts';
-import type { Ownership } from '../inbound/ownership.ts';
-import type { DomainTests } from '../outbound/domain-tests.ts';
-import type { KeySwitch } from '../outbound/key-rotation.ts';
-import type { Scheduling } from '../outbound/scheduling.ts';
-import type { Notices } from '../outbound/types.ts';
-import type { Spool } from '../spool/types.ts';
+import { type Ownership, type RetestInboundSettings, retestInboundDomainsTask } from '../inbound/ownership.ts';
+import type { Spool } from '../queue/delivery.ts';
+import { keepTimeTask, type PurgeSettings, purgeTask } from '../queue/purge.ts';
+import {
+  finishWarmupsTask,
+  type ProvisioningDeps,
+  type ProvisioningSettings,
+  provisionIpsTask,
+  type ReverseDnsDeps,
+  retestReverseDnsTask,
+} from '../sending/dedicated-ips.ts';
+import { type RetestTrackingDeps, retestTrackingDomainsTask } from '../sending/domains/custom-domains.ts';
+import { type DomainTests, retestSenderDomainsTask } from '../sending/domains/domain-tests.ts';
+import type { KeySwitch } from '../sending/domains/keys.ts';
+import { sendNoticesTask } from '../sending/notices.ts';
+import { type Scheduling, tendScheduledTask } from '../sending/scheduling.ts';
+import type { Notices } from '../sending/types.ts';
 import type { Store } from '../store/store.ts';
-import type { UsageMeter } from '../store/usage.ts';
-import { applyEventsTask } from './apply-events.ts';
-import { countUsageTask } from './count-usage.ts';
-import { expireRejectsTask } from './expire-rejects.ts';
-import { expireExportsTask } from './exports/expire-exports.ts';
+import { countUsageTask, type UsageMeter } from '../store/usage.ts';
+import { tendBatchesTask } from '../webhooks/batches.ts';
+import { sweepOutboxTask } from '../webhooks/outbox.ts';
+import { expireExportsTask } from './exports/folder.ts';
 import { type ExportSettings, runExportsTask } from './exports/run-exports.ts';
-import { finishWarmupsTask } from './finish-warmups.ts';
-import { keepTimeTask } from './keep-time.ts';
-import { type ProvisioningDeps, type ProvisioningSettings, provisionIpsTask } from './provision-ips.ts';
-import { type PurgeSettings, purgeTask } from './purge.ts';
-import { type PurgeRowsSettings, purgeRowsTask } from './purge-rows.ts';
-import { type RetestInboundSettings, retestInboundDomainsTask } from './retest-inbound-domains.ts';
-import { type ReverseDnsDeps, retestReverseDnsTask } from './retest-reverse-dns.ts';
-import { retestSenderDomainsTask } from './retest-sender-domains.ts';
-import { type RetestTrackingDeps, retestTrackingDomainsTask } from './retest-tracking-domains.ts';
-import { sendNoticesTask } from './send-notices.ts';
-import { sweepOutboxTask } from './sweep-outbox.ts';
-import type { Task } from './task.ts';
-import { tendBatchesTask } from './tend-batches.ts';
-import { tendScheduledTask } from './tend-scheduled.ts';
 
 /** Every task of the daemon. */
 export function createTasks(

@@ -1,6 +1,6 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
-import { StoreAway } from '../store/collection.ts';
-import type { LeaseRow } from '../store/leases.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { LeaseRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 
 /** How long a holder that is not heard of counts as alive. Renewed three times as often. Milliseconds. */

@@ -1,13 +1,10 @@
 import cron from 'node-cron';
 import type { Clock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
-import type { Service } from '../base/service.ts';
-import { StoreAway } from '../store/collection.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Service, Task } from '../base/service.ts';
+import { StoreAway } from '../store/driver/port.ts';
 import type { Leases } from './lease.ts';
-import { createMeters, type Meters } from './meters.ts';
-import { everyMinute } from './minutes.ts';
-import type { Task } from './task.ts';
 
 /** Clocks of hosts may differ by this much and still mean the same time of a schedule. Milliseconds; less than its smallest step. */
 const SAME_TIME_MS = 30_000;
@@ -144,4 +141,73 @@ function createAttempt(
     }
     return false;
   };
+}
+
+const MINUTE_MS = 60_000;
+
+/**
+ * Calls `tick` when a minute of the wall clock begins, with its start (milliseconds since 1970), until the answer is called. The
+ * pause before each is a minute at most, whatever the wall clock does: one that is set back by an hour must not hold up tasks for
+ * that hour, and one that is set ahead by days (or a machine that slept) owes one tick and not thousands.
+ */
+export function everyMinute(clock: Clock, tick: (minute: number) => void): () => void {
+  const present = () => Math.floor(clock.now() / MINUTE_MS) * MINUTE_MS;
+  const arm = () => clock.after(MINUTE_MS - (clock.now() % MINUTE_MS), look);
+  let last = present();
+  let cancel = arm();
+
+  function look(): void {
+    const minute = present();
+    cancel = arm();
+    // A timer may fire a little before its minute, and a leap second shows a minute twice.
+    if (minute === last) return;
+    last = minute;
+    tick(minute);
+  }
+
+  return () => cancel();
+}
+
+/** What is counted of the runs of tasks. */
+export interface Meters {
+  /** Runs it; what it throws is counted by `ended`. */
+  timed<T>(task: string, run: () => Promise<T>): Promise<T>;
+  ended(task: string, result: 'failed' | 'skipped'): void;
+}
+
+/** `tasks`: the names of all there are, so that each is shown from the beginning. */
+export function createMeters(
+  tasks: readonly string[],
+  { clock, metrics = NO_METRICS }: { readonly clock: Clock; readonly metrics?: Metrics | undefined },
+): Meters {
+  const lastSuccess = new Map<string, number>();
+  const of = (task: string) => {
+    const runs = (result: string) => metrics.counter('postern_task_runs_total', { task, result });
+    return {
+      done: runs('done'),
+      failed: runs('failed'),
+      skipped: runs('skipped'),
+      seconds: metrics.histogram('postern_task_seconds', { task }),
+    };
+  };
+  const meters = new Map(tasks.map((task) => [task, of(task)]));
+  metrics.gauge('postern_task_last_success_timestamp_seconds', () =>
+    [...lastSuccess].map(([task, at]) => [{ task }, at]),
+  );
+  return Object.freeze({
+    async timed<T>(task: string, run: () => Promise<T>): Promise<T> {
+      const began = clock.monotonic();
+      try {
+        const done = await run();
+        meters.get(task)?.done.add();
+        lastSuccess.set(task, clock.now() / 1000);
+        return done;
+      } finally {
+        meters.get(task)?.seconds.observe((clock.monotonic() - began) / 1000);
+      }
+    },
+    ended(task: string, result: 'failed' | 'skipped') {
+      meters.get(task)?.[result].add();
+    },
+  });
 }

@@ -2,9 +2,8 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { createApp } from '../../src/api/app.ts';
 import { createBodyReader } from '../../src/api/body.ts';
-import { createKeyReader } from '../../src/api/keys.ts';
-import { createCallMeters } from '../../src/api/meters.ts';
 import type { Operation } from '../../src/api/operation.ts';
+import { createCallMeters, createKeyReader } from '../../src/api/server.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { ApiWorld } from '../../test/support/api.ts';
 

@@ -1,5 +1,5 @@
 import { createAcceptance as createReal } from '../../src/inbound/accept.ts';
-import type { Spool } from '../../src/spool/types.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
 
 /** How long what was promised stays in memory. */
 const BEHIND_MS = 100;

@@ -1,4 +1,4 @@
-import { createSubmitting as createReal } from '../../src/outbound/submit.ts';
+import { createSubmitting as createReal } from '../../src/sending/submit.ts';
 
 /** How long what was promised stays in memory. */
 const BEHIND_MS = 100;

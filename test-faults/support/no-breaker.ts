@@ -1,7 +1,12 @@
-import { type EndpointState, type Learned, learn as learnReally, type Occasion } from '../../src/delivery/endpoint.ts';
-import type { Lesson } from '../../src/delivery/settle.ts';
+import {
+  type EndpointState,
+  type Learned,
+  learn as learnReally,
+  type Occasion,
+} from '../../src/queue/schedule/breaker.ts';
+import type { Lesson } from '../../src/queue/settle.ts';
 
-export * from '../../src/delivery/endpoint.ts';
+export * from '../../src/queue/schedule/breaker.ts';
 
 /** Learns nothing from failures: no endpoint is ever thought to be away. */
 export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {

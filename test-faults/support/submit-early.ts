@@ -2,6 +2,6 @@
 import { replaceModule } from './replace-module.ts';
 
 replaceModule(
-  new URL('../../src/outbound/submit.ts', import.meta.url),
+  new URL('../../src/sending/submit.ts', import.meta.url),
   new URL('./early-submitting.ts', import.meta.url),
 );

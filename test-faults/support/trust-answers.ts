@@ -2,6 +2,6 @@
 import { replaceModule } from './replace-module.ts';
 
 replaceModule(
-  new URL('../../src/delivery/post/answer.ts', import.meta.url),
+  new URL('../../src/webhooks/post/wire.ts', import.meta.url),
   new URL('./long-answer.ts', import.meta.url),
 );

@@ -2,8 +2,8 @@ import { expect } from 'chai';
 import { accountLimits } from '../../src/composition/slices.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
 import { openStore } from '../../src/store/store.ts';
-import { meteredDatabase } from '../../src/store/usage.ts';
-import { countUsageTask } from '../../src/tasks/count-usage.ts';
+import { countUsageTask, meteredDatabase } from '../../src/store/usage.ts';
+
 import { ACCOUNT, type ApiWorld, KEY, limitsOf, NO_LIMITS, OTHER_KEY, startApi } from '../support/api.ts';
 import { createTestClock } from '../support/clock.ts';
 import { startDaemon, testSettings } from '../support/daemon.ts';

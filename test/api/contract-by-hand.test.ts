@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { type ApiAnswer, type ApiWorld, startApi } from '../support/api.ts';
 import { drivers } from '../support/database.ts';
 import { lacks } from '../support/mongo-server.ts';

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { ERRORS, type ErrorName } from '../../src/api/errors.ts';
 import type { Operation } from '../../src/api/operation.ts';
 import { OPERATIONS } from '../../src/api/operations/index.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../support/api.ts';
 import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';

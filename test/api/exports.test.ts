@@ -1,8 +1,8 @@
 import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { exportId } from '../../src/store/exports.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import { keyHash } from '../../src/store/rows/accounts.ts';
+import { exportId } from '../../src/store/rows/exports.ts';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../support/api.ts';
 import { EXPORT, exportRow, TOKEN } from '../support/exports.ts';
 import { until } from '../support/until.ts';

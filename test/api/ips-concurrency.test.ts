@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { provisionIpsTask } from '../../src/tasks/provision-ips.ts';
+import { provisionIpsTask } from '../../src/sending/dedicated-ips.ts';
 import { ACCOUNT, type ApiWorld, startApi } from '../support/api.ts';
 import { drivers } from '../support/database.ts';
 import { putIp } from '../support/ips.ts';

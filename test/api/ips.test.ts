@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { provisionIpsTask } from '../../src/tasks/provision-ips.ts';
-import { retestReverseDnsTask } from '../../src/tasks/retest-reverse-dns.ts';
+import { provisionIpsTask, retestReverseDnsTask } from '../../src/sending/dedicated-ips.ts';
+
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../support/api.ts';
 import { drivers } from '../support/database.ts';
 import { putIp, stock } from '../support/ips.ts';

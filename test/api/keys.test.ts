@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { revokeKey } from '../../src/store/credentials.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import { keyHash, revokeKey } from '../../src/store/rows/accounts.ts';
+
 import { type ApiWorld, KEY, OTHER_KEY, startApi } from '../support/api.ts';
 
 describe('API keys', () => {

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { createKey } from '../../src/store/credentials.ts';
-import { keyHash } from '../../src/store/keys.ts';
-import type { SentMessageRow } from '../../src/store/messages.ts';
+import { createKey, keyHash } from '../../src/store/rows/accounts.ts';
+
+import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, startApi } from '../support/api.ts';
 import { messageRow, putMessages } from '../support/messages.ts';
 

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import type { Draft, Outgoing } from '../../src/mail/outgoing.ts';
+import { keyHash } from '../../src/store/rows/accounts.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 import { putCounts } from '../support/counts.ts';
 import { subaccountRow } from '../support/lists.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { toMessageRow } from '../../src/events/bounds.ts';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
+import { toMessageRow } from '../../src/events/record.ts';
+import type { Draft, Outgoing } from '../../src/mail/outgoing.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 
 // Bodies as clients write them that nobody here wrote: what they send when a program gives them the least.

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { z } from 'zod';
-import type { AccountParts } from '../../src/api/account-parts.ts';
-import { parseBody } from '../../src/api/formats.ts';
+import type { AccountParts } from '../../src/api/account.ts';
 import { operation } from '../../src/api/operation.ts';
+import { parseBody } from '../../src/api/parameters.ts';
 import { optional, text, timestamp } from '../../src/base/schema.ts';
 
 // No handler here reaches for anything of an account.

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../support/api.ts';
 import { putCounts } from '../support/counts.ts';
 import { rejectRow, subaccountRow, whitelistRow } from '../support/lists.ts';

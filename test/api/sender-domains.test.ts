@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { expect } from 'chai';
-import { createDomainKeys, newKeyPair } from '../../src/outbound/domain-keys.ts';
-import { newSenderDomain, noteSenderDomain } from '../../src/store/sender-domains.ts';
+import { createDomainKeys, newKeyPair } from '../../src/sending/domains/keys.ts';
+import { newSenderDomain, noteSenderDomain } from '../../src/store/rows/domains.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../support/api.ts';
 import { drivers } from '../support/database.ts';
 import { changingResolver, TEST_KEYS, TEST_SPF, TEST_TXT } from '../support/senders.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { stripTags } from '../../src/api/strip-tags.ts';
+import { stripTags } from '../../src/api/operations/rules.ts';
 
 describe('strip_tags', () => {
   for (const [text, stripped] of [

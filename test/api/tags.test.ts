@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { counterId, NO_COUNTS } from '../../src/store/counters.ts';
+import { counterId, NO_COUNTS } from '../../src/store/rows/counters.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, OTHER_ACCOUNT, OTHER_KEY, startApi } from '../support/api.ts';
 import { putCounts } from '../support/counts.ts';
 import { drivers } from '../support/database.ts';

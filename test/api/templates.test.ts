@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { counterId } from '../../src/store/counters.ts';
+import { counterId } from '../../src/store/rows/counters.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, KEY, OTHER_KEY, startApi } from '../support/api.ts';
 import { drivers } from '../support/database.ts';
 

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { toToken } from '../../src/mail/send-tokens.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { toToken } from '../../src/mail/return-address.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, startApi } from '../support/api.ts';
 import { TOKEN_SECRET } from '../support/tracking.ts';
 import { until } from '../support/until.ts';

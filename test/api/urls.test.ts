@@ -1,9 +1,8 @@
 import { expect } from 'chai';
-import { outcomeOf } from '../../src/events/outcome.ts';
-import { createUrlCounting } from '../../src/events/url-counting.ts';
-import type { MessageEventRow } from '../../src/store/message-events.ts';
-import type { SentMessageRow } from '../../src/store/messages.ts';
-import { retestTrackingDomainsTask } from '../../src/tasks/retest-tracking-domains.ts';
+import { outcomeOf } from '../../src/events/apply.ts';
+import { createUrlCounting } from '../../src/events/counting.ts';
+import { retestTrackingDomainsTask } from '../../src/sending/domains/custom-domains.ts';
+import type { MessageEventRow, SentMessageRow } from '../../src/store/rows/messages.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 import { changingResolver } from '../support/senders.ts';
 import type { ZoneRecords } from '../support/zone.ts';

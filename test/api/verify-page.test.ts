@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { StoreAway } from '../../src/store/collection.ts';
-import { tokenHash } from '../../src/store/verifications.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
+import { tokenHash } from '../../src/store/rows/domains.ts';
 import { ACCOUNT, type ApiWorld, HOUR_MS, startApi } from '../support/api.ts';
 
 const TOKEN = 'AAAAAAAAAAAAAAAAAAAAAA';

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
-import { StoreAway } from '../../src/store/collection.ts';
-import { newSenderDomain } from '../../src/store/sender-domains.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
+import { newSenderDomain } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 import { until } from '../support/until.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createOutput } from '../../src/base/output.ts';
+import { createOutput } from '../../src/base/log.ts';
 
 /** A line that is written at once. */
 const line = (n: number) => `{"event":"daemon.note","level":"info","n":${n}}\n`;

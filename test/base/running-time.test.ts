@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createRunningTime, readTimeMemory, type TimeMemory } from '../../src/base/running-time.ts';
-import { createAgenda, type Sleeper } from '../../src/delivery/schedule/agenda.ts';
+import { createAgenda, type Sleeper } from '../../src/queue/schedule/gate.ts';
 import { createTestClock } from '../support/clock.ts';
 
 const MINUTE = 60_000;

@@ -2,17 +2,23 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'no
 import { createServer, type Server } from 'node:net';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { certificate } from '../../src/cli/doctor/certificates.ts';
-import { inboundDomains, reservedDomains, senderDomains, sending } from '../../src/cli/doctor/domains.ts';
 import type { Check, World } from '../../src/cli/doctor/finding.ts';
-import { listening } from '../../src/cli/doctor/listening.ts';
-import { clockCheck, disk, secrets } from '../../src/cli/doctor/machine.ts';
-import { hostName, postmaster, publicUrl } from '../../src/cli/doctor/names.ts';
-import { nameServers } from '../../src/cli/doctor/services.ts';
+import { certificate, listening } from '../../src/cli/doctor/listening.ts';
+import { clockCheck, disk, nameServers, secrets } from '../../src/cli/doctor/machine.ts';
+import {
+  hostName,
+  inboundDomains,
+  postmaster,
+  publicUrl,
+  reservedDomains,
+  senderDomains,
+  sending,
+} from '../../src/cli/doctor/names.ts';
+
 import { withStore } from '../../src/cli/open.ts';
 import { loadSettings } from '../../src/config.ts';
 import type { Resolver } from '../../src/dns/types.ts';
-import { newSenderDomain } from '../../src/store/sender-domains.ts';
+import { newSenderDomain } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
 import { KEY as OTHER_KEY } from '../delivery/tls-fixture.ts';
 import { MX_CERT, MX_KEY } from '../outbound/carrier-tls-fixture.ts';

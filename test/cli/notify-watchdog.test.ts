@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { readSupervision, startWatchdog } from '../../src/cli/watchdog.ts';
+import { readSupervision, startWatchdog } from '../../src/cli/systemd.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createNotifier, systemdNotify, type Tell } from '../../src/cli/notify.ts';
+import { createNotifier, systemdNotify, type Tell } from '../../src/cli/systemd.ts';
 import { createTestLog } from '../support/log.ts';
 import { until } from '../support/until.ts';
 import { type Manager, missingProgram, startManager } from '../systemd/manager.ts';

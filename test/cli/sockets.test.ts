@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { text } from 'node:stream/consumers';
 import { expect } from 'chai';
-import { inheritedSockets, SocketFault } from '../../src/cli/sockets.ts';
+import { inheritedSockets, SocketFault } from '../../src/cli/systemd.ts';
 import { openSocket, spawnWithSocket } from '../systemd/manager.ts';
 
 const PID = 4711;
@@ -64,7 +64,7 @@ describe('a socket handed over', () => {
   it('is listened on by the child, and a client that came before it started is answered', async () => {
     // systemd opens the socket before the service runs, so a client may come first.
     const socket = await openSocket();
-    const module = new URL('../../src/cli/sockets.ts', import.meta.url).href;
+    const module = new URL('../../src/cli/systemd.ts', import.meta.url).href;
     const child = spawnWithSocket(socket.fd, ['--input-type=module', '-e', CHILD, module], {
       PATH: process.env['PATH'],
     });

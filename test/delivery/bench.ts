@@ -1,8 +1,7 @@
 import type { Ids } from '../../src/base/ids.ts';
-import type { DeliveryDeps } from '../../src/delivery/carry.ts';
-import type { Destinations } from '../../src/delivery/destinations.ts';
-import { createDispatcher, type DispatcherSettings } from '../../src/delivery/dispatcher.ts';
-import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
+import { createDispatcher, type DispatcherSettings } from '../../src/queue/dispatcher.ts';
+import type { DeliveryDeps, Destinations } from '../../src/webhooks/carry.ts';
+import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createFakeSpool, type FakeSpool } from '../support/fake-spool.ts';
 import { createTestLog } from '../support/log.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { createDestinations } from '../../src/delivery/destinations.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
+import { createDestinations } from '../../src/webhooks/carry.ts';
 import { createTestClock } from '../support/clock.ts';
 import { openTestStore } from '../support/store.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createEncoding } from '../../src/delivery/render/encoding.ts';
+import { createEncoding } from '../../src/webhooks/render/form.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 
 const PIECES = [

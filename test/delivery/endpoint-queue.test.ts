@@ -1,8 +1,7 @@
 import { expect } from 'chai';
-import { createEndpointQueue, HELD } from '../../src/delivery/schedule/endpoint-queue.ts';
-import { createFifo } from '../../src/delivery/schedule/fifo.ts';
-import { createHeap } from '../../src/delivery/schedule/heap.ts';
-import type { Waiting } from '../../src/delivery/schedule/waiting.ts';
+import { createEndpointQueue, createFifo, createHeap, HELD } from '../../src/queue/schedule/endpoint-queue.ts';
+
+import type { Waiting } from '../../src/queue/schedule/lane.ts';
 import { aDelivery } from './support.ts';
 
 const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({

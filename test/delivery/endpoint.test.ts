@@ -8,8 +8,8 @@ import {
   mayProbe,
   newEndpoint,
   toMemory,
-} from '../../src/delivery/endpoint.ts';
-import type { Lesson } from '../../src/delivery/settle.ts';
+} from '../../src/queue/schedule/breaker.ts';
+import type { Lesson } from '../../src/queue/settle.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createGuard } from '../../src/delivery/post/guard.ts';
+import { createGuard } from '../../src/webhooks/post/guard.ts';
 import { namesResolver } from './support.ts';
 
 const check = async (allowPrivate: readonly string[] | null, loopbackOnly: boolean, url: string, names = {}) => {

@@ -1,8 +1,8 @@
 import { isUtf8 } from 'node:buffer';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
-import type { Rendered, Renderer, RenderJob } from '../../src/delivery/types.ts';
-import { mandrillSignature, toSigningSecret } from '../../src/mail/signature.ts';
+import { mandrillSignature, toSigningSecret } from '../../src/webhooks/signing.ts';
+import type { Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import {
   bytesOf,
   crlf,

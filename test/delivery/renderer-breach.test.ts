@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
-import { createRenderer } from '../../src/delivery/render/renderer.ts';
-import type { Rendered, Renderer } from '../../src/delivery/types.ts';
+import { createRenderer } from '../../src/webhooks/render/pool.ts';
+import type { Rendered, Renderer } from '../../src/webhooks/types.ts';
 import { createTestLog } from '../support/log.ts';
 import { crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';

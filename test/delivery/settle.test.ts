@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { readRetryAfter } from '../../src/delivery/post/retry-after.ts';
-import { type Attempted, longestWait, settle, settleUnattempted } from '../../src/delivery/settle.ts';
-import type { AttemptResult } from '../../src/delivery/types.ts';
+import { type Attempted, longestWait, readRetryAfter, settle, settleUnattempted } from '../../src/queue/settle.ts';
+
+import type { AttemptResult } from '../../src/webhooks/types.ts';
 import { answered, refused, timedOut } from './support.ts';
 
 const NOW = Date.UTC(2026, 0, 5, 12, 0, 0);

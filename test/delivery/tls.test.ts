@@ -3,7 +3,7 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { expect } from 'chai';
-import type { Poster } from '../../src/delivery/types.ts';
+import type { Poster } from '../../src/webhooks/types.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { tempDir } from '../support/temp.ts';
 import { bytes, openPoster } from './support.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { createUrlCheck } from '../../src/delivery/post/webhook-exists.ts';
-import type { Poster } from '../../src/delivery/types.ts';
-import { mandrillSignature } from '../../src/mail/signature.ts';
+import { createUrlCheck } from '../../src/webhooks/post/post.ts';
+import { mandrillSignature } from '../../src/webhooks/signing.ts';
+import type { Poster } from '../../src/webhooks/types.ts';
 import { freePort } from '../support/free-port.ts';
 import { createTestLog } from '../support/log.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { checkA, checkPtr, toReverseName } from '../../src/dns/address-checks.ts';
-import { checkDkim, checkSpf } from '../../src/dns/checks-sender.ts';
+import { checkA, checkDkim, checkPtr, checkSpf, toReverseName } from '../../src/dns/checks.ts';
+
 import { type ZoneNode, type ZoneRecords, zoneResolver } from '../support/zone.ts';
 
 const INCLUDE = 'spf.mx.postern.test';

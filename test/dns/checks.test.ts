@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { checkMx } from '../../src/dns/checks.ts';
-import { sameName, toQuestionName } from '../../src/dns/names.ts';
 import { parseResolvConf, parseServer } from '../../src/dns/servers.ts';
+import { sameName, toQuestionName } from '../../src/dns/types.ts';
 import { zoneResolver } from '../support/zone.ts';
 
 describe('the MX check of an inbound domain', () => {

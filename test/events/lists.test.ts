@@ -1,11 +1,11 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
-import { createSweep } from '../../src/events/sweep.ts';
 import type { Lists, NewReject } from '../../src/events/types.ts';
-import { type Database, StoreAway } from '../../src/store/collection.ts';
-import type { UnsentEvent } from '../../src/store/outbox.ts';
+import { type Database, StoreAway } from '../../src/store/driver/port.ts';
+import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
+import { createSweep } from '../../src/webhooks/outbox.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { createSweep } from '../../src/events/sweep.ts';
-import type { Carrier, UnsentEvent } from '../../src/store/outbox.ts';
-import { rejectId } from '../../src/store/rejects.ts';
+import { rejectId } from '../../src/store/rows/lists.ts';
+import type { Carrier, UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import type { Store } from '../../src/store/store.ts';
-import { sweepOutboxTask } from '../../src/tasks/sweep-outbox.ts';
+import { createSweep, sweepOutboxTask } from '../../src/webhooks/outbox.ts';
+
 import { createTestClock } from '../support/clock.ts';
 import { openTestStore } from '../support/store.ts';
 

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { createOutbox, type WebhookOutbox } from '../../src/events/outbox.ts';
-import { StoreAway } from '../../src/store/collection.ts';
-import type { HookEvent } from '../../src/store/outbox.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
+import type { HookEvent } from '../../src/store/rows/webhooks.ts';
 import type { Store } from '../../src/store/store.ts';
+import { createOutbox, type WebhookOutbox } from '../../src/webhooks/outbox.ts';
 import { events } from '../support/batch-world.ts';
 import { freshSpool, type OpenedSpool } from '../support/spool.ts';
 import { openTestStore } from '../support/store.ts';

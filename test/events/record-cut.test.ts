@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type Collection, type Row, StoreAway } from '../../src/store/collection.ts';
+import { type Collection, type Row, StoreAway } from '../../src/store/driver/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';

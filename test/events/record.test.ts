@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import type { MessageEvent } from '../../src/events/types.ts';
-import { type Counted, SPANS_OF } from '../../src/store/counters.ts';
+import { type Counted, SPANS_OF } from '../../src/store/rows/counters.ts';
+import { subaccountId } from '../../src/store/rows/subaccounts.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { subaccountId } from '../../src/store/subaccounts.ts';
 import { drivers } from '../support/database.ts';
 import { subaccountRow } from '../support/lists.ts';
 import { ACCOUNT, countsOf, createRecording, MESSAGE, newEvent, newMessage } from '../support/recording.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
 import { postern } from '../support/command.ts';
 import { startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { type MailServer, startMailServer } from '../support/mail-server.ts';

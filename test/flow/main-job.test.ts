@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { createTransport } from 'nodemailer';
 import { Webhook } from 'standardwebhooks';
-import { mandrillSignature } from '../../src/mail/signature.ts';
+import { mandrillSignature } from '../../src/webhooks/signing.ts';
 import { createCaller, startDaemon, type TestDaemon } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';
 import { message, sendMail } from '../support/mail.ts';

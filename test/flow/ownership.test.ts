@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
-import { createAccount, createKey } from '../../src/store/credentials.ts';
+import { createAccount, createKey } from '../../src/store/rows/accounts.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createCaller, startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';

@@ -5,9 +5,9 @@ import { createIds } from '../../src/base/ids.ts';
 import { openDatabase } from '../../src/composition/storage.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { bounceAddress, unsubAddress } from '../../src/mail/returns/address.ts';
-import { toToken } from '../../src/mail/send-tokens.ts';
-import { openSecret } from '../../src/store/secrets.ts';
+import { bounceAddress, toToken, unsubAddress } from '../../src/mail/return-address.ts';
+
+import { openSecret } from '../../src/store/rows/hosts.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { startDaemon, type TestDaemon, testSettings } from '../support/daemon.ts';
 import { eventsOf, postsOf } from '../support/events.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { mandrillSignature } from '../../src/mail/signature.ts';
+import { mandrillSignature } from '../../src/webhooks/signing.ts';
 import { spawnDaemon } from '../support/child.ts';
 import { postern } from '../support/command.ts';
 import { createCaller, KEY, startDaemon, type TestDaemon } from '../support/daemon.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createGuard } from '../../src/delivery/post/guard.ts';
-import type { Poster } from '../../src/delivery/types.ts';
+import { createGuard } from '../../src/webhooks/post/guard.ts';
+import type { Poster } from '../../src/webhooks/types.ts';
 import { bytes, namesResolver, openPoster } from '../delivery/support.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { FORBIDDEN_ANSWERS, FORBIDDEN_HOSTS, OPEN_HOSTS } from './egress-forms.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { createFormEncoder } from '../../src/delivery/render/form.ts';
-import { toEventPieces } from '../../src/delivery/render/payload.ts';
 import { parseMessage, scanMessage } from '../../src/mail/message.ts';
+import { createFormEncoder } from '../../src/webhooks/render/form.ts';
+import { toEventPieces } from '../../src/webhooks/render/payload.ts';
 import { formValue, type InboundEvent, spooled, VERDICTS } from '../support/mime.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
 

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { createResolver } from '../../src/dns/resolver.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
 import type { Envelope } from '../../src/mail/envelope.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';

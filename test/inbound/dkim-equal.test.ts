@@ -2,11 +2,10 @@ import { expect } from 'chai';
 import { type CheckedSignature, DkimVerifier } from 'mailauth/lib/dkim/dkim-verifier.js';
 import { dkimSign } from 'mailauth/lib/dkim/sign.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
-import { createBodyHash, hashBody } from '../../src/inbound/dkim/body.ts';
-import { parseSignature } from '../../src/inbound/dkim/signature.ts';
-import { createSignatureChecker, isUsable } from '../../src/inbound/dkim/verify.ts';
-import { parseHeaderSection } from '../../src/inbound/header-section.ts';
-import { createPublicKeys, type PublicKey } from '../../src/inbound/public-keys.ts';
+import { createBodyHash, hashBody } from '../../src/inbound/verdicts/dkim/canonical.ts';
+import { createSignatureChecker, isUsable, parseSignature } from '../../src/inbound/verdicts/dkim/verify.ts';
+import { createPublicKeys, type PublicKey } from '../../src/inbound/verdicts/signatures.ts';
+import { parseHeaderSection } from '../../src/mail/header-section.ts';
 import { type DkimKey, makeKey, signMessage } from '../support/dns-keys.ts';
 import { randomFrom } from '../support/random-text.ts';
 

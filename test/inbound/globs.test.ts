@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createGlobs } from '../../src/inbound/globs.ts';
-import { literals, matches } from '../../src/mail/pattern.ts';
+import { createGlobs, literals, matches } from '../../src/inbound/routing.ts';
+
 import { growth } from '../support/growth.ts';
 
 const globsOf = (patterns: readonly string[]) =>

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
 import { makeKey, signMessage } from '../support/dns-keys.ts';
 import { randomFrom } from '../support/random-text.ts';
 import { type ZoneRecords, zoneResolver } from '../support/zone.ts';

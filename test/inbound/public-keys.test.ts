@@ -1,6 +1,6 @@
 import { generateKeyPairSync, KeyObject } from 'node:crypto';
 import { expect } from 'chai';
-import { createPublicKeys, type PublicKey, type ReadKey } from '../../src/inbound/public-keys.ts';
+import { createPublicKeys, type PublicKey, type ReadKey } from '../../src/inbound/verdicts/signatures.ts';
 
 const PEM = String(
   generateKeyPairSync('rsa', { modulusLength: 1024 }).publicKey.export({ type: 'spki', format: 'pem' }),

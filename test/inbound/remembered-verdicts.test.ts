@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import type { Resolver } from '../../src/dns/types.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
 import { createTestClock } from '../support/clock.ts';
 import { type ZoneRecords, zoneResolver } from '../support/zone.ts';
 

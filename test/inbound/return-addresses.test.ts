@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createReturnAddresses } from '../../src/inbound/return-addresses.ts';
-import { bounceAddress, unsubAddress } from '../../src/mail/returns/address.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { bounceAddress, unsubAddress } from '../../src/mail/return-address.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';

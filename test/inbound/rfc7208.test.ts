@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { systemClock } from '../../src/base/clock.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
 import type { ZoneNode, ZoneRecords } from '../support/zone.ts';
 import { zoneResolver } from '../support/zone.ts';
 

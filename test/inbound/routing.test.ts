@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createRouting } from '../../src/inbound/routing.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { createSigningKeys } from '../../src/inbound/signing.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
+import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { createTestClock } from '../support/clock.ts';
 import { openTestStore } from '../support/store.ts';
 import { until } from '../support/until.ts';

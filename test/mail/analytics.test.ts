@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createTagging } from '../../src/mail/analytics.ts';
+import { createTagging } from '../../src/mail/links.ts';
 
 const UTM = 'utm_source=transactional&utm_medium=email&utm_campaign=welcome';
 const tag = createTagging(

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { CAPS } from '../../src/mail/caps.ts';
 import { scanMessage } from '../../src/mail/message.ts';
+import { CAPS } from '../../src/mail/outgoing.ts';
 import type { Part } from '../../src/mail/structure.ts';
 import { crlf, multipart } from '../support/mime.ts';
 import { nested } from '../support/mime-hostile.ts';

@@ -1,7 +1,6 @@
 import { expect } from 'chai';
-import { parseMessage, scanMessage } from '../../src/mail/message.ts';
-import type { Parsed } from '../../src/mail/parsed.ts';
-import { decodeWords } from '../../src/mail/words.ts';
+import { decodeWords } from '../../src/mail/headers.ts';
+import { type Parsed, parseMessage, scanMessage } from '../../src/mail/message.ts';
 import { CHARSETS } from '../support/charsets.ts';
 import { crlf, multipart } from '../support/mime.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { toEnd } from '../../src/base/steps.ts';
+import { toEnd } from '../../src/base/turns.ts';
 import { createFiller, findingFault } from '../../src/mail/merge/language.ts';
-import { type MergeValue, readMergeValue } from '../../src/mail/merge/value.ts';
+import { type MergeValue, readMergeValue } from '../../src/mail/merge/values.ts';
 import { growth, repeated } from '../support/growth.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { toEnd } from '../../src/base/steps.ts';
+import { toEnd } from '../../src/base/turns.ts';
 import { createFiller, findingFault, type TextForm } from '../../src/mail/merge/language.ts';
-import type { MergeValue } from '../../src/mail/merge/value.ts';
+import type { MergeValue } from '../../src/mail/merge/values.ts';
 
 const now = new Date('2026-01-05T14:07:09Z');
 const VARS: Readonly<Record<string, MergeValue>> = {

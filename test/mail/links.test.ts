@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { TooLong } from '../../src/mail/faults.ts';
 import { changeHtml, changeText } from '../../src/mail/links.ts';
-import { TooLong } from '../../src/mail/too-long.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 
 const MOST = 10_000_000;

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { toExtras } from '../../src/mail/extras.ts';
 import { parseHeaders } from '../../src/mail/headers.ts';
 import { parseMcHeaders } from '../../src/mail/mc-headers.ts';
+import { toExtras } from '../../src/mail/outgoing.ts';
 
 const parse = (...lines: string[]) => parseMcHeaders(parseHeaders(Buffer.from(`${lines.join('\r\n')}\r\n`)));
 

@@ -1,8 +1,6 @@
 import { expect } from 'chai';
-import { formatDate } from '../../src/mail/merge/dates.ts';
-import { merge, merging, toVars } from '../../src/mail/merge/merge.ts';
-import { render } from '../../src/mail/merge/render.ts';
-import { TooLong } from '../../src/mail/too-long.ts';
+import { TooLong } from '../../src/mail/faults.ts';
+import { formatDate, merge, merging, render, toVars } from '../../src/mail/merge/merge.ts';
 import { growth, repeated } from '../support/growth.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { parseMessage, scanMessage } from '../../src/mail/message.ts';
-import type { Content, Parsed } from '../../src/mail/parsed.ts';
+import { type Content, type Parsed, parseMessage, scanMessage } from '../../src/mail/message.ts';
+
 import { crlf, multipart } from '../support/mime.ts';
 
 async function parse(bytes: Buffer): Promise<Parsed> {

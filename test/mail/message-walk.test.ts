@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import { readWithLibrary } from '../../src/mail/library.ts';
-import { parseMessage, scanMessage } from '../../src/mail/message.ts';
-import type { Content, Text } from '../../src/mail/parsed.ts';
-import { type Body, walkBody } from '../../src/mail/walk.ts';
+import { type Body, type Content, parseMessage, scanMessage, type Text, walkBody } from '../../src/mail/message.ts';
+
 import { CHARSETS } from '../support/charsets.ts';
 import { crlf, multipart } from '../support/mime.ts';
 import { CORPUS } from '../support/mime-corpus.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { parseMessage, scanMessage } from '../../src/mail/message.ts';
-import type { Parsed } from '../../src/mail/parsed.ts';
+import { type Parsed, parseMessage, scanMessage } from '../../src/mail/message.ts';
+
 import { crlf, multipart } from '../support/mime.ts';
 import { CORPUS } from '../support/mime-corpus.ts';
 

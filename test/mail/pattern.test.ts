@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { isExact, literals, matches } from '../../src/mail/pattern.ts';
+import { isExact, literals, matches } from '../../src/inbound/routing.ts';
 
 describe('a route pattern', () => {
   const cases: [pattern: string, mailbox: string, hit: boolean][] = [

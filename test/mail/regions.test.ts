@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { fillRegions } from '../../src/mail/regions.ts';
-import { TooLong } from '../../src/mail/too-long.ts';
+import { TooLong } from '../../src/mail/faults.ts';
+import { fillRegions } from '../../src/mail/merge/regions.ts';
 import { growth, repeated } from '../support/growth.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 

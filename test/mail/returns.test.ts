@@ -1,9 +1,8 @@
 import { globSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { expect } from 'chai';
-import { bounceAddress, findMessage, readReturnMailbox, unsubAddress } from '../../src/mail/returns/address.ts';
-import { type Judgement, judge } from '../../src/mail/returns/judge.ts';
-import { toToken } from '../../src/mail/send-tokens.ts';
+import { bounceAddress, findMessage, readReturnMailbox, toToken, unsubAddress } from '../../src/mail/return-address.ts';
+import { type Judgement, judge } from '../../src/returns/bounce-message.ts';
 
 const SECRET = 'a secret';
 const MESSAGE = '0123456789abcdef0123456789abcdef';

@@ -7,7 +7,7 @@ import {
   runningStandardSignature,
   standardSignature,
   toSigningSecret,
-} from '../../src/mail/signature.ts';
+} from '../../src/webhooks/signing.ts';
 
 const KEY = 'kJ8vQ2xLr0cYw5nTt7uZ1aBdEfGhIjKm';
 const URL = 'https://user:pass@example.com/hook/?a=1&b=2';

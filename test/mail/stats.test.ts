@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { addUpMonths, hourlyQuota, reputationOf } from '../../src/mail/reputation.ts';
-import { addUp, sinceHours, windowsOf } from '../../src/mail/stats.ts';
-import { reputationMonths } from '../../src/store/counters.ts';
+import { addUp, addUpMonths, hourlyQuota, reputationOf, sinceHours, windowsOf } from '../../src/mail/stats.ts';
+
+import { reputationMonths } from '../../src/store/rows/counters.ts';
 
 const NOTHING = {
   sent: 0,

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { nameFault, slugOf } from '../../src/mail/template.ts';
+import { nameFault, slugOf } from '../../src/mail/merge/language.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 
 describe('slugs', () => {

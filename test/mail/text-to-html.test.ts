@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { toHtmlPage } from '../../src/mail/compose/text-to-html.ts';
-import { TooLong } from '../../src/mail/too-long.ts';
+import { toHtmlPage } from '../../src/mail/compose/plain-text.ts';
+import { TooLong } from '../../src/mail/faults.ts';
 
 const bodyOf = (text: string) => /<body>\n([^]*)<\/body>/.exec(toHtmlPage(text, 10_000_000))?.[1];
 

@@ -1,6 +1,9 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createPrometheus } from '../../src/base/prometheus.ts';
+import type { Task } from '../../src/base/service.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
+import { measured } from '../../src/store/driver/measured.ts';
 import {
   type CollectionSpec,
   type Database,
@@ -8,13 +11,10 @@ import {
   type Filter,
   type Row,
   StoreAway,
-} from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { measured } from '../../src/store/measured.ts';
+} from '../../src/store/driver/port.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createLeases } from '../../src/tasks/lease.ts';
 import { createScheduler } from '../../src/tasks/scheduler.ts';
-import type { Task } from '../../src/tasks/task.ts';
 import { createTestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';

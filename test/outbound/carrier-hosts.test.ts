@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { hopsToRelay } from '../../src/outbound/hops.ts';
-import { parseRelay } from '../../src/outbound/relay.ts';
+import { hopsToRelay } from '../../src/sending/carry/hops.ts';
+import { parseRelay } from '../../src/sending/carry/relay.ts';
 import { CLOSE, type Script } from '../support/scripted-smtp.ts';
 import { carry, createCarrierWorld, ONE_MX, TWO_MX } from './carrier-world.ts';
 

@@ -1,8 +1,8 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import { type CarrierSettings, createMailCarrier } from '../../src/outbound/carrier.ts';
-import type { Policies } from '../../src/outbound/mta-sts.ts';
-import type { MailAttempt, MailCarrier } from '../../src/outbound/types.ts';
+import { type CarrierSettings, createMailCarrier } from '../../src/sending/carry/carrier.ts';
+import type { Policies } from '../../src/sending/carry/mta-sts.ts';
+import type { MailAttempt, MailCarrier } from '../../src/sending/types.ts';
 import { createTestLog } from '../support/log.ts';
 import { type Script, type ScriptedOptions, type ScriptedServer, startScriptedSmtp } from '../support/scripted-smtp.ts';
 import { type ZoneRecords, zoneResolver } from '../support/zone.ts';

@@ -1,7 +1,6 @@
 import { expect } from 'chai';
-import { readReturnMailbox } from '../../src/mail/returns/address.ts';
-import { readToken } from '../../src/mail/send-tokens.ts';
-import { decodeWords } from '../../src/mail/words.ts';
+import { decodeWords } from '../../src/mail/headers.ts';
+import { readReturnMailbox, readToken } from '../../src/mail/return-address.ts';
 import { ACCOUNT, ID, linksOf, OUTGOING, SECRET, sendDraft, valuesOf } from '../support/compose.ts';
 import { randomFrom, randomText } from '../support/random-text.ts';
 

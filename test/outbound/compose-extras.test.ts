@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { readToken } from '../../src/mail/send-tokens.ts';
-import type { Extras, Outgoing } from '../../src/mail/sending.ts';
+import type { Extras, Outgoing } from '../../src/mail/outgoing.ts';
+import { readToken } from '../../src/mail/return-address.ts';
 import { ACCOUNT, ID, linksOf, SECRET, type Seen, sendDocument, sendDraft, valuesOf } from '../support/compose.ts';
 
 const HEAD = [

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import type { Outgoing } from '../../src/mail/sending.ts';
-import { TooLarge } from '../../src/outbound/compose/too-large.ts';
-import { composeMail } from '../../src/outbound/compose.ts';
+import type { Outgoing } from '../../src/mail/outgoing.ts';
+import { composeMail, TooLarge } from '../../src/sending/compose/compose.ts';
+
 import { DRAFT, toJob } from '../support/compose.ts';
 
 const TRACKED: Partial<Outgoing> = { trackOpens: true, trackClicks: 'all' };

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
-import { createAuthenticator } from '../../src/inbound/authenticate.ts';
-import { composeMail, createComposer } from '../../src/outbound/compose.ts';
+import { createAuthenticator } from '../../src/inbound/verdicts/authenticate.ts';
+import { composeMail, createComposer } from '../../src/sending/compose/compose.ts';
 import { type Seen, sendDocument, sendDraft, toJob, valuesOf } from '../support/compose.ts';
 import { makeKey } from '../support/dns-keys.ts';
 import { HOSTILE } from '../support/mime-hostile.ts';

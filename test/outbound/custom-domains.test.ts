@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createCustomDomains } from '../../src/outbound/custom-domains.ts';
-import { newSenderDomain } from '../../src/store/sender-domains.ts';
+import { createCustomDomains } from '../../src/sending/domains/custom-domains.ts';
+import { newSenderDomain } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { changingResolver } from '../support/senders.ts';

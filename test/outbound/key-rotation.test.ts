@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { createDomainKeys } from '../../src/outbound/domain-keys.ts';
-import { createKeyRotation, createKeySwitch } from '../../src/outbound/key-rotation.ts';
+import { createDomainKeys, createKeyRotation, createKeySwitch } from '../../src/sending/domains/keys.ts';
+
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { hourlyQuota, reputationOf } from '../../src/mail/reputation.ts';
-import { createLeaving } from '../../src/outbound/leave.ts';
-import { StoreAway } from '../../src/store/collection.ts';
-import { counterId, NO_COUNTS } from '../../src/store/counters.ts';
+import { hourlyQuota, reputationOf } from '../../src/mail/stats.ts';
+import { createLeaving } from '../../src/sending/leave.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
+import { counterId, NO_COUNTS } from '../../src/store/rows/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 import { putCounts } from '../support/counts.ts';
 import { subaccountRow } from '../support/lists.ts';
@@ -12,7 +12,7 @@ import { openTestStore } from '../support/store.ts';
 const ACCOUNT = 'acme';
 const NOON = Date.UTC(2026, 0, 5, 12);
 const [SECOND, MINUTE, HOUR, DAY] = [1000, 60_000, 3_600_000, 86_400_000];
-/** What an account may send in an hour that has sent nothing yet (mail/reputation.ts). */
+/** What an account may send in an hour that has sent nothing yet (mail/stats.ts). */
 const FIRST_QUOTA = 250;
 
 describe('leaving', () => {

@@ -2,9 +2,9 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import { type CarrierSettings, createMailCarrier } from '../../src/outbound/carrier.ts';
-import { createMailer } from '../../src/outbound/mailer.ts';
-import type { Mail, MailCarrier } from '../../src/outbound/types.ts';
+import { type CarrierSettings, createMailCarrier } from '../../src/sending/carry/carrier.ts';
+import { createMailer } from '../../src/sending/notices.ts';
+import type { Mail, MailCarrier } from '../../src/sending/types.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { type MailSink, startMailSink } from '../support/mail-sink.ts';

@@ -5,9 +5,14 @@ import { getCACertificates, setDefaultCACertificates } from 'node:tls';
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { allowedNetworks } from '../../src/base/networks.ts';
-import { createPolicies, policyAllows } from '../../src/outbound/mta-sts.ts';
-import { createPolicyFetch } from '../../src/outbound/mta-sts-fetch.ts';
-import { parsePolicy, parsePolicyId } from '../../src/outbound/mta-sts-policy.ts';
+import {
+  createPolicies,
+  createPolicyFetch,
+  parsePolicy,
+  parsePolicyId,
+  policyAllows,
+} from '../../src/sending/carry/mta-sts.ts';
+
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { until } from '../support/until.ts';
 import { type ZoneRecords, zoneResolver } from '../support/zone.ts';

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { createNotices } from '../../src/outbound/notices.ts';
-import { isPlainMailbox, toPlainAddress } from '../../src/outbound/plain-address.ts';
-import type { MailOutcome } from '../../src/outbound/types.ts';
-import type { Database } from '../../src/store/collection.ts';
+import { createNotices, isPlainMailbox, toPlainAddress } from '../../src/sending/notices.ts';
+
+import type { MailOutcome } from '../../src/sending/types.ts';
+import type { Database } from '../../src/store/driver/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { sentId } from '../../src/mail/send-tokens.ts';
-import { createScheduling } from '../../src/outbound/scheduling.ts';
-import type { ScheduledRow } from '../../src/store/scheduled.ts';
+import { sentId } from '../../src/mail/return-address.ts';
+import { createScheduling } from '../../src/sending/scheduling.ts';
+import type { ScheduledRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
 import { messageRow } from '../support/messages.ts';
 import { freshSpool, put } from '../support/spool.ts';

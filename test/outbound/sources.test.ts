@@ -1,8 +1,7 @@
 import { expect } from 'chai';
-import { warmupEnd } from '../../src/mail/warmup.ts';
-import { createSources } from '../../src/outbound/sources.ts';
-import { type Candidate, chooseSource } from '../../src/outbound/sources-share.ts';
-import { poolId } from '../../src/store/pools.ts';
+import { type Candidate, chooseSource, createSources, warmupEnd } from '../../src/sending/carry/sources.ts';
+
+import { poolId } from '../../src/store/rows/ips.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { putCounts } from '../support/counts.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createDataScanner } from '../../src/smtp/data.ts';
+import { createDataScanner } from '../../src/smtp/reception.ts';
 import { type Client, openData, type Started, sendMessage, sha256, startListener } from '../support/smtp.ts';
 import { until } from '../support/until.ts';
 

@@ -2,7 +2,7 @@ import { connect } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { expect } from 'chai';
 import { createTransport, type SendMailOptions } from 'nodemailer';
-import { keyHash } from '../../src/store/keys.ts';
+import { keyHash } from '../../src/store/rows/accounts.ts';
 import { type Client, createClient, openData, sendMessage } from '../support/smtp.ts';
 import {
   ACCOUNT,

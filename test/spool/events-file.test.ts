@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import type { Spool } from '../../src/spool/types.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
 import { hook, idsIn, LIMITS, someEvents, wanted } from '../support/hooks.ts';
 import { freshSpool, put, settled } from '../support/spool.ts';
 import { tempDir } from '../support/temp.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import type { EventNews, Frozen } from '../../src/spool/event-types.ts';
-import type { Delivery, Spool } from '../../src/spool/types.ts';
+import type { Delivery, Spool } from '../../src/queue/delivery.ts';
+import type { EventNews, Frozen } from '../../src/queue/events.ts';
 import { hook, idsIn, LIMITS, someEvents, wanted } from '../support/hooks.ts';
 import { attempt, freshSpool, type OpenedSpool, openOne, put, settled } from '../support/spool.ts';
 import { tempDir } from '../support/temp.ts';

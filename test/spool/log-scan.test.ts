@@ -3,9 +3,9 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
-import { mendLog } from '../../src/spool/log-mend.ts';
-import { findLogDamage } from '../../src/spool/log-scan.ts';
-import { openSpool } from '../../src/spool/spool.ts';
+import { findLogDamage, mendLog } from '../../src/queue/disk/log-damage.ts';
+
+import { openSpool } from '../../src/queue/spool.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { freshSpool, put, spoolSettings } from '../support/spool.ts';

@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import type { Clock } from '../../src/base/clock.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
-import type { Spool } from '../../src/spool/types.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../support/spool.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
-import { mailUrl } from '../../src/mail/sending.ts';
+import { mailUrl } from '../../src/mail/outgoing.ts';
 import { freshSpool, mail, put, settled } from '../support/spool.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';

@@ -4,7 +4,7 @@ import { mkdir, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createRoom } from '../../src/base/room.ts';
-import type { Body } from '../../src/spool/types.ts';
+import type { Body } from '../../src/queue/delivery.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../support/spool.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { createBeliefs } from '../../src/store/beliefs.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { createTestClock } from '../support/clock.ts';
 import { failure } from './notes.ts';
 

@@ -7,7 +7,7 @@ import {
   type Filter,
   type Row,
   type Value,
-} from '../../src/store/collection.ts';
+} from '../../src/store/driver/port.ts';
 import { drivers, ofItsOwn } from '../support/database.ts';
 import { lacks } from '../support/mongo-server.ts';
 import { failure } from './notes.ts';

@@ -4,10 +4,10 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { type Database, StoreAway, StoreFull } from '../../src/store/collection.ts';
-import { createAccount, createKey, revokeKey } from '../../src/store/credentials.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
+import { type Database, StoreAway, StoreFull } from '../../src/store/driver/port.ts';
+import { createAccount, createKey, keyHash, revokeKey } from '../../src/store/rows/accounts.ts';
+
 import { openStore } from '../../src/store/store.ts';
 import { createTestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';

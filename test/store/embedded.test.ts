@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
-import { type Database, StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { toSlice, toTerms } from '../../src/store/filter.ts';
-import { changeSql, removeSql, selectSql } from '../../src/store/sql.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
+import { type Database, StoreAway, toSlice, toTerms } from '../../src/store/driver/port.ts';
+
+import { changeSql, removeSql, selectSql } from '../../src/store/driver/sql.ts';
+import { type Shape, shapeOf } from '../../src/store/driver/values.ts';
 import { openStore } from '../../src/store/store.ts';
-import { type Shape, shapeOf } from '../../src/store/values.ts';
 import { createTestLog } from '../support/log.ts';
 import { NO_FLOOR } from '../support/room.ts';
 import { tempDir } from '../support/temp.ts';

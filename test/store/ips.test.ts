@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { fallbackDomain, toIpId } from '../../src/store/ips.ts';
+import { fallbackDomain, toIpId } from '../../src/store/rows/ips.ts';
 
 describe('the id of a sending address', () => {
   it('is one for all spellings', () => {

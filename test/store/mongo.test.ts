@@ -1,12 +1,12 @@
 import { expect } from 'chai';
+import { openMongo } from '../../src/store/driver/mongo.ts';
 import {
   type Collection,
   type CollectionSpec,
   type Database,
   type Row,
   StoreAway,
-} from '../../src/store/collection.ts';
-import { openMongo } from '../../src/store/mongo.ts';
+} from '../../src/store/driver/port.ts';
 import { mongoDriver, mongoServer, newDatabaseName, ofItsOwn } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';
 import { type MongoProxy, startMongoProxy } from '../support/mongo-proxy.ts';

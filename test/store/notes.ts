@@ -1,4 +1,4 @@
-import type { CollectionSpec, Row } from '../../src/store/collection.ts';
+import type { CollectionSpec, Row } from '../../src/store/driver/port.ts';
 
 /** A collection for the tests of one driver. */
 export interface Note extends Row {

@@ -1,6 +1,13 @@
 import { expect } from 'chai';
-import { createPoolFinder, placesWith, readPlacement, rewrite } from '../../src/store/placements.ts';
-import { DEFAULT_POOL, poolId } from '../../src/store/pools.ts';
+import {
+  createPoolFinder,
+  DEFAULT_POOL,
+  placesWith,
+  poolId,
+  readPlacement,
+  rewrite,
+} from '../../src/store/rows/ips.ts';
+
 import { openStore, type Store } from '../../src/store/store.ts';
 import { drivers } from '../support/database.ts';
 

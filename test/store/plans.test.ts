@@ -1,9 +1,9 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { MongoClient } from 'mongodb';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { openMongo } from '../../src/store/mongo.ts';
-import { toMongoFilter, toMongoSort } from '../../src/store/mongo-terms.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
+import { openMongo, toMongoFilter, toMongoSort } from '../../src/store/driver/mongo.ts';
+
 import { createStage, startStages } from '../api/contract-table/stage.ts';
 import { ENTRIES } from '../api/contract-table/table.ts';
 import { mongoDriver, mongoServer, newDatabaseName } from '../support/database.ts';

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { StoreAway } from '../../src/store/collection.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
-import { createTokenSecret, openSecret } from '../../src/store/secrets.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
+import { createTokenSecret, openSecret } from '../../src/store/rows/hosts.ts';
 import { openStore } from '../../src/store/store.ts';
 import { createTestLog } from '../support/log.ts';
 import { NO_FLOOR } from '../support/room.ts';

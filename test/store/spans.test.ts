@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { counterId, startOf } from '../../src/store/counters.ts';
+import { counterId, startOf } from '../../src/store/rows/counters.ts';
 
 describe('spans of time', () => {
   const starts = (time: string) =>

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { Database } from '../../src/store/collection.ts';
-import type { InboundRouteRow } from '../../src/store/inbound-routes.ts';
+import type { Database } from '../../src/store/driver/port.ts';
+import type { InboundRouteRow } from '../../src/store/rows/domains.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { drivers } from '../support/database.ts';
 

@@ -1,7 +1,7 @@
 // Another process that writes to the embedded store, for embedded.test.ts to count with or to kill.
 // `insert FILE PREFIX`: inserts without end, 20 at a time, and prints each id once it is acknowledged.
 // `add FILE N`: adds 1 to one row N times and ends.
-import { openEmbedded } from '../../src/store/embedded.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { createTestLog } from '../support/log.ts';
 import { NO_FLOOR } from '../support/room.ts';
 import { notes } from './notes.ts';

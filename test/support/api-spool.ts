@@ -1,5 +1,4 @@
-import { isMailUrl } from '../../src/mail/sending.ts';
-import type { EventQueue, Wanted } from '../../src/spool/event-types.ts';
+import { isMailUrl } from '../../src/mail/outgoing.ts';
 import type {
   AcceptOutcome,
   AttemptRecord,
@@ -11,7 +10,8 @@ import type {
   QueuedDelivery,
   Selection,
   Spool,
-} from '../../src/spool/types.ts';
+} from '../../src/queue/delivery.ts';
+import type { EventQueue, Wanted } from '../../src/queue/events.ts';
 
 /** A queue in memory, for tests of those who fill it and look at it: it can be told to be full or to fail. */
 export interface TestSpool extends Spool {

@@ -1,7 +1,7 @@
 import { type ParsedMail, simpleParser } from 'mailparser';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
-import { composeMail } from '../../src/outbound/compose.ts';
-import type { ComposeJob, ComposeSettings } from '../../src/outbound/types.ts';
+import type { Draft, Outgoing } from '../../src/mail/outgoing.ts';
+import { composeMail } from '../../src/sending/compose/compose.ts';
+import type { ComposeJob, ComposeSettings } from '../../src/sending/types.ts';
 import type { DkimKey } from './dns-keys.ts';
 
 export const ID = '0123456789abcdef0123456789abcdef';

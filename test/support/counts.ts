@@ -1,4 +1,4 @@
-import { type Counted, type Counts, counterId, NO_COUNTS, SPANS_OF, startOf } from '../../src/store/counters.ts';
+import { type Counted, type Counts, counterId, NO_COUNTS, SPANS_OF, startOf } from '../../src/store/rows/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** Counts of one thing at a time, in every span that its kind has, as events would have left them. */

@@ -37,7 +37,7 @@ Reflect.set(globalThis, 'fetch', (url: unknown) => {
   throw new Error('not from here');
 });
 
-const { createAuthenticator } = await import('../../src/inbound/authenticate.ts');
+const { createAuthenticator } = await import('../../src/inbound/verdicts/authenticate.ts');
 const { systemClock } = await import('../../src/base/clock.ts');
 const { makeKey, signMessage } = await import('./dns-keys.ts');
 const { zoneResolver } = await import('./zone.ts');

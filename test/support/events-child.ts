@@ -6,7 +6,7 @@ import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
-import { openSpool } from '../../src/spool/spool.ts';
+import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = '', round = '0', dieAt = '0'] = process.argv.slice(2);
 const hook = { id: '4', account: 'acme', url: 'https://hooks.example.com/4' };

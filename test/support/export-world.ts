@@ -1,14 +1,14 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
-import type { NewNotice } from '../../src/outbound/types.ts';
-import type { Database } from '../../src/store/collection.ts';
-import type { ExportRow } from '../../src/store/exports.ts';
-import type { MessageTagRow, SentMessageRow } from '../../src/store/messages.ts';
-import { type RejectRow, rejectId } from '../../src/store/rejects.ts';
+import type { NewNotice } from '../../src/sending/types.ts';
+import type { Database } from '../../src/store/driver/port.ts';
+import type { ExportRow } from '../../src/store/rows/exports.ts';
+import { type RejectRow, rejectId, type WhitelistRow } from '../../src/store/rows/lists.ts';
+import type { MessageTagRow, SentMessageRow } from '../../src/store/rows/messages.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import type { WhitelistRow } from '../../src/store/whitelists.ts';
-import { expireExportsTask } from '../../src/tasks/exports/expire-exports.ts';
+
+import { expireExportsTask } from '../../src/tasks/exports/folder.ts';
 import { type ExportSettings, runExportsTask } from '../../src/tasks/exports/run-exports.ts';
 import { createTestClock } from './clock.ts';
 import { exportRow, readArchive, readCsv } from './exports.ts';

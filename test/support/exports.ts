@@ -1,5 +1,5 @@
 import { crc32, inflateRawSync } from 'node:zlib';
-import { type ExportRow, exportId, tokenHash } from '../../src/store/exports.ts';
+import { type ExportRow, exportId, tokenHash } from '../../src/store/rows/exports.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** The job that the examples show, and its token. */

@@ -1,5 +1,5 @@
 import type { Verdicts } from '../../src/mail/envelope.ts';
-import type { Outgoing } from '../../src/mail/sending.ts';
+import type { Outgoing } from '../../src/mail/outgoing.ts';
 import type {
   AttemptRecord,
   Body,
@@ -12,7 +12,7 @@ import type {
   Selection,
   Settlement,
   Spool,
-} from '../../src/spool/types.ts';
+} from '../../src/queue/delivery.ts';
 
 /** A spool in memory: what it promises, without a disk. */
 export interface FakeSpool extends Spool {

@@ -1,5 +1,5 @@
-import type { Hook, SpooledEvent, Wanted } from '../../src/spool/event-types.ts';
-import type { Delivery, Spool } from '../../src/spool/types.ts';
+import type { Delivery, Spool } from '../../src/queue/delivery.ts';
+import type { Hook, SpooledEvent, Wanted } from '../../src/queue/events.ts';
 
 /** A webhook of `acme`. */
 export function hook(id = '4', url = `https://hooks.example.com/${id}`): Hook {

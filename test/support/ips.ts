@@ -1,5 +1,5 @@
-import { INVENTORY, type IpRow, PLAIN_IP } from '../../src/store/ips.ts';
-import { poolId } from '../../src/store/pools.ts';
+import { INVENTORY, type IpRow, PLAIN_IP, poolId } from '../../src/store/rows/ips.ts';
+
 import type { Store } from '../../src/store/store.ts';
 
 /** Gives an account an address. */

@@ -1,7 +1,6 @@
-import { type RejectRow, rejectId } from '../../src/store/rejects.ts';
+import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../../src/store/rows/lists.ts';
+import { type SubaccountRow, searchKey, subaccountId } from '../../src/store/rows/subaccounts.ts';
 import type { Store } from '../../src/store/store.ts';
-import { type SubaccountRow, searchKey, subaccountId } from '../../src/store/subaccounts.ts';
-import { type WhitelistRow, whitelistId } from '../../src/store/whitelists.ts';
 
 const KEPT = { unsent: null, unsentSince: null, removed: false, version: 1 } as const;
 const CREATED_AT = new Date('2026-01-05T11:00:00Z');

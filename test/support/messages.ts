@@ -2,13 +2,13 @@ import { deliveryId } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
-import { mailUrl } from '../../src/mail/sending.ts';
-import { createLeaving } from '../../src/outbound/leave.ts';
-import { createReleasing } from '../../src/outbound/releasing.ts';
-import { createScheduling } from '../../src/outbound/scheduling.ts';
-import { createSubmitting } from '../../src/outbound/submit.ts';
-import type { SentMessageRow } from '../../src/store/messages.ts';
+import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
+
+import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
+
+import { createScheduling } from '../../src/sending/scheduling.ts';
+import { createSubmitting } from '../../src/sending/submit.ts';
+import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
 import type { TestSpool } from './api-spool.ts';

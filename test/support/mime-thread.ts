@@ -2,9 +2,9 @@
  * A render thread that can be broken: what a message says in `X-Test` happens to it, because no input is known that would do it.
  */
 import { parentPort } from 'node:worker_threads';
-import '../../src/delivery/render/thread.ts';
-import type { ThreadJob } from '../../src/delivery/render/protocol.ts';
-import type { Body } from '../../src/spool/types.ts';
+import '../../src/webhooks/render/thread.ts';
+import type { Body } from '../../src/queue/delivery.ts';
+import type { ThreadJob } from '../../src/webhooks/render/handle.ts';
 
 interface Kept {
   readonly before: Kept | undefined;

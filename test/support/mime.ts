@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
-import type { PostBody, RenderJob } from '../../src/delivery/types.ts';
 import type { Verdicts } from '../../src/mail/envelope.ts';
-import type { Message } from '../../src/spool/types.ts';
+import type { Message } from '../../src/queue/delivery.ts';
+import type { PostBody, RenderJob } from '../../src/webhooks/types.ts';
 
 /** The lines of a message, with CRLF behind each. */
 export function crlf(...lines: string[]): Buffer {

@@ -1,5 +1,5 @@
 import { DatabaseSync } from 'node:sqlite';
-import { selectSql } from '../../src/store/sql.ts';
+import { selectSql } from '../../src/store/driver/sql.ts';
 import type { Usage } from './usages.ts';
 
 /** How SQLite would find the rows, line by line, on the tables and indexes of that file. */

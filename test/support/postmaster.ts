@@ -1,4 +1,4 @@
-import type { ForwardingParts } from '../../src/delivery/returns/forwarding.ts';
+import type { ForwardingParts } from '../../src/returns/forwarding.ts';
 
 /** For a dispatcher that is given no mail to the postmaster. */
 export const NO_POSTMASTER: ForwardingParts = {

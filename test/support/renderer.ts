@@ -1,5 +1,5 @@
 import { systemClock } from '../../src/base/clock.ts';
-import { createRenderer, type RendererSettings } from '../../src/delivery/render/renderer.ts';
+import { createRenderer, type RendererSettings } from '../../src/webhooks/render/pool.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
 

@@ -6,7 +6,7 @@ import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
-import { openSpool } from '../../src/spool/spool.ts';
+import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = ''] = process.argv.slice(2);
 const say = (line: string) => {

@@ -2,9 +2,9 @@ import { createIds } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { createSweep } from '../../src/events/sweep.ts';
-import { createScheduling } from '../../src/outbound/scheduling.ts';
+import { createScheduling } from '../../src/sending/scheduling.ts';
 import { createTasks } from '../../src/tasks/index.ts';
+import { createSweep } from '../../src/webhooks/outbox.ts';
 import type { ApiWorld } from './api.ts';
 import { zoneResolver } from './zone.ts';
 

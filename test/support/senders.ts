@@ -2,16 +2,15 @@ import type { Clock } from '../../src/base/clock.ts';
 import type { Ids } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
-import { createDomainKeys, type KeyPair } from '../../src/outbound/domain-keys.ts';
-import { createDomainTests } from '../../src/outbound/domain-tests.ts';
-import { createKeySwitch } from '../../src/outbound/key-rotation.ts';
-import { createNotices } from '../../src/outbound/notices.ts';
-import { createSenderDomains } from '../../src/outbound/sender-domains.ts';
-import { createTrackingDomains } from '../../src/outbound/tracking-domains.ts';
-import type { Mail, MailOutcome } from '../../src/outbound/types.ts';
-import { newSenderDomain } from '../../src/store/sender-domains.ts';
+import { createTrackingDomains } from '../../src/sending/domains/custom-domains.ts';
+import { createDomainTests } from '../../src/sending/domains/domain-tests.ts';
+import { createDomainKeys, createKeySwitch, type KeyPair } from '../../src/sending/domains/keys.ts';
+import { createSenderDomains } from '../../src/sending/domains/sender-domains.ts';
+import { createNotices } from '../../src/sending/notices.ts';
+import type { Mail, MailOutcome } from '../../src/sending/types.ts';
+import { newSenderDomain, trackingDomainId } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
-import { trackingDomainId } from '../../src/store/tracking-domains.ts';
+
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
 /** The key pair of every domain: no RSA is waited for. */

@@ -7,7 +7,7 @@ import { writeSync } from 'node:fs';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
-import { openSpool } from '../../src/spool/spool.ts';
+import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000'] = process.argv.slice(2);
 const say = (line: string) => {

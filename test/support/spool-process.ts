@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
-import type { Body, Spool } from '../../src/spool/types.ts';
+import type { Body, Spool } from '../../src/queue/delivery.ts';
 import { until } from './until.ts';
 
 const CHILD = fileURLToPath(new URL('./spool-child.ts', import.meta.url));

@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
-import { openSpool, type SpoolDeps } from '../../src/spool/spool.ts';
-import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/spool/types.ts';
+import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/queue/delivery.ts';
+import { openSpool, type SpoolDeps } from '../../src/queue/spool.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import type { Log } from '../../src/base/log.ts';
-import { openEmbedded } from '../../src/store/embedded.ts';
+import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createTestLog } from './log.ts';
 import { NO_FLOOR } from './room.ts';

@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
-import type { Submission, SubmitOutcome, Submitted } from '../../src/outbound/types.ts';
-import { WRONG_KEY_MS } from '../../src/smtp/submission/gate.ts';
-import { createSubmission } from '../../src/smtp/submission/listener.ts';
-import type { SubmissionSettings } from '../../src/smtp/submission/settings.ts';
-import { StoreAway } from '../../src/store/collection.ts';
-import { createKey } from '../../src/store/credentials.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import type { Submission, SubmitOutcome, Submitted } from '../../src/sending/types.ts';
+import { createSubmission, type SubmissionSettings } from '../../src/smtp/submission/listener.ts';
+import { WRONG_KEY_MS } from '../../src/smtp/submission/login.ts';
+
+import { StoreAway } from '../../src/store/driver/port.ts';
+import { createKey, keyHash } from '../../src/store/rows/accounts.ts';
+
 import type { Store } from '../../src/store/store.ts';
 import { limitsOf } from './api.ts';
 import { createTestClock, type TestClock } from './clock.ts';

@@ -1,6 +1,6 @@
-import { counterId } from '../../src/store/counters.ts';
+import { counterId } from '../../src/store/rows/counters.ts';
+import { templateLabelId } from '../../src/store/rows/templates.ts';
 import type { Store } from '../../src/store/store.ts';
-import { templateLabelId } from '../../src/store/templates.ts';
 
 /** The template of the examples, published, with a label and one hour of numbers. */
 export async function seedTemplates(store: Store, account: string): Promise<void> {

@@ -1,10 +1,10 @@
-import { createAccountOf } from '../../src/events/account-numbers.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
-import { createUnsubscribe, createUnsubscribeLinks } from '../../src/events/unsubscribe.ts';
-import { createVisitQueue } from '../../src/events/visit-queue.ts';
-import { createVisits } from '../../src/events/visits.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import { createAccountOf } from '../../src/returns/returns.ts';
+import { createUnsubscribe, createUnsubscribeLinks } from '../../src/returns/unsubscribe.ts';
+import { createVisitQueue, createVisits } from '../../src/returns/visits.ts';
+
+import { StoreAway } from '../../src/store/driver/port.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { TestClock } from './clock.ts';
 import type { createTestLog } from './log.ts';

@@ -1,6 +1,18 @@
-import type { Collection, CollectionSpec, Database, Filter, Page, Patch, Row } from '../../src/store/collection.ts';
-import { type Slice, type Term, toSlice, toTerms } from '../../src/store/filter.ts';
-import { type Shape, shapeOf } from '../../src/store/values.ts';
+import {
+  type Collection,
+  type CollectionSpec,
+  type Database,
+  type Filter,
+  type Page,
+  type Patch,
+  type Row,
+  type Slice,
+  type Term,
+  toSlice,
+  toTerms,
+} from '../../src/store/driver/port.ts';
+
+import { type Shape, shapeOf } from '../../src/store/driver/values.ts';
 
 /** A way in which the application looks for rows: the collection, the conditions by field, the order. */
 export interface Usage {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { createNumbers } from '../../src/events/numbers.ts';
+import { applyEventsTask } from '../../src/events/record.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { applyEventsTask } from '../../src/tasks/apply-events.ts';
 import { drivers } from '../support/database.ts';
 import { ACCOUNT, countsOf, createRecording, MESSAGE, newEvent, newMessage } from '../support/recording.ts';
 

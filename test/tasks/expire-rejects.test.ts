@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { expireRejectsTask } from '../../src/events/expiry.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { expireRejectsTask } from '../../src/tasks/expire-rejects.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { rejectRow } from '../support/lists.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import type { ActivityFilter } from '../../src/store/exports.ts';
-import { keyHash } from '../../src/store/keys.ts';
+import { keyHash } from '../../src/store/rows/accounts.ts';
+import type { ActivityFilter } from '../../src/store/rows/exports.ts';
 import { drivers } from '../support/database.ts';
 import {
   type ExportWorld,

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { StoreAway } from '../../src/store/collection.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createLeases, type Lease } from '../../src/tasks/lease.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';

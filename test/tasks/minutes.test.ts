@@ -1,8 +1,8 @@
 import { expect } from 'chai';
+import type { Task } from '../../src/base/service.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createLeases } from '../../src/tasks/lease.ts';
 import { createScheduler, type Scheduler } from '../../src/tasks/scheduler.ts';
-import type { Task } from '../../src/tasks/task.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { createTestLog } from '../support/log.ts';
 

@@ -1,9 +1,9 @@
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import type { Collection, Row } from '../../src/store/collection.ts';
-import { DEFAULT_POOL, type IpRequestRow, poolId } from '../../src/store/pools.ts';
+import { provisionIpsTask } from '../../src/sending/dedicated-ips.ts';
+import type { Collection, Row } from '../../src/store/driver/port.ts';
+import { DEFAULT_POOL, type IpRequestRow, poolId } from '../../src/store/rows/ips.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { provisionIpsTask } from '../../src/tasks/provision-ips.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { putIp, stock } from '../support/ips.ts';

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { purgeRowsTask } from '../../src/events/expiry.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { purgeRowsTask } from '../../src/tasks/purge-rows.ts';
 import { createTestClock } from '../support/clock.ts';
 import { putCounts } from '../support/counts.ts';
 import { drivers } from '../support/database.ts';

@@ -1,13 +1,11 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { createIds } from '../../src/base/ids.ts';
-import { createOwnership } from '../../src/inbound/ownership.ts';
+import { createOwnership, retestInboundDomainsTask } from '../../src/inbound/ownership.ts';
 import { createReservedNames } from '../../src/mail/reserved-names.ts';
-import type { InboundDomainRow } from '../../src/store/inbound-domains.ts';
-import { newSenderDomain } from '../../src/store/sender-domains.ts';
+import { retestSenderDomainsTask } from '../../src/sending/domains/domain-tests.ts';
+import { type InboundDomainRow, newSenderDomain } from '../../src/store/rows/domains.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { retestInboundDomainsTask } from '../../src/tasks/retest-inbound-domains.ts';
-import { retestSenderDomainsTask } from '../../src/tasks/retest-sender-domains.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';

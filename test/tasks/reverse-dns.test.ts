@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { type IpRow, PENDING_ERROR } from '../../src/store/ips.ts';
+import { retestReverseDnsTask } from '../../src/sending/dedicated-ips.ts';
+import { type IpRow, PENDING_ERROR } from '../../src/store/rows/ips.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { retestReverseDnsTask } from '../../src/tasks/retest-reverse-dns.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { putIp } from '../support/ips.ts';

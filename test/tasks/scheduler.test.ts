@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import type { Spool } from '../../src/spool/types.ts';
-import { StoreAway } from '../../src/store/collection.ts';
+import type { Task } from '../../src/base/service.ts';
+import type { Spool } from '../../src/queue/delivery.ts';
+import { purgeTask } from '../../src/queue/purge.ts';
+import { StoreAway } from '../../src/store/driver/port.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { createLeases } from '../../src/tasks/lease.ts';
-import { purgeTask } from '../../src/tasks/purge.ts';
 import { createScheduler, type Scheduler } from '../../src/tasks/scheduler.ts';
-import type { Task } from '../../src/tasks/task.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { createTestLog } from '../support/log.ts';

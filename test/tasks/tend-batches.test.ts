@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Store } from '../../src/store/store.ts';
-import { tendBatchesTask } from '../../src/tasks/tend-batches.ts';
+import { tendBatchesTask } from '../../src/webhooks/batches.ts';
 import { hook, LIMITS, someEvents, wanted } from '../support/hooks.ts';
 import { freshSpool, type OpenedSpool } from '../support/spool.ts';
 import { openTestStore } from '../support/store.ts';

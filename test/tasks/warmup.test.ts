@@ -1,6 +1,6 @@
 import { expect } from 'chai';
+import { finishWarmupsTask } from '../../src/sending/dedicated-ips.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
-import { finishWarmupsTask } from '../../src/tasks/finish-warmups.ts';
 import { createTestClock, type TestClock } from '../support/clock.ts';
 import { drivers } from '../support/database.ts';
 import { putIp, stock } from '../support/ips.ts';

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
-import { toPlainAddress } from '../../outbound/plain-address.ts';
-import { type ExportRow, exportId, exportName } from '../../store/exports.ts';
-import { keyHash } from '../../store/keys.ts';
+import { toPlainAddress } from '../../sending/notices.ts';
+import { keyHash } from '../../store/rows/accounts.ts';
+import { type ExportRow, exportId, exportName } from '../../store/rows/exports.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { emailAddress, optionalEndTime } from './rules.ts';

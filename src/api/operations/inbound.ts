@@ -1,11 +1,25 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
+import { matches } from '../../inbound/routing.ts';
+import type { Routed } from '../../inbound/types.ts';
+import { type Address, parseAddress } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
-import { type InboundDomainRow, isClaim, nameOf } from '../../store/inbound-domains.ts';
-import type { Call } from '../operation.ts';
-import { operation } from '../operation.ts';
+import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
+import { toSigningSecret } from '../../webhooks/signing.ts';
+import { headerRecipients, withoutBcc } from '../header-recipients.ts';
+import { type Call, operation } from '../operation.ts';
 import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
-import { endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './rules.ts';
+import {
+  emailAddress,
+  endpointUrl,
+  greeting,
+  ipAddress,
+  knownDomain,
+  newDomain,
+  pattern,
+  reversePath,
+  verifyUrl,
+} from './rules.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = {
@@ -213,3 +227,199 @@ const deleteRoute = operation({
 
 /** Inbound domains and their routes, as the documented interface has them. */
 export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, addRoute, updateRoute, deleteRoute];
+
+const routeKey = operation({
+  path: '/inbound/route-key',
+  extension: true,
+  summary: 'Shows the key that signs the posts of a route, or makes a new one.',
+  notes:
+    'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  params: {
+    id: text(255).meta({ description: 'id of the route' }),
+    rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }),
+  },
+  returns: z.object({
+    id: z.string().meta({ description: 'id of the route' }),
+    url: z.string().meta({ description: 'the URL that the key belongs to' }),
+    auth_key: z.string().meta({ description: 'the key' }),
+    signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
+  }),
+  errors: ['Unknown_InboundRoute', 'ServiceUnavailable'],
+  example: {
+    params: { id: '1.1' },
+    answer: {
+      id: '1.1',
+      url: ROUTE.url,
+      auth_key: 'ExampleSigningKey000000000000001',
+      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
+    },
+  },
+  async handle({ id, rotate = false }, { store, signingKey, newSigningKey, refuse }) {
+    const route = await store.inboundRoutes.one({ id });
+    if (!route) throw refuse('Unknown_InboundRoute', id);
+    const key = rotate ? await newSigningKey(route.url) : await signingKey(route.url);
+    if (key === undefined) throw refuse('ServiceUnavailable');
+    return { id, url: route.url, auth_key: key, signing_secret: toSigningSecret(key) };
+  },
+});
+
+const VERDICTS = ['hit', 'less specific', 'no match'] as const;
+
+const testRoute = operation({
+  path: '/inbound/test-route',
+  extension: true,
+  summary: 'Says which route an address would hit, why the others would not, and what would be posted.',
+  notes: 'Give `address`, or `domain` and `mailbox`. Nothing is sent.',
+  params: {
+    address: optional(emailAddress).meta({ description: 'the address to try' }),
+    domain: optional(knownDomain),
+    mailbox: optional(text(64)).meta({ description: 'the part before the @' }),
+  },
+  returns: z.object({
+    email: z.string().meta({ description: 'the address that was tried' }),
+    route: inboundRouteRecord
+      .nullable()
+      .meta({ description: 'the route that it hits; null: mail to it is refused with 550 5.1.1' }),
+    routes: z
+      .array(
+        inboundRouteRecord.extend({
+          result: z.enum(VERDICTS).meta({
+            description: 'no match: the pattern does not fit; less specific: it fits, and another route goes first',
+          }),
+        }),
+      )
+      .meta({ description: 'every route of the domain, the oldest first' }),
+    payload: z
+      .unknown()
+      .meta({ description: 'what would be posted for a sample message: the value of mandrill_events, or null' }),
+  }),
+  errors: ['Unknown_InboundDomain', 'ServiceUnavailable'],
+  example: {
+    params: { address: 'mailbox-123@inbound.example.com' },
+    answer: {
+      email: 'mailbox-123@inbound.example.com',
+      route: ROUTE,
+      routes: [{ ...ROUTE, result: 'hit' }],
+      payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
+    },
+  },
+  async handle({ address, domain, mailbox }, { store, inbound, lookup, sample, refuse, invalid }) {
+    const tried =
+      address ??
+      (domain && mailbox !== undefined
+        ? { mailbox, domain: domain.id, text: `${mailbox}@${domain.domain}` }
+        : undefined);
+    if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
+    const row = await inbound.find(tried.domain);
+    if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
+    const found = lookup(tried.mailbox, tried.domain);
+    if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
+    const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
+    const hit = found.kind === 'matched' ? found.match : undefined;
+    return {
+      email: tried.text,
+      route: hit ? { id: hit.routeId, pattern: hit.pattern, url: hit.url } : null,
+      routes: rows.map((route) => ({ ...toRouteRecord(route), result: verdict(route, tried.mailbox, hit?.routeId) })),
+      payload: hit ? await sample(tried.text, hit) : null,
+    };
+  },
+});
+
+function verdict(route: InboundRouteRow, mailbox: string, hit: string | undefined): (typeof VERDICTS)[number] {
+  if (route.id === hit) return 'hit';
+  return matches(route.pattern, mailbox) ? 'less specific' : 'no match';
+}
+
+/** What helps to set up and to find faults in routes; beyond the documented interface. */
+export const routeTools = [routeKey, testRoute];
+
+/** As many as a transaction over SMTP may have (smtp.max_recipients by default). */
+const MAX_RECIPIENTS = 1000;
+
+const RAW =
+  'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
+
+/** An empty list is a caller's mistake, who would not want the headers to decide instead. */
+const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS);
+
+/** Puts a document into the inbound path, as if it had arrived over SMTP. */
+export const sendRaw = operation({
+  path: '/inbound/send-raw',
+  summary: 'Takes a raw MIME document and sends it to inbound routes, as if it had arrived over SMTP.',
+  notes:
+    'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
+  large: true,
+  params: {
+    raw_message: z
+      .string()
+      .min(1, 'Please enter a value')
+      .meta({ description: 'the full MIME document, headers and all' }),
+    to: optional(recipients).meta({
+      description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers',
+    }),
+    mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
+    helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
+    client_address: optional(ipAddress).meta({
+      description: 'IP address of the remote MTA; required for the SPF check',
+    }),
+  },
+  returns: z.array(
+    z.object({
+      email: z.string().meta({ description: 'the recipient' }),
+      pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
+      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+    }),
+  ),
+  errors: ['ServiceUnavailable'],
+  example: {
+    params: {
+      raw_message: RAW,
+      mail_from: 'sender@example.net',
+      helo: 'mail.example.net',
+      client_address: '192.0.2.25',
+    },
+    answer: [
+      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
+    ],
+  },
+  async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
+    const given = normalised(raw_message);
+    const fromHeaders = to === undefined;
+    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
+    // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
+    const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
+    const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
+    if (bytes.length > call.settings.maxMessageBytes)
+      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    const routed = route(named, call);
+    if (routed.length === 0) return [];
+    const arrival = {
+      protocol: 'HTTP',
+      envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } },
+    };
+    const { outcome } = await call.accept(arrival, routed, bytes);
+    if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
+    return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
+  },
+});
+
+/** Line ends of every kind become CRLF, as they would have been on the wire. Large messages mostly are so already. */
+function normalised(document: string): string {
+  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
+}
+
+/** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
+function readable(addresses: readonly string[]): Address[] {
+  return addresses.map(parseAddress).filter((address) => address !== undefined);
+}
+
+/** Each recipient once, with the route it hits. */
+function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): Routed[] {
+  const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
+  return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
+    const found = call.lookup(mailbox, domain);
+    // Not known is not the same as not there: nothing may get lost because the store is away.
+    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
+  });
+}

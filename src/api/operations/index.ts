@@ -1,28 +1,27 @@
 import type { Operation } from '../operation.ts';
-import { customDns } from './custom-dns.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
-import { inbound } from './inbound.ts';
-import { ips } from './ips.ts';
-import { messagesInfo } from './messages-info.ts';
-import { messagesRaw } from './messages-raw.ts';
-import { messagesScheduled } from './messages-scheduled.ts';
-import { messagesSearch } from './messages-search.ts';
-import { messagesSend } from './messages-send.ts';
+import { inbound, routeTools, sendRaw } from './inbound.ts';
+import { customDns, ips } from './ips.ts';
+
+import { messagesInfo } from './messages/info.ts';
+import { messagesRaw } from './messages/raw.ts';
+import { messagesScheduled } from './messages/scheduled.ts';
+import { messagesSearch } from './messages/search.ts';
+import { messagesSend } from './messages/send.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
-import { routeTools } from './route-tools.ts';
-import { sendRaw } from './send-raw.ts';
-import { senderDomainOperations } from './sender-domains.ts';
-import { senders } from './senders.ts';
+
+import { senderDomainOperations, senders } from './senders.ts';
+
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
 import { templates } from './templates.ts';
 import { urls } from './urls.ts';
 import { users } from './users.ts';
-import { webhookTools } from './webhook-tools.ts';
-import { webhooks } from './webhooks.ts';
+import { webhooks, webhookTools } from './webhooks.ts';
+
 import { whitelists } from './whitelists.ts';
 
 /** Every operation, in the order the reference shows them. */

@@ -2,10 +2,8 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { text } from '../../base/schema.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
-import { isWarming } from '../../mail/warmup.ts';
-import { type IpRow, toIpId } from '../../store/ips.ts';
-import { createPoolFinder, type PlacementRow } from '../../store/placements.ts';
-import type { PoolRow } from '../../store/pools.ts';
+import { isWarming } from '../../sending/carry/sources.ts';
+import { createPoolFinder, type IpRow, type PlacementRow, type PoolRow, toIpId } from '../../store/rows/ips.ts';
 
 // Parameters and records of dedicated addresses and their pools, and how rows become them.
 

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { type MetadataFieldRow, metadataFieldId } from '../../store/metadata-fields.ts';
+import { type MetadataFieldRow, metadataFieldId } from '../../store/rows/messages.ts';
 import { operation } from '../operation.ts';
 
 /** Fields that an account may have: each is a column of its exports. */

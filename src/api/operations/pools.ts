@@ -1,9 +1,17 @@
 import { z } from 'zod';
 import { optional } from '../../base/schema.ts';
-import type { IpRow } from '../../store/ips.ts';
-import { createPoolFinder, placesWith, readPlacement, rewrite } from '../../store/placements.ts';
-import { DEFAULT_POOL, type PoolRow, poolId } from '../../store/pools.ts';
-import type { AccountParts } from '../account-parts.ts';
+import {
+  createPoolFinder,
+  DEFAULT_POOL,
+  type IpRow,
+  type PoolRow,
+  placesWith,
+  poolId,
+  readPlacement,
+  rewrite,
+} from '../../store/rows/ips.ts';
+
+import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
 import {
   createIpRecorder,
@@ -62,7 +70,7 @@ const setPool = operation({
   },
   async handle({ ip, pool, create_pool: createPool = false }, call) {
     const { store, refuse } = call;
-    // The order of reading matters: see store/placements.ts.
+    // The order of reading matters: see store/rows/ips.ts.
     await call.inTurn('placement', () =>
       rewrite(store, async (placement) => {
         const poolOf = createPoolFinder(placement);

@@ -1,9 +1,8 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { proofOf } from '../../inbound/ownership.ts';
-import type { AttemptRecord, QueuedDelivery } from '../../spool/types.ts';
-import { type InboundDomainRow, isClaim } from '../../store/inbound-domains.ts';
-import type { InboundRouteRow } from '../../store/inbound-routes.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
+import { type InboundDomainRow, type InboundRouteRow, isClaim } from '../../store/rows/domains.ts';
 
 // Records of the Inbound group, and how rows become them.
 

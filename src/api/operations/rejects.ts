@@ -1,15 +1,101 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
-import { REPUTATION_FORMULA } from '../../mail/reputation.ts';
-import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
-import { counterId, NO_COUNTS, startOf } from '../../store/counters.ts';
-import { REASONS, type RejectRow } from '../../store/rejects.ts';
+import { REPUTATION_FORMULA } from '../../mail/stats.ts';
+import { EXPIRY_RULES, isExpired, isOfEvents, listedPrefix, toListed } from '../../mail/suppression.ts';
+import { counterId, NO_COUNTS, startOf } from '../../store/rows/counters.ts';
+import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
+import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
-import { operation } from '../operation.ts';
-import { addressPrefix, findSubaccount, listAddress, subaccountParam } from './list-rules.ts';
-import { listRejects } from './rejects-page.ts';
+import { type Call, operation } from '../operation.ts';
+import { emailAddress } from './rules.ts';
 import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats-records.ts';
+
+// Parameters that rejects and whitelists share.
+
+/** An address in the form the lists keep; answers show it so. */
+export const listAddress = emailAddress
+  .transform(toListed)
+  .meta({ description: 'an email address, letters in any case' });
+
+/** A search: an address or the beginning of one. */
+export const addressPrefix = optional(z.string().max(1000).transform(listedPrefix)).meta({
+  description: 'an address, or the beginning of one, letters in any case; all entries when left out',
+});
+
+/** Clients send an empty text for no subaccount. */
+export const subaccountParam = optional(z.string().max(255)).meta({
+  description: 'id of a subaccount; the list of the whole account when left out',
+});
+
+/** The subaccount that a call is about, '' for none; throws when there is no such subaccount. */
+export async function findSubaccount(
+  slug: string | undefined,
+  { store, refuse }: Call<'Unknown_Subaccount'>,
+): Promise<string> {
+  if (slug === undefined || slug === '') return '';
+  if (!(await store.subaccounts.one({ id: subaccountId(store.account, slug) })))
+    throw refuse('Unknown_Subaccount', slug);
+  return slug;
+}
+
+interface Search {
+  /** '' for all addresses. */
+  readonly prefix: string;
+  readonly includeExpired: boolean;
+  /** '' for the entries of the whole account and of all subaccounts. */
+  readonly subaccount: string;
+}
+
+type Rejects = Pick<AccountStore, 'rejects'>;
+
+/** The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks them comes later. */
+export async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
+  if (!search.includeExpired) return standing(store, search, now);
+  // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.
+  const halves = await Promise.all(
+    [false, true].map((expired) => page(store, search, { expired, from: null, limit: MAX_LIST })),
+  );
+  return halves.flat().toSorted(byAddress).slice(0, MAX_LIST);
+}
+
+/** Pages until enough entries have not expired: one page, unless the task is late. */
+async function standing(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
+  const found = new Map<string, RejectRow>();
+  let from: string | null = null;
+  let again = 0;
+  for (;;) {
+    const limit: number = MAX_LIST + again;
+    const rows: RejectRow[] = await page(store, search, { expired: false, from, limit });
+    const matching = rows.filter(({ email }) => email.startsWith(search.prefix));
+    for (const row of matching) if (!isExpired(row, now)) found.set(row.id, row);
+    if (found.size >= MAX_LIST || matching.length < limit) return [...found.values()].slice(0, MAX_LIST);
+    // The next page begins with the last address, which may have entries of more subaccounts; those seen come again.
+    const last = rows.at(-1)?.email ?? null;
+    from = last;
+    again = rows.filter(({ email }) => email === last).length;
+  }
+}
+
+function page(
+  { rejects }: Rejects,
+  { prefix, subaccount }: Search,
+  { expired, from, limit }: { expired: boolean; from: string | null; limit: number },
+): Promise<RejectRow[]> {
+  const of = subaccount === '' ? {} : { subaccount };
+  const email =
+    from === null ? (prefix === '' ? {} : { email: { startsWith: prefix } }) : { email: { range: { gte: from } } };
+  return rejects.many({ ...of, expired, ...email, removed: false }, { sort: 'email', limit });
+}
+
+/** By code points, as the store orders text. */
+function byAddress(a: RejectRow, b: RejectRow): number {
+  return compare(a.email, b.email) || compare(a.subaccount, b.subaccount);
+}
+
+function compare(a: string, b: string): number {
+  return Buffer.compare(Buffer.from(a), Buffer.from(b));
+}
 
 /** No length is documented; a comment is a sentence or two. */
 const MAX_COMMENT = 1000;

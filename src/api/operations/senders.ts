@@ -1,10 +1,15 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
-import { parseAddress } from '../../mail/address.ts';
+import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
+import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { windowsOf } from '../../mail/stats.ts';
+import { mayBeSigned } from '../../sending/domains/domain-tests.ts';
+import type { KeyInDns } from '../../sending/domains/sender-domains.ts';
+import { isPlainMailbox } from '../../sending/notices.ts';
+import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
-import { mapPages } from '../whole-lists.ts';
+import { mapPages, pagesByKey } from '../whole-lists.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -132,3 +137,263 @@ const timeSeries = operation({
 
 /** Sending addresses and their numbers. */
 export const senders = [listAt('/senders/list'), info, timeSeries];
+
+const MAX_DOMAIN_TEXT = 1000;
+
+/** A domain name as a parameter, in any script; A-labels inside. */
+export const domainName = text(MAX_DOMAIN_TEXT)
+  .transform((value, context) => {
+    const domain = toAsciiDomain(value.trim());
+    if (domain?.includes('.')) return domain;
+    context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
+    return z.NEVER;
+  })
+  .meta({ description: 'a domain name; an international one as it is or as A-labels, answered as A-labels' });
+
+const mailbox = text(255)
+  .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
+  .refine(
+    (value) => value.includes('@') || isPlainMailbox(value),
+    'Not a mailbox that we write to: please use one of letters, digits, dots and _ + = ~ & - only',
+  )
+  .meta({ description: 'the mailbox at the domain that the link is mailed to: the part before the @' });
+
+const time = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const dnsTest = (what: string) =>
+  z
+    .object({
+      valid: z.boolean().meta({ description: `whether the ${what} record is right` }),
+      valid_after: time(
+        'set when the record is valid now and was not before: when its TTL has passed since, and it is used',
+      ),
+      error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
+    })
+    .meta({ description: `the ${what} record` });
+
+export const senderDomainRecord = z
+  .object({
+    domain: z.string().meta({ description: 'the domain' }),
+    created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
+    last_tested_at: time('when its DNS last answered a test, null before the first'),
+    spf: dnsTest('SPF'),
+    dkim: dnsTest('DKIM'),
+    verified_at: time('when its ownership was verified in this account, null when it was not'),
+    valid_signing: z.boolean().meta({
+      description:
+        'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first',
+    }),
+  })
+  .meta({ title: 'sender domain record' });
+
+const NO_MAIL = 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address';
+const NOT_TESTED = 'This domain has not been tested yet.';
+
+/** The record of a sender domain at a time. */
+export function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
+  const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
+  const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
+    valid: valid === true,
+    valid_after: date(validAfter),
+    error: valid === null ? (error ?? NOT_TESTED) : error,
+  });
+  return {
+    domain: row.domain,
+    created_at: toTimestamp(row.createdAt),
+    last_tested_at: date(row.lastTestedAt),
+    spf: test(row.spfValid, row.spfValidAfter, row.spfError),
+    dkim: test(row.dkimValid, row.dkimValidAfter, row.dkimError),
+    verified_at: date(row.verifiedAt),
+    valid_signing: mayBeSigned(row, now),
+  };
+}
+
+const UNTESTED = { valid: false, valid_after: null, error: NOT_TESTED };
+const FRESH = { last_tested_at: null, spf: UNTESTED, dkim: UNTESTED, verified_at: null, valid_signing: false };
+const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...FRESH };
+
+const domains = listing({
+  path: '/senders/domains',
+  summary: 'Lists the sender domains of the account, by name.',
+  notes: 'All of them; `after` begins behind a name.',
+  params: {
+    after: optional(
+      domainName.meta({ description: 'beyond the documented interface: lists the domains behind this name' }),
+    ),
+  },
+  returns: z.array(senderDomainRecord),
+  errors: [],
+  example: { params: {}, answer: [EXAMPLE] },
+  pages({ after = '' }, { store, now }) {
+    const rows = pagesByKey(
+      after,
+      ({ domain }: SenderDomainRow) => domain,
+      (behind, limit) => store.senderDomains.many({ domain: { range: { gt: behind } } }, { sort: 'domain', limit }),
+    );
+    return mapPages(rows, (page) => page.map((row) => toSenderDomainRecord(row, now())));
+  },
+});
+
+const addDomain = operation({
+  path: '/senders/add-domain',
+  summary: 'Adds a sender domain to the account.',
+  notes:
+    'Domains are also added when mail is sent from them. Adding one again answers the record that is there. domain-key says what belongs into its DNS.',
+  params: { domain: domainName },
+  returns: senderDomainRecord,
+  errors: [],
+  example: {
+    params: { domain: 'mail.example.com' },
+    answer: { domain: 'mail.example.com', created_at: '2026-01-05 12:00:00', ...FRESH },
+  },
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.add(domain), now());
+  },
+});
+
+const checkDomain = operation({
+  path: '/senders/check-domain',
+  summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain when it is not in the account yet.',
+  notes:
+    'The SPF record must include our name, and the DKIM record hold our key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not right.',
+  params: { domain: domainName },
+  returns: senderDomainRecord,
+  errors: [],
+  example: {
+    params: { domain: 'example.com' },
+    answer: {
+      ...EXAMPLE,
+      last_tested_at: '2026-01-05 12:00:00',
+      spf: { valid: true, valid_after: null, error: null },
+      dkim: { valid: false, valid_after: null, error: 'There is no DKIM record at postern._domainkey.example.com.' },
+    },
+  },
+  async handle({ domain }, { senderDomains, now }) {
+    return toSenderDomainRecord(await senderDomains.check(domain), now());
+  },
+});
+
+const verifyDomain = operation({
+  path: '/senders/verify-domain',
+  summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
+  notes:
+    'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail, public suffixes and domains that take no mail cannot be verified.',
+  params: { domain: domainName, mailbox },
+  returns: z.object({
+    status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
+    domain: z.string().meta({ description: 'the domain' }),
+    email: z.string().meta({ description: 'the address that the mail goes to' }),
+  }),
+  errors: [],
+  example: {
+    params: { domain: 'example.com', mailbox: 'postmaster' },
+    answer: { status: 'sent', domain: 'example.com', email: 'postmaster@example.com' },
+  },
+  async handle({ domain, mailbox }, { senderDomains, invalid }) {
+    const status = await senderDomains.verify(domain, mailbox);
+    if (status === 'free-mail')
+      throw invalid('domain', 'This domain belongs to a provider of free mail and cannot be verified');
+    if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
+    if (status === 'no-mail') throw invalid('domain', NO_MAIL);
+    if (status === 'limited')
+      throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
+    if (status === 'refused') throw invalid('mailbox', 'Not a mailbox that we write to');
+    return { status, domain, email: `${mailbox}@${domain}` };
+  },
+});
+
+const keyInDns = {
+  selector: z.string().meta({ description: 'the DKIM selector' }),
+  name: z.string().meta({ description: 'where the DKIM record belongs' }),
+  txt: z.string().meta({ description: 'the value of the TXT record there' }),
+  cname: z.string().meta({ description: 'where a CNAME may point instead' }),
+};
+
+const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: place.name, txt, cname: place.target });
+
+const domainKey = operation({
+  path: '/senders/domain-key',
+  summary: 'Says what belongs into the DNS of a sender domain; adds the domain when it is not in the account yet.',
+  notes:
+    'Publish the TXT record, or a CNAME to `cname` when the operator of this service keeps that record for you; either will do. The SPF record of the domain must hold `spf_include`.',
+  extension: true,
+  params: { domain: domainName },
+  returns: z.object({
+    domain: z.string().meta({ description: 'the domain' }),
+    ...keyInDns,
+    spf_include: z.string().meta({ description: 'what the SPF record must hold' }),
+    spf: z.string().meta({ description: 'an SPF record for a domain that has none' }),
+    next: z.object(keyInDns).nullable().meta({
+      description:
+        'while the key is rotated: the record to publish beside the other one; it signs once it was seen there',
+    }),
+    previous: z
+      .object({
+        ...keyInDns,
+        keep_until: z.string().meta({ description: 'when the record may go, UTC, YYYY-MM-DD HH:MM:SS' }),
+      })
+      .nullable()
+      .meta({
+        description: 'after a rotation: the record of the key that signed before, as long as mail of it is under way',
+      }),
+  }),
+  errors: [],
+  example: {
+    params: { domain: 'example.com' },
+    answer: {
+      domain: 'example.com',
+      selector: 'postern',
+      name: 'postern._domainkey.example.com',
+      txt: 'v=DKIM1; k=rsa; p=RXhhbXBsZUtleQ==',
+      cname: '4eada69ba0f1f38618ca.dkim.mx.postern.test',
+      spf_include: 'include:spf.mx.postern.test',
+      spf: 'v=spf1 include:spf.mx.postern.test ~all',
+      next: null,
+      previous: null,
+    },
+  },
+  async handle({ domain }, { senderDomains }) {
+    const { spfInclude, next, previous, ...present } = await senderDomains.records(domain);
+    const include = `include:${spfInclude}`;
+    return {
+      domain,
+      ...toKeyInDns(present),
+      spf_include: include,
+      spf: `v=spf1 ${include} ~all`,
+      next: next && toKeyInDns(next),
+      previous: previous && { ...toKeyInDns(previous), keep_until: toTimestamp(previous.keepUntil) },
+    };
+  },
+});
+
+const deleteDomain = operation({
+  path: '/senders/delete-domain',
+  summary: 'Removes a sender domain from the account.',
+  notes:
+    'Answers the record as it was. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',
+  params: {
+    domain: domainName,
+    confirm: optional(z.boolean()).meta({
+      description: 'removes it even when it is verified (beyond the documented interface)',
+    }),
+  },
+  returns: senderDomainRecord,
+  errors: ['Unknown_Domain', 'Invalid_Verified_Domain'],
+  example: { params: { domain: 'example.com' }, answer: EXAMPLE },
+  async handle({ domain, confirm = false }, { store, refuse, now }) {
+    const id = senderDomainId(store.account, domain);
+    const row = await store.senderDomains.one({ id });
+    if (!row) throw refuse('Unknown_Domain', domain);
+    if (row.verifiedAt !== null && !confirm) throw refuse('Invalid_Verified_Domain', domain);
+    // One that was verified in between is not removed by a call that did not know.
+    const removed = await store.senderDomains.remove(confirm ? { id } : { id, verifiedAt: null });
+    if (!removed) throw refuse('Invalid_Verified_Domain', domain);
+    return toSenderDomainRecord(removed, now());
+  },
+});
+
+/** Domains that mail is sent from. */
+export const senderDomainOperations = [domains, addDomain, checkDomain, verifyDomain, deleteDomain, domainKey];

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { addUpMonths, type Month } from '../../mail/reputation.ts';
-import { sinceHours, type Windows } from '../../mail/stats.ts';
+import { addUpMonths, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
+
 import {
   type Counted,
   type CounterRow,
@@ -9,7 +9,7 @@ import {
   counterId,
   reputationMonths,
   startOf,
-} from '../../store/counters.ts';
+} from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Pages, pagesByKey } from '../whole-lists.ts';
 

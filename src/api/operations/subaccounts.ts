@@ -1,19 +1,168 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
-import { QUOTA_FORMULA, REPUTATION_FORMULA } from '../../mail/reputation.ts';
-import type { AccountStore, BoundCollection } from '../../store/store.ts';
-import { type SubaccountRow, searchKey, subaccountId } from '../../store/subaccounts.ts';
-import { type Call, operation } from '../operation.ts';
-import { MAX_LIST } from './stats-records.ts';
-import { numbersOf, recentlyOf } from './subaccount-numbers.ts';
 import {
-  SUBACCOUNT,
-  SUBACCOUNT_DETAIL,
-  subaccountDetail,
-  subaccountRecord,
-  toSubaccountDetail,
-  toSubaccountRecord,
-} from './subaccount-records.ts';
+  addUp,
+  addUpMonths,
+  hourlyQuota,
+  type Month,
+  QUOTA_FORMULA,
+  REPUTATION_FORMULA,
+  reputationOf,
+  type Tally,
+} from '../../mail/stats.ts';
+import {
+  type CounterRow,
+  counterId,
+  NO_COUNTS,
+  reputationMonths,
+  type Span,
+  sinceMinutes,
+  startOf,
+} from '../../store/rows/counters.ts';
+import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
+import type { AccountStore, BoundCollection } from '../../store/store.ts';
+import { type Call, operation } from '../operation.ts';
+import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats-records.ts';
+
+const say = (description: string) => z.string().meta({ description });
+const count = (description: string) => z.int().meta({ description });
+
+export const subaccountRecord = z
+  .object({
+    id: say('unique identifier, used in sending calls'),
+    name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
+    custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
+    status: z
+      .enum(['active', 'paused'])
+      .meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
+    reputation: count('0 to 100'),
+    created_at: say('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+    first_sent_at: z
+      .string()
+      .nullable()
+      .meta({ description: 'when it first sent, UTC, YYYY-MM-DD HH:MM:SS; null before' }),
+    sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
+    sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
+    sent_total: count('sent since it was added'),
+  })
+  .meta({ title: 'subaccount record' });
+
+export const subaccountDetail = subaccountRecord
+  .extend({
+    notes: say('notes'),
+    sent_hourly: count('sent in the last 60 minutes, to the minute'),
+    hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
+    last_30_days: statsBlock,
+  })
+  .meta({ title: 'subaccount detail' });
+
+export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
+  return {
+    id: row.slug,
+    name: row.name === '' ? null : row.name,
+    custom_quota: row.customQuota,
+    status: row.status,
+    reputation: reputationOf(numbers.recent),
+    created_at: toTimestamp(row.createdAt),
+    first_sent_at: numbers.firstSentAt === null ? null : toTimestamp(numbers.firstSentAt),
+    sent_weekly: numbers.week,
+    sent_monthly: numbers.month,
+    sent_total: numbers.total,
+  };
+}
+
+export function toSubaccountDetail(
+  row: SubaccountRow,
+  numbers: SubaccountNumbers,
+  recently: { readonly sentHourly: number; readonly last30Days: Tally },
+) {
+  return {
+    ...toSubaccountRecord(row, numbers),
+    notes: row.notes,
+    sent_hourly: recently.sentHourly,
+    hourly_quota: row.customQuota ?? hourlyQuota(reputationOf(numbers.recent), numbers.recent),
+    last_30_days: toStats(recently.last30Days),
+  };
+}
+
+// For the examples.
+export const SUBACCOUNT = {
+  id: 'cust-123',
+  name: 'ABC Widgets, Inc.',
+  custom_quota: 42,
+  status: 'active',
+  reputation: 50,
+  created_at: '2026-01-05 11:00:00',
+  first_sent_at: null,
+  sent_weekly: 0,
+  sent_monthly: 0,
+  sent_total: 0,
+};
+export const SUBACCOUNT_DETAIL = {
+  ...SUBACCOUNT,
+  notes: 'Free plan user, signed up on 2026-01-05',
+  sent_hourly: 0,
+  hourly_quota: 42,
+  last_30_days: NO_STATS,
+};
+
+/** What is counted of one subaccount, as its record needs it. */
+export interface SubaccountNumbers {
+  readonly week: number;
+  readonly month: number;
+  readonly total: number;
+  /** Counts of this month and the one before: what reputation is made of. */
+  readonly recent: Month;
+  readonly firstSentAt: Date | null;
+}
+
+/** The numbers of many subaccounts: four queries, however many. */
+export async function numbersOf(
+  { account, counters }: AccountStore,
+  rows: readonly SubaccountRow[],
+  now: Date,
+): Promise<(row: SubaccountRow) => SubaccountNumbers> {
+  const of = async (span: Span, start: Date): Promise<Map<string, CounterRow>> => {
+    const ids = rows.map(({ slug }) => counterId(account, 'subaccount', span, start, slug));
+    // The ids name all of it; the rest says which index ends in them.
+    const found = await counters.many({ kind: 'subaccount', span, start, id: { in: ids } });
+    return new Map(found.map((counter) => [counter.key, counter]));
+  };
+  const [thisMonth, monthBefore] = reputationMonths(now);
+  const [weeks, months, monthsBefore, totals] = await Promise.all([
+    of('week', startOf('week', now)),
+    of('month', thisMonth),
+    of('month', monthBefore),
+    of('total', startOf('total', now)),
+  ]);
+  return (row) => {
+    const total = totals.get(row.slug);
+    const month = months.get(row.slug) ?? NO_COUNTS;
+    return {
+      week: weeks.get(row.slug)?.sent ?? 0,
+      month: month.sent,
+      total: total?.sent ?? 0,
+      recent: addUpMonths([monthsBefore.get(row.slug) ?? NO_COUNTS, month]),
+      firstSentAt: row.firstSentAt ?? (total && total.sent > 0 ? total.firstAt : null),
+    };
+  };
+}
+
+const DAYS = 30;
+
+/** What a subaccount did in the last hour and in the last 30 days. */
+export async function recentlyOf(
+  store: AccountStore,
+  slug: string,
+  now: Date,
+): Promise<{ readonly sentHourly: number; readonly last30Days: Tally }> {
+  const [hours, minutes] = await Promise.all([
+    hoursOf(store, 'subaccount', slug, DAYS, now),
+    store.counters.many({ kind: 'subaccount', span: 'minute', key: slug, start: { range: { gt: sinceMinutes(now) } } }),
+  ]);
+  return { sentHourly: addUp(minutes).sent, last30Days: addUp(hours) };
+}
 
 /** No length is documented; nobody reads more. */
 const MAX_NOTES = 10_000;

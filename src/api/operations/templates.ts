@@ -1,25 +1,29 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
-import { toVars } from '../../mail/merge/merge.ts';
-import { render as renderCode } from '../../mail/merge/render.ts';
-import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/template.ts';
-import { MAX_RENDERED } from '../../mail/too-long.ts';
+import { MAX_RENDERED } from '../../mail/faults.ts';
+
+import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/merge/language.ts';
+import { render as renderCode, toVars } from '../../mail/merge/merge.ts';
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
 import {
+  addLabels,
+  changeTemplate,
   contentParams,
+  findTemplate,
   givenName,
   labelFilter,
   labelParams,
   NO_CONTENT,
   newName,
+  pagesOfTemplates,
+  settleLabels,
   templateRecord,
   toContent,
   toTemplateRecord,
 } from './template-records.ts';
-import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
 // For the examples.
 const CODE = '<p mc:edit="editable">editable content</p>';

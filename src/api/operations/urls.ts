@@ -2,10 +2,10 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
 import { sinceHours } from '../../mail/stats.ts';
-import { type TrackingDomainRow, trackingDomainId } from '../../store/tracking-domains.ts';
-import { type UrlCounts, urlId, urlKey } from '../../store/urls.ts';
+import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
+import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
-import { domainName } from './sender-domains.ts';
+import { domainName } from './senders.ts';
 import { SERIES_DAYS } from './stats-records.ts';
 
 /** Documented: the most clicked ones. */

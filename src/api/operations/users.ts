@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf } from '../../mail/reputation.ts';
-import { windowsOf } from '../../mail/stats.ts';
-import { NO_COUNTS } from '../../store/counters.ts';
+import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf, windowsOf } from '../../mail/stats.ts';
+
+import { NO_COUNTS } from '../../store/rows/counters.ts';
 import { operation } from '../operation.ts';
 import { listAt } from './senders.ts';
 import {

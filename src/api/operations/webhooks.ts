@@ -1,11 +1,88 @@
 import { z } from 'zod';
-import { optional } from '../../base/schema.ts';
-import { HOOK_EVENTS } from '../../store/outbox.ts';
-import type { WebhookRow, WebhookTallyRow } from '../../store/webhooks.ts';
+import { toTimestamp } from '../../base/clock.ts';
+import { optional, optionalTime, text } from '../../base/schema.ts';
+import { toExampleEvents } from '../../events/payload.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
+import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } from '../../store/rows/webhooks.ts';
+import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { endpointUrl, verifyUrl } from './rules.ts';
-import { toWebhookRecord, webhookRecord } from './webhook-records.ts';
+import { deliveryRecord, toDeliveryRecord } from './records.ts';
+import { endpointUrl, limitOf, verifyUrl } from './rules.ts';
+
+// Records of the Webhooks group, and how rows become them.
+
+const timeOrNull = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+
+export const webhookRecord = z
+  .object({
+    id: z.int().meta({ description: 'unique identifier' }),
+    url: z.string().meta({ description: 'URL that batches of events are posted to' }),
+    description: z.string().nullable().meta({ description: 'what it is for' }),
+    auth_key: z.string().meta({ description: 'the key that signs its posts' }),
+    events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
+    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    last_sent_at: timeOrNull('when it last took a batch; null before the first'),
+    batches_sent: z.int().meta({ description: 'batches that it took' }),
+    events_sent: z.int().meta({ description: 'events in them' }),
+    last_error: z
+      .string()
+      .nullable()
+      .meta({ description: 'what went wrong the last time that something did; null when nothing ever did' }),
+  })
+  .meta({ title: 'webhook record' });
+
+/** The record; `tallies` are the numbers of every host. */
+export function toWebhookRecord(
+  row: WebhookRow,
+  authKey: string,
+  tallies: readonly WebhookTallyRow[],
+): z.input<typeof webhookRecord> {
+  const sent = latest(tallies, ({ lastSentAt }) => lastSentAt);
+  const failed = latest(tallies, ({ lastErrorAt }) => lastErrorAt);
+  return {
+    id: row.number,
+    url: row.url,
+    description: row.description,
+    auth_key: authKey,
+    events: row.events.length === 0 ? [...DEFAULT_EVENTS] : [...row.events],
+    created_at: toTimestamp(row.createdAt),
+    last_sent_at: sent?.lastSentAt ? toTimestamp(sent.lastSentAt) : null,
+    batches_sent: tallies.reduce((sum, { batchesSent }) => sum + batchesSent, 0),
+    events_sent: tallies.reduce((sum, { eventsSent }) => sum + eventsSent, 0),
+    last_error: failed?.lastError ?? null,
+  };
+}
+
+function latest(
+  tallies: readonly WebhookTallyRow[],
+  timeOf: (tally: WebhookTallyRow) => Date | null,
+): WebhookTallyRow | undefined {
+  return tallies.filter((tally) => timeOf(tally) !== null).toSorted((a, b) => Number(timeOf(b)) - Number(timeOf(a)))[0];
+}
+
+const { message_id: _, route: __, pattern: ___, email: ____, ...shared } = deliveryRecord.shape;
+
+export const batchRecord = z
+  .object({
+    ...shared,
+    webhook: z.int().meta({ description: 'id of the webhook' }),
+    events: z.int().meta({ description: 'how many events it holds' }),
+  })
+  .meta({ title: 'batch record' });
+
+/** A batch with its attempts. */
+export function toBatchRecord(
+  delivery: QueuedDelivery,
+  attempts: readonly AttemptRecord[],
+): z.input<typeof batchRecord> {
+  const { message_id: _, route: __, pattern: ___, email: ____, ...rest } = toDeliveryRecord(delivery, attempts);
+  return { ...rest, webhook: Number(delivery.batch?.webhook), events: delivery.batch?.events ?? 0 };
+}
 
 /** No length is documented; nobody reads more. */
 const MAX_DESCRIPTION = 10_000;
@@ -186,3 +263,121 @@ const remove = operation({
 
 /** Webhooks, as the documented interface has them. */
 export const webhooks = [list, add, info, update, remove];
+
+const MAX_LISTED = 1000;
+const DEFAULT_LISTED = 100;
+const URL = 'https://app.example.com/hooks/events';
+
+const test = operation({
+  path: '/webhooks/test',
+  extension: true,
+  summary: 'Posts an example of every event that the webhook asked for, as a batch like any other.',
+  notes:
+    'The answer comes when the batch is safe on disk; /webhooks/deliveries shows what became of it. It counts in batches_sent and events_sent.',
+  params: { id: webhookId },
+  returns: z.object({
+    id: z.string().meta({ description: 'id of the delivery; travels as the header webhook-id' }),
+    events: z.int().meta({ description: 'how many events it holds' }),
+  }),
+  errors: ['Unknown_Webhook', 'ServiceUnavailable'],
+  example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000000-ExampleHash1', events: 3 } },
+  async handle({ id }, call) {
+    const row = await findWebhook(id, call);
+    const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
+    const sent = await call.webhooks.send(row, events);
+    if (sent === undefined) throw call.refuse('ServiceUnavailable');
+    return { id: sent, events: events.length };
+  },
+});
+
+const key = operation({
+  path: '/webhooks/key',
+  extension: true,
+  summary: 'Shows the key that signs the posts of a webhook, or makes a new one.',
+  notes:
+    'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }) },
+  returns: z.object({
+    id: webhookId,
+    url: z.string().meta({ description: 'the URL that the key belongs to' }),
+    auth_key: z.string().meta({ description: 'the key' }),
+    signing_secret: z.string().meta({ description: '`whsec_` and the base64 of the key' }),
+  }),
+  errors: ['Unknown_Webhook', 'ServiceUnavailable'],
+  example: {
+    params: { id: 4 },
+    answer: {
+      id: 4,
+      url: URL,
+      auth_key: 'ExampleSigningKey000000000000001',
+      signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
+    },
+  },
+  async handle({ id, rotate = false }, call) {
+    const { url } = await findWebhook(id, call);
+    const authKey = rotate ? await call.newSigningKey(url) : await call.signingKey(url);
+    if (authKey === undefined) throw call.refuse('ServiceUnavailable');
+    return { id, url, auth_key: authKey, signing_secret: toSigningSecret(authKey) };
+  },
+});
+
+const deliveries = operation({
+  path: '/webhooks/deliveries',
+  extension: true,
+  summary: 'Lists the batches of a webhook with every attempt, the newest first.',
+  notes:
+    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Events that wait to become a batch are not among them. Of several hosts each knows the batches that it made itself.',
+  params: {
+    id: webhookId,
+    delivery: optional(text(255)).meta({ description: 'id of one delivery' }),
+    state: optional(z.enum(['waiting', 'delivered', 'dead', 'dropped'])),
+    from: optionalTime.meta({ description: 'made at this time or later, UTC, YYYY-MM-DD HH:MM:SS' }),
+    to: optionalTime.meta({ description: 'made before this time, UTC, YYYY-MM-DD HH:MM:SS' }),
+    limit: limitOf(MAX_LISTED, DEFAULT_LISTED),
+  },
+  returns: z.array(batchRecord),
+  errors: ['Unknown_Webhook'],
+  example: {
+    params: { id: 4 },
+    answer: [
+      {
+        id: '01kcexamplebatch0000000000-ExampleHash1',
+        url: URL,
+        state: 'delivered',
+        created_at: '2026-01-05 11:30:00',
+        next_attempt_at: null,
+        ended_at: '2026-01-05 11:30:01',
+        last_status: 200,
+        last_error: null,
+        attempts: [{ time: '2026-01-05 11:30:01', duration_ms: 12, status: 200, error: null, answer: 'OK' }],
+        webhook: 4,
+        events: 3,
+      },
+    ],
+  },
+  async handle({ id, delivery, state, from, to, limit = DEFAULT_LISTED }, call) {
+    const { id: webhook } = await findWebhook(id, call);
+    const found = await call.webhooks.batches(
+      {
+        ids: delivery === undefined ? undefined : [delivery],
+        webhook,
+        states: state && [state],
+        from: from?.getTime(),
+        to: to?.getTime(),
+      },
+      limit,
+    );
+    const records = [];
+    for (let at = 0; at < found.length; at += AT_A_TIME) {
+      records.push(
+        ...(await Promise.all(
+          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.attempts(one))),
+        )),
+      );
+    }
+    return records;
+  },
+});
+
+/** What helps to set up and to find faults in webhooks; beyond the documented interface. */
+export const webhookTools = [test, key, deliveries];

@@ -1,9 +1,9 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
-import type { WhitelistRow } from '../../store/whitelists.ts';
+import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation, type Path } from '../operation.ts';
-import { addressPrefix, listAddress } from './list-rules.ts';
+import { addressPrefix, listAddress } from './rejects.ts';
 import { MAX_LIST } from './stats-records.ts';
 
 const email = z.string().meta({ description: 'the address, in lower case' });

@@ -1,8 +1,7 @@
-import { toEnd } from '../../base/steps.ts';
-import { MAX_RENDERED, TooLong } from '../too-long.ts';
-import { holds, type Vars } from './condition.ts';
-import { formatDate } from './dates.ts';
-import { filtered, LONGEST_TAG, parseTag, type Tag } from './tag.ts';
+import { inSlices, type Steps, toEnd } from '../../base/turns.ts';
+import { MAX_RENDERED, TooLong } from '../faults.ts';
+import { type Contents, fillingRegions } from './regions.ts';
+import { type Condition, holds, isName, parseCondition, type Vars } from './values.ts';
 
 export interface MergeOptions {
   /** For `*|DATE:…|*` and `*|CURRENT_YEAR|*`, which are in UTC. */
@@ -140,4 +139,198 @@ function replacement(tag: Tag, vars: Vars, { now, onUnsub }: MergeOptions): stri
 
 function builtIn(name: string, now: Date): string {
   return name === 'current_year' ? String(now.getUTCFullYear()) : '';
+}
+
+export interface RenderInput {
+  readonly code: string;
+  readonly contents: Contents;
+  /** Undefined: no tag is touched. */
+  readonly vars: Vars | undefined;
+  readonly now: Date;
+  readonly maxLength?: number;
+}
+
+/** The HTML, or which of the inputs made it longer than it may be. */
+export type Rendered = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
+
+/**
+ * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond or so: a
+ * template of megabytes must not hold up the mail that comes in meanwhile.
+ */
+export async function render({ code, contents, vars, now, maxLength = MAX_RENDERED }: RenderInput): Promise<Rendered> {
+  const filled = await unlessTooLong(fillingRegions(code, contents, maxLength));
+  if (filled === undefined) return { tooLong: 'contents' };
+  if (!vars) return { html: filled };
+  const html = await unlessTooLong(merging(filled, vars, { now, maxLength }));
+  return html === undefined ? { tooLong: 'vars' } : { html };
+}
+
+/** Undefined when it became too long. */
+async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> {
+  try {
+    return await inSlices(steps);
+  } catch (error) {
+    if (error instanceof TooLong) return undefined;
+    throw error;
+  }
+}
+
+/** A change that a tag makes to the value of a variable. */
+export type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
+
+/** What stands between `*|` and `|*`. */
+export type Tag =
+  | { readonly kind: 'value'; readonly name: string; readonly filter: Filter | undefined }
+  | { readonly kind: 'if' | 'elseif'; readonly condition: Condition | undefined; readonly negated: boolean }
+  | { readonly kind: 'else' | 'end' }
+  | { readonly kind: 'date'; readonly format: string }
+  /** The link that ends a subscription: only a real sending knows it. */
+  | { readonly kind: 'unsub'; readonly url: string }
+  /** Of a form that means nothing here. */
+  | { readonly kind: 'unknown' };
+
+/** Longer than any tag: a URL behind `UNSUB:` is the longest thing in one. */
+export const LONGEST_TAG = 2048;
+
+const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
+  ['upper', 'upper'],
+  ['lower', 'lower'],
+  ['title', 'title'],
+  ['url', 'url'],
+  ['html', 'html'],
+]);
+
+/** Reads a tag; undefined when the text between the marks is none, and stays as it is. */
+export function parseTag(text: string): Tag | undefined {
+  if (text.length > LONGEST_TAG || /[\r\n]/.test(text)) return undefined;
+  const colon = text.indexOf(':');
+  const head = colon < 0 ? text : text.slice(0, colon);
+  if (!isName(head)) return undefined;
+  return colon < 0 ? toPlain(head.toLowerCase()) : toCall(head.toLowerCase(), text.slice(colon + 1));
+}
+
+function toPlain(name: string): Tag {
+  if (name === 'else') return { kind: 'else' };
+  if (name === 'unsub') return { kind: 'unsub', url: '' };
+  return { kind: 'value', name, filter: undefined };
+}
+
+function toCall(head: string, rest: string): Tag {
+  const filter = FILTERS.get(head);
+  if (filter) return isName(rest) ? { kind: 'value', name: rest.toLowerCase(), filter } : { kind: 'unknown' };
+  switch (head) {
+    case 'if':
+    case 'ifnot':
+      return { kind: 'if', condition: parseCondition(rest), negated: head === 'ifnot' };
+    case 'elseif':
+      return { kind: 'elseif', condition: parseCondition(rest), negated: false };
+    case 'else':
+      return { kind: 'else' };
+    case 'end':
+      return rest.trim().toLowerCase() === 'if' ? { kind: 'end' } : { kind: 'unknown' };
+    case 'date':
+      return { kind: 'date', format: rest };
+    case 'unsub':
+      return { kind: 'unsub', url: rest };
+    default:
+      return { kind: 'unknown' };
+  }
+}
+
+/** The value as the filter shows it. Values are never escaped, so `HTML:` shows what every tag shows. */
+export function filtered(value: string, filter: Filter | undefined): string {
+  switch (filter) {
+    case 'upper':
+      return value.toUpperCase();
+    case 'lower':
+      return value.toLowerCase();
+    case 'title':
+      return value.replace(/\p{L}[\p{L}\p{M}\p{N}'’]*/gu, (word) =>
+        word.replace(/^./u, (first) => first.toUpperCase()),
+      );
+    case 'url':
+      return encodeURIComponent(value.toWellFormed());
+    default:
+      return value;
+  }
+}
+
+const DAYS = ['Sunday', 'Monday', 'Tuesday', 'Wednesday', 'Thursday', 'Friday', 'Saturday'];
+const MONTHS = [
+  'January',
+  'February',
+  'March',
+  'April',
+  'May',
+  'June',
+  'July',
+  'August',
+  'September',
+  'October',
+  'November',
+  'December',
+];
+const DAY_MS = 86_400_000;
+
+const two = (value: number) => String(value).padStart(2, '0');
+const year = (date: Date) => date.getUTCFullYear();
+const dayName = (date: Date) => DAYS[date.getUTCDay()] ?? '';
+const monthName = (date: Date) => MONTHS[date.getUTCMonth()] ?? '';
+const hour12 = (date: Date) => date.getUTCHours() % 12 || 12;
+const dayOfYear = (date: Date) => Math.floor((date.getTime() - Date.UTC(year(date), 0, 1)) / DAY_MS);
+const daysInMonth = (date: Date) => new Date(Date.UTC(year(date), date.getUTCMonth() + 1, 0)).getUTCDate();
+
+/** The Thursday of the same week: its year and week are those that ISO 8601 gives the whole week. */
+const thursday = (date: Date) => new Date(date.getTime() + (4 - (date.getUTCDay() || 7)) * DAY_MS);
+
+function suffix(day: number): string {
+  if (day >= 11 && day <= 13) return 'th';
+  return ['th', 'st', 'nd', 'rd'][day % 10] ?? 'th';
+}
+
+/** The letters of PHP's date(), because that is what the tag's formats are written in. */
+const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<string, (date: Date) => string | number>([
+  ['d', (date) => two(date.getUTCDate())],
+  ['j', (date) => date.getUTCDate()],
+  ['S', (date) => suffix(date.getUTCDate())],
+  ['D', (date) => dayName(date).slice(0, 3)],
+  ['l', dayName],
+  ['N', (date) => date.getUTCDay() || 7],
+  ['w', (date) => date.getUTCDay()],
+  ['z', dayOfYear],
+  ['W', (date) => two(Math.floor(dayOfYear(thursday(date)) / 7) + 1)],
+  ['o', (date) => year(thursday(date))],
+  ['m', (date) => two(date.getUTCMonth() + 1)],
+  ['n', (date) => date.getUTCMonth() + 1],
+  ['M', (date) => monthName(date).slice(0, 3)],
+  ['F', monthName],
+  ['t', daysInMonth],
+  ['L', (date) => (new Date(Date.UTC(year(date), 1, 29)).getUTCMonth() === 1 ? 1 : 0)],
+  ['Y', year],
+  ['y', (date) => two(year(date) % 100)],
+  ['a', (date) => (date.getUTCHours() < 12 ? 'am' : 'pm')],
+  ['A', (date) => (date.getUTCHours() < 12 ? 'AM' : 'PM')],
+  ['g', hour12],
+  ['h', (date) => two(hour12(date))],
+  ['G', (date) => date.getUTCHours()],
+  ['H', (date) => two(date.getUTCHours())],
+  ['i', (date) => two(date.getUTCMinutes())],
+  ['s', (date) => two(date.getUTCSeconds())],
+  ['e', () => 'UTC'],
+  ['T', () => 'UTC'],
+  ['P', () => '+00:00'],
+  ['O', () => '+0000'],
+  ['Z', () => 0],
+  ['I', () => 0],
+  ['c', (date) => `${date.toISOString().slice(0, 19)}+00:00`],
+  ['U', (date) => Math.floor(date.getTime() / 1000)],
+  ['r', (date) => date.toUTCString().replace('GMT', '+0000')],
+]);
+
+/** A time in UTC, in a format of PHP's date(); a backslash lets the next character stand for itself, as do those that mean nothing. */
+export function formatDate(date: Date, format: string): string {
+  return format.replace(
+    /\\([\s\S]?)|[a-z]/gi,
+    (letter: string, escaped?: string) => escaped ?? String(LETTERS.get(letter)?.(date) ?? letter),
+  );
 }

@@ -1,6 +1,24 @@
-import { parseMessage, scanMessage } from '../../mail/message.ts';
-import type { Content, FilePart, Mailbox, Parsed, Text } from '../../mail/parsed.ts';
-import type { Draft, DraftFile } from '../../mail/sending.ts';
+import { inSlices } from '../../base/turns.ts';
+import { parseAddress } from '../../mail/address.ts';
+import { soleAuthor } from '../../mail/author.ts';
+import { TooLong } from '../../mail/faults.ts';
+import { isHeadless } from '../../mail/header-section.ts';
+import { allValues, decodeWords, firstValue, parseHeaders } from '../../mail/headers.ts';
+import { MC_FIELD, type McOptions, parseMcHeaders } from '../../mail/mc-headers.ts';
+import { slugOf } from '../../mail/merge/language.ts';
+import { fillingRegions } from '../../mail/merge/regions.ts';
+import {
+  type Content,
+  type FilePart,
+  type Mailbox,
+  type Parsed,
+  parseMessage,
+  scanMessage,
+  type Text,
+} from '../../mail/message.ts';
+import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
+import type { Store } from '../../store/store.ts';
+import { REFUSALS, type Reply } from '../refusal.ts';
 
 /** What becomes of a document that a template takes apart. */
 export interface TakenApart {
@@ -63,4 +81,96 @@ const ESCAPES: Readonly<Record<string, string>> = {
 /** Plain text looks the same in HTML. */
 function toHtml(text: string): string {
   return text.replace(/\r\n/g, '\n').replace(/[&<>"\n]/g, (char) => ESCAPES[char] ?? char);
+}
+
+/** A message as it was handed over, with what its header asks. */
+export interface Document {
+  /** Lower case. */
+  readonly sender: string;
+  readonly fromName: string | null;
+  readonly subject: string;
+  readonly options: McOptions;
+  /** Without the fields that were for us. */
+  readonly bytes: Buffer;
+}
+
+const END_OF_HEADER = '\r\n\r\n';
+// Bcc names whom nobody shall see; Return-Path is for whoever delivers at last (RFC 5321 section 4.4).
+const NOT_SENT = /^(?:bcc|return-path)$/i;
+/** Bytes of the From field; RFC 5322 has no limit, and no name comes near. */
+const LONGEST_FROM = 4096;
+/** What X-MC-Important becomes: what mail programs look at. */
+const IMPORTANT = 'X-Priority: 1\r\nX-MSMail-Priority: High\r\nImportance: High\r\n';
+
+/** Reads the header of a message, and takes off what was for us. */
+export function readDocument(
+  bytes: Buffer,
+): { readonly refused: Reply } | { readonly refused?: undefined; readonly document: Document } {
+  const end = bytes.subarray(0, 2).equals(Buffer.from('\r\n')) ? 0 : bytes.indexOf(END_OF_HEADER) + 2;
+  const headerEnd = end === 1 ? bytes.length : end; // no empty line: all of it is header
+  const block = bytes.subarray(0, headerEnd);
+  if (breachOfBlock(block) !== undefined) return { refused: REFUSALS.badHeader };
+  const fields = isHeadless(bytes) ? [] : parseHeaders(block);
+  const tooLong = allValues(fields, 'from').some((value) => Buffer.byteLength(value) > LONGEST_FROM);
+  const from = tooLong ? undefined : soleAuthor(fields);
+  const address = from && parseAddress(from.address);
+  if (!from || !address || address.domain.startsWith('[')) return { refused: REFUSALS.badFrom };
+  const options = parseMcHeaders(fields);
+  const header = Buffer.from(`${options.important ? IMPORTANT : ''}${strip(block.toString('latin1'))}`, 'latin1');
+  const rest = headerEnd === bytes.length && end === 1 ? Buffer.from('\r\n') : bytes.subarray(headerEnd);
+  return {
+    document: {
+      sender: from.address.toLowerCase(),
+      fromName: from.name,
+      subject: subjectOf(fields),
+      options,
+      bytes: Buffer.concat([header, rest]),
+    },
+  };
+}
+
+function subjectOf(fields: Parameters<typeof firstValue>[0]): string {
+  const subject = firstValue(fields, 'subject') ?? '';
+  return decodeWords(subject);
+}
+
+/** Takes fields out of a header block, each with its folded lines, and leaves every other byte alone. */
+function strip(block: string): string {
+  return block.replace(/^([!-9;-~]+)[ \t]*:.*\r\n(?:[ \t].*\r\n)*/gm, (field, name: string) =>
+    MC_FIELD.test(name) || NOT_SENT.test(name) ? '' : field,
+  );
+}
+
+/** A template with content in it; merge tags are replaced later, for each recipient. */
+export interface Filled {
+  readonly slug: string;
+  readonly html: string;
+  readonly text: string | null;
+  readonly subject: string | null;
+}
+
+/** unknown: the account has no such template, or never published it · too-long: with this content it would be. */
+export type Filling =
+  | { readonly filled: Filled }
+  | { readonly filled?: undefined; readonly why: 'unknown' | 'too-long' };
+
+/** Puts the HTML into the block of a template, as it was published. */
+export async function fillTemplate(
+  store: Pick<Store, 'templates'>,
+  account: string,
+  { name, block }: { readonly name: string; readonly block: string },
+  html: string,
+): Promise<Filling> {
+  const slug = slugOf(name);
+  const row = await store.templates.one({ account, slug });
+  if (!row?.published || (row.name !== name && row.slug !== name)) return { why: 'unknown' };
+  const { code, text, subject } = row.published;
+  try {
+    return {
+      filled: { slug, html: await inSlices(fillingRegions(code ?? '', new Map([[block, html]]))), text, subject },
+    };
+  } catch (error) {
+    if (error instanceof TooLong) return { why: 'too-long' };
+    throw error;
+  }
 }

@@ -1,12 +1,9 @@
+import { stringify } from 'csv-stringify/sync';
 import { toTimestamp } from '../../base/clock.ts';
-import type { ExportRow } from '../../store/exports.ts';
-import type { SentMessageRow } from '../../store/messages.ts';
-import type { RejectRow } from '../../store/rejects.ts';
+import type { ActivityFilter, ExportRow } from '../../store/rows/exports.ts';
+import type { RejectRow, WhitelistRow } from '../../store/rows/lists.ts';
+import type { MessageTagRow, SentMessageRow } from '../../store/rows/messages.ts';
 import type { Store } from '../../store/store.ts';
-import type { WhitelistRow } from '../../store/whitelists.ts';
-import { type ActivityStore, activityPages } from './activity.ts';
-import type { Line } from './csv.ts';
-import { pagesById } from './paging.ts';
 
 /** What an archive of some type holds: the name of its file, its first line, and the others, page by page. Pages may be empty. */
 export interface Contents {
@@ -120,4 +117,201 @@ function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]):
     bounce,
     ...metadata,
   ];
+}
+
+export type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
+
+/** With more tags than this, going through all messages costs less memory than a cursor for each tag. */
+const MANY_TAGS = 10;
+
+/**
+ * The messages of an account that a filter lets through and that were sent until `now`, page by page, the oldest first.
+ * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index could hold the
+ * store for as long as it takes to go through millions of rows, and one page never does.
+ */
+export async function* activityPages(
+  store: ActivityStore,
+  account: string,
+  filter: ActivityFilter | null,
+  now: Date,
+): AsyncGenerator<readonly SentMessageRow[]> {
+  const latest = new Date(now.getTime() + 1);
+  const before = filter?.before && filter.before < latest ? filter.before : latest;
+  const span = { from: filter?.from ?? new Date(0), before };
+  const fits = matcher(account, filter, span);
+  const tags = filter?.tags;
+  const pages =
+    tags && tags.length <= MANY_TAGS
+      ? taggedPages(store, account, tags, span)
+      : pagesInTime(span, (when, order) => store.messages.many({ account, ...when }, order));
+  for await (const page of pages) yield page.filter(fits);
+}
+
+function matcher(account: string, filter: ActivityFilter | null, span: Span): (row: SentMessageRow) => boolean {
+  const sets = {
+    tags: setOf(filter?.tags),
+    senders: setOf(filter?.senders),
+    states: setOf(filter?.states),
+    apiKeys: setOf(filter?.apiKeys),
+  };
+  const has = (set: ReadonlySet<string> | undefined, value: string | null) =>
+    !set || (value !== null && set.has(value));
+  return (row) =>
+    row.account === account &&
+    row.createdAt >= span.from &&
+    row.createdAt < span.before &&
+    (!sets.tags || row.tags.some((tag) => sets.tags?.has(tag))) &&
+    has(sets.senders, row.sender) &&
+    has(sets.states, row.state) &&
+    has(sets.apiKeys, row.apiKey);
+}
+
+function setOf(list: readonly string[] | null | undefined): ReadonlySet<string> | undefined {
+  return list ? new Set(list) : undefined;
+}
+
+/** The messages with any of the tags, the oldest first, each one once. */
+async function* taggedPages(
+  store: ActivityStore,
+  account: string,
+  tags: readonly string[],
+  span: Span,
+): AsyncGenerator<readonly SentMessageRow[]> {
+  const streams = [...new Set(tags)].map((tag) =>
+    rowsOf(pagesInTime(span, (when, order) => store.messageTags.many({ account, tag, ...when }, order))),
+  );
+  let ids: string[] = [];
+  let last = '';
+  for await (const { message } of merged(streams)) {
+    if (message === last) continue;
+    last = message;
+    ids.push(message);
+    if (ids.length < PAGE) continue;
+    yield await messagesOf(store, ids);
+    ids = [];
+  }
+  if (ids.length > 0) yield await messagesOf(store, ids);
+}
+
+async function* rowsOf<R>(pages: AsyncIterable<readonly R[]>): AsyncGenerator<R> {
+  for await (const page of pages) yield* page;
+}
+
+/** Streams that are in order, as one. Equal messages of several streams come one after the other. */
+async function* merged(streams: readonly AsyncGenerator<MessageTagRow>[]): AsyncGenerator<MessageTagRow> {
+  const heads = await Promise.all(streams.map(async (stream) => ({ stream, row: await nextOf(stream) })));
+  for (;;) {
+    let first: { stream: AsyncGenerator<MessageTagRow>; row: MessageTagRow | undefined } | undefined;
+    for (const head of heads) if (head.row && (!first?.row || isBefore(head.row, first.row))) first = head;
+    if (!first?.row) return;
+    yield first.row;
+    first.row = await nextOf(first.stream);
+  }
+}
+
+async function nextOf(stream: AsyncGenerator<MessageTagRow>): Promise<MessageTagRow | undefined> {
+  const next = await stream.next();
+  return next.done ? undefined : next.value;
+}
+
+function isBefore(a: MessageTagRow, b: MessageTagRow): boolean {
+  return a.createdAt < b.createdAt || (a.createdAt.getTime() === b.createdAt.getTime() && a.message < b.message);
+}
+
+/** In the order of the ids. */
+async function messagesOf({ messages }: ActivityStore, ids: readonly string[]): Promise<readonly SentMessageRow[]> {
+  const found = new Map((await messages.many({ id: { in: ids } })).map((row) => [row.id, row]));
+  return ids.flatMap((id) => found.get(id) ?? []);
+}
+
+/** Rows that one read of the store brings: few enough that they neither hold the event loop nor fill the memory (bench/exports.ts: 500 take half as much again of both). */
+export const PAGE = 200;
+
+/** A row that has its place in time. */
+export interface Dated {
+  readonly id: string;
+  readonly createdAt: Date;
+}
+
+/** A part of the time. */
+export interface Span {
+  readonly from: Date;
+  readonly before: Date;
+}
+
+/** The condition on time and id of one read, and its order. */
+export type When =
+  | { readonly createdAt: { readonly range: { readonly gte?: Date; readonly gt?: Date; readonly lt: Date } } }
+  | { readonly createdAt: Date; readonly id: { readonly range: { readonly gt: string } } };
+export type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
+
+/** All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the index that serves this. */
+export async function* pagesById<R extends { readonly id: string }>(
+  account: string,
+  read: (
+    id: { readonly range: { readonly gt: string; readonly lt: string } },
+    order: { readonly sort: 'id'; readonly limit: number },
+  ) => Promise<readonly R[]>,
+  limit = PAGE,
+): AsyncGenerator<readonly R[]> {
+  let last = `${account} `;
+  for (;;) {
+    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit }); // the sign after the space
+    if (page.length > 0) yield page;
+    const end = page.at(-1);
+    if (page.length < limit || !end) return;
+    last = end.id;
+  }
+}
+
+/**
+ * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one millisecond: after a
+ * full page come the rest of its last moment, by id, and then what is later.
+ */
+export async function* pagesInTime<R extends Dated>(
+  span: Span,
+  read: (when: When, order: Order) => Promise<readonly R[]>,
+  limit = PAGE,
+): AsyncGenerator<readonly R[]> {
+  let page = await read({ createdAt: { range: { gte: span.from, lt: span.before } } }, { sort: 'createdAt', limit });
+  while (page.length > 0) {
+    yield page;
+    let last = page.at(-1);
+    if (page.length < limit || !last) return;
+    const moment = last.createdAt;
+    do {
+      page = await read({ createdAt: moment, id: { range: { gt: last.id } } }, { sort: 'id', limit });
+      if (page.length > 0) yield page;
+      last = page.at(-1);
+    } while (last && page.length === limit);
+    page = await read({ createdAt: { range: { gt: moment, lt: span.before } } }, { sort: 'createdAt', limit });
+  }
+}
+
+/** What stands in a cell: text, a number, or an address, which is never changed because it is read back in. */
+export type Cell = string | number | { readonly address: string };
+
+/** What stands in one line of a table. */
+export type Line = readonly Cell[];
+
+/**
+ * What becomes of a cell that a spreadsheet may take for a formula: `quote` puts it in quotation marks and leaves it as it is;
+ * `escape` puts a ' in front as well, which spreadsheets take for "this is text", but not in front of an address.
+ */
+export type Formulas = 'quote' | 'escape';
+
+/** What formulas begin with, in full width too, and what some programs skip in front of one. */
+const FORMULA = /^[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]/;
+
+/** Lines of CSV (RFC 4180). A lone CR or LF is no end of a line here, but is one for some readers, so it is quoted too. */
+export function toCsv(lines: readonly Line[], formulas: Formulas): string {
+  const shown = (cell: Cell) => {
+    if (typeof cell === 'object') return cell.address;
+    return formulas === 'escape' && typeof cell === 'string' && FORMULA.test(cell) ? `'${cell}` : cell;
+  };
+  // The ' is matched too, so that an escaped cell is in quotation marks as a quoted one is.
+  return stringify(
+    lines.map((line) => line.map(shown)),
+    { quoted_match: [FORMULA, /^'/], record_delimiter: '\r\n', quote_record_delimiter: true },
+  );
 }

@@ -1,5 +1,15 @@
+import { createWriteStream } from 'node:fs';
 import { mkdir, open, readdir, rename, rm } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
+import { ZipFile } from 'yazl';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Task } from '../../base/service.ts';
+import { type Belief, createSteadiness } from '../../queue/purge.ts';
+import { type ExportRow, exportName } from '../../store/rows/exports.ts';
+import type { Store } from '../../store/store.ts';
 
 /** What a name of ours looks like; anything else in the folder is left alone. */
 const OURS = /^[\w-]+\.zip(?:\.tmp)?$/;
@@ -53,4 +63,102 @@ async function syncFolder(dir: string): Promise<void> {
 
 function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
+}
+
+/** The one file in an archive. */
+export interface Entry {
+  readonly name: string;
+  readonly time: Date;
+}
+
+/**
+ * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws what
+ * the disk or the source of the text throws; then the file is not whole.
+ * The length is not known before the end, so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl
+ * writes ZIP64. Compression happens in the thread pool of libuv.
+ */
+export async function writeArchive(path: string, entry: Entry, text: AsyncIterable<string>): Promise<void> {
+  const zip = new ZipFile();
+  const source = Readable.from(text);
+  const failing = new AbortController();
+  // yazl joins its streams by pipe(), which hands on no errors.
+  source.once('error', (error) => failing.abort(error));
+  zip.once('error', (error) => failing.abort(error));
+  zip.addReadStream(source, entry.name, { mtime: entry.time, mode: 0o100600 });
+  zip.end();
+  try {
+    // `flush` syncs before it closes, and closing is awaited: what the sync throws is thrown here.
+    await pipeline(zip.outputStream, createWriteStream(path, { flags: 'wx', mode: 0o600, flush: true }), {
+      signal: failing.signal,
+    });
+  } catch (error) {
+    throw failing.signal.aborted ? failing.signal.reason : error;
+  } finally {
+    source.destroy();
+  }
+}
+
+const DAY_MS = 86_400_000;
+/** How long a job that is over stays in the list. */
+const KEEP_ROWS_DAYS = 90;
+const STEP = 100;
+
+/** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
+export function expireExportsTask(
+  settings: { readonly dir: string; readonly keepDays: number },
+  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief },
+): Task {
+  const {
+    store: { exportJobs },
+    clock,
+    log,
+  } = deps;
+  const folder = createArchiveFolder(settings.dir);
+  const isSteady = createSteadiness(clock, deps.time);
+
+  /** Does something to every job in this state that ended before a time. `step` makes the row match no more. */
+  async function each(
+    state: ExportRow['state'],
+    days: number,
+    step: (job: ExportRow) => Promise<unknown>,
+  ): Promise<number> {
+    const lt = new Date(clock.now() - days * DAY_MS);
+    for (let count = 0; ; ) {
+      const jobs = await exportJobs.many({ state, finishedAt: { range: { lt } } }, { sort: 'finishedAt', limit: STEP });
+      for (const job of jobs) await step(job);
+      count += jobs.length;
+      if (jobs.length < STEP) return count;
+    }
+  }
+
+  /** A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will fetch it. */
+  async function clean(): Promise<number> {
+    let removed = 0;
+    for (const name of await folder.names()) {
+      const job = await exportJobs.one({ file: name });
+      if (job?.state === 'complete' || job?.state === 'working') continue;
+      await folder.remove(name);
+      removed++;
+    }
+    return removed;
+  }
+
+  return {
+    name: 'expire-exports',
+    schedule: '*/10 * * * *',
+    // Each step is one atomic change, so hosts may do it at once; and the files are this host's alone.
+    perHost: true,
+    async run() {
+      if (!isSteady()) return undefined;
+      const expired = await each('complete', settings.keepDays, async (job) => {
+        // The archive's hash of the token stays, so that who comes late is told what happened.
+        if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null }))
+          log.info('export.expired', { export: exportName(job), account: job.account });
+      });
+      const forget = (job: ExportRow) => exportJobs.remove({ id: job.id, state: job.state });
+      const forgotten = (await each('expired', KEEP_ROWS_DAYS, forget)) + (await each('error', KEEP_ROWS_DAYS, forget));
+      const removed = await clean();
+      return expired + forgotten + removed > 0 ? { expired, forgotten, removed } : undefined;
+    },
+  };
 }

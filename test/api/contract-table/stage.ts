@@ -1,9 +1,9 @@
 import { createIds } from '../../../src/base/ids.ts';
 import type { Answer, Budget, MxRecord, RecordType } from '../../../src/dns/types.ts';
 import { createRecorder } from '../../../src/events/record.ts';
-import { createKey } from '../../../src/store/credentials.ts';
-import { PLAIN_IP } from '../../../src/store/ips.ts';
-import type { MessageEventKind } from '../../../src/store/message-events.ts';
+import { createKey } from '../../../src/store/rows/accounts.ts';
+import { PLAIN_IP } from '../../../src/store/rows/ips.ts';
+import type { MessageEventKind } from '../../../src/store/rows/messages.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { type ApiAnswer, type ApiWorld, mailEverywhere, startApi } from '../../support/api.ts';
 import type { TestDriver } from '../../support/database.ts';

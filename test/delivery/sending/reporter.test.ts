@@ -1,10 +1,9 @@
 import { expect } from 'chai';
-import { toReport } from '../../../src/delivery/sending/report.ts';
-import { createReporter } from '../../../src/delivery/sending/reporter.ts';
 import type { Recorder } from '../../../src/events/types.ts';
-import { sentId } from '../../../src/mail/send-tokens.ts';
-import type { Report } from '../../../src/spool/types.ts';
-import { StoreAway } from '../../../src/store/collection.ts';
+import { sentId } from '../../../src/mail/return-address.ts';
+import type { Report } from '../../../src/queue/delivery.ts';
+import { createReporter, toReport } from '../../../src/sending/reporter.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { settleDown } from '../bench.ts';

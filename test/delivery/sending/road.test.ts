@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { readReport } from '../../../src/delivery/sending/report.ts';
-import { sentId } from '../../../src/mail/send-tokens.ts';
-import { mailUrl } from '../../../src/mail/sending.ts';
-import type { Settlement } from '../../../src/spool/types.ts';
-import { StoreAway } from '../../../src/store/collection.ts';
+import { mailUrl } from '../../../src/mail/outgoing.ts';
+import { sentId } from '../../../src/mail/return-address.ts';
+import type { Settlement } from '../../../src/queue/delivery.ts';
+import { readReport } from '../../../src/sending/reporter.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
 import { settleDown } from '../bench.ts';
 import { aDelivery } from '../support.ts';
 import { answer, createWorld, HOURS, noDomain, noServer, type SendingWorld } from './world.ts';

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { createSignerOf } from '../../../src/delivery/sending/signer.ts';
-import { createDomainKeys } from '../../../src/outbound/domain-keys.ts';
-import { newSenderDomain } from '../../../src/store/sender-domains.ts';
+import { createDomainKeys } from '../../../src/sending/domains/keys.ts';
+import { createSignerOf } from '../../../src/sending/sending.ts';
+import { newSenderDomain } from '../../../src/store/rows/domains.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
 import { openTestStore } from '../../support/store.ts';

@@ -1,11 +1,10 @@
-import { readReport } from '../../../src/delivery/sending/report.ts';
-import { createReporter, type Reporter } from '../../../src/delivery/sending/reporter.ts';
-import type { MailParts } from '../../../src/delivery/sending/road.ts';
-import type { ComposeReply } from '../../../src/delivery/types.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../../../src/events/types.ts';
-import { mailUrl, type Outgoing } from '../../../src/mail/sending.ts';
-import type { ComposeJob, Leave, MailAttempt } from '../../../src/outbound/types.ts';
-import type { Delivery } from '../../../src/spool/types.ts';
+import { mailUrl, type Outgoing } from '../../../src/mail/outgoing.ts';
+import type { Delivery } from '../../../src/queue/delivery.ts';
+import { createReporter, type Reporter, readReport } from '../../../src/sending/reporter.ts';
+import type { MailParts } from '../../../src/sending/road.ts';
+import type { ComposeJob, Leave, MailAttempt } from '../../../src/sending/types.ts';
+import type { ComposeReply } from '../../../src/webhooks/types.ts';
 import { type Bench, createBench } from '../bench.ts';
 import { aDelivery } from '../support.ts';
 

@@ -1,12 +1,17 @@
-import type { Steps } from '../../../base/steps.ts';
-import { TooLong } from '../../too-long.ts';
-import { isList, isStruct, isTrue, member, toText } from '../value.ts';
-import type { Budget } from './budget.ts';
-import { createEvaluate } from './evaluate.ts';
-import { enter, type Frame, toFrame } from './frame.ts';
-import type { Surroundings } from './helpers.ts';
-import type { Body, Loop, Node } from './program.ts';
-import type { Variables } from './variables.ts';
+import type { Steps } from '../../../base/turns.ts';
+import { FaultyTemplate, TooLong } from '../../faults.ts';
+import {
+  isList,
+  isStruct,
+  isTrue,
+  type Maybe,
+  type MergeValue,
+  member,
+  type Struct,
+  toNumber,
+  toText,
+} from '../values.ts';
+import type { Body, Expression, Loop, Node, Operator, Path, Surroundings } from './program.ts';
 
 export interface RunOptions extends Surroundings {
   readonly variables: Variables;
@@ -129,4 +134,182 @@ const ESCAPES: Readonly<Record<string, string>> = {
 /** What text and quoted attributes need. */
 function escapeHtml(text: string): string {
   return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
+}
+
+/** Characters that are looked at for one step. */
+const CHARACTERS_PER_STEP = 50;
+
+/** What expressions say at some point of a template. */
+export function createEvaluate({
+  variables,
+  budget,
+  now,
+  onUnsub,
+}: RunOptions): (expression: Expression, frame: Frame) => Maybe {
+  const surroundings = { now, onUnsub };
+  /** What looks at all of a value costs what it is long. */
+  const weigh = (value: Maybe): Maybe => {
+    if (typeof value === 'string') budget.spend(Math.ceil(value.length / CHARACTERS_PER_STEP));
+    else if (isList(value))
+      for (const one of value)
+        budget.spend(typeof one === 'string' ? 1 + Math.floor(one.length / CHARACTERS_PER_STEP) : 1);
+    return value;
+  };
+  const evaluate = (expression: Expression, frame: Frame): Maybe => {
+    budget.spend(1);
+    switch (expression.kind) {
+      case 'value':
+        return expression.value;
+      case 'path':
+        return weigh(find(expression, frame, variables) ?? expression.otherwise?.run([], surroundings));
+      case 'call':
+        return weigh(
+          expression.helper.run(
+            expression.params.map((param) => evaluate(param, frame)),
+            surroundings,
+          ),
+        );
+      case 'not':
+        return !isTrue(evaluate(expression.of, frame));
+      default: {
+        const { operator, left, right } = expression;
+        const value = evaluate(left, frame);
+        if (operator === 'and') return isTrue(value) ? evaluate(right, frame) : value;
+        if (operator === 'or') return isTrue(value) ? value : evaluate(right, frame);
+        return compare(value, operator, evaluate(right, frame));
+      }
+    }
+  };
+  return evaluate;
+}
+
+/**
+ * Values come as texts more often than not, so texts that are numbers are compared as numbers, and 1 is the same as "1". What is
+ * missing is the same as nothing, and neither smaller nor larger than anything.
+ */
+export function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
+  const [a, b] = [toText(left), toText(right)];
+  const [m, n] = [toNumber(a), toNumber(b)];
+  const numbers = m !== undefined && n !== undefined;
+  if (operator === '==') return numbers ? m === n : a === b;
+  if (operator === '!=') return numbers ? m !== n : a !== b;
+  if (a === '' || b === '') return false;
+  const order = numbers ? Math.sign(m - n) : a < b ? -1 : a > b ? 1 : 0;
+  switch (operator) {
+    case '>':
+      return order > 0;
+    case '<':
+      return order < 0;
+    case '>=':
+      return order >= 0;
+    default:
+      return order <= 0;
+  }
+}
+
+/** Where a loop is. */
+export interface Place {
+  readonly index: number;
+  readonly key: string | number;
+  readonly first: boolean;
+  readonly last: boolean;
+}
+
+/** What names mean at one point of a template, and what they mean around it. */
+export interface Frame {
+  readonly value: Maybe;
+  readonly around: Frame | undefined;
+  readonly place: Place | undefined;
+  readonly named: ReadonlyMap<string, Maybe>;
+}
+
+const NOTHING: ReadonlyMap<string, Maybe> = new Map();
+
+/** Where a template begins: names are those of the variables. */
+export function toFrame({ all }: Variables): Frame {
+  return { value: all, around: undefined, place: undefined, named: NOTHING };
+}
+
+/** Where names are those of a value; it and its place may have names themselves. */
+export function enter(
+  around: Frame,
+  value: Maybe,
+  place: Place | undefined,
+  [name, placeName]: readonly string[],
+): Frame {
+  const named = new Map<string, Maybe>();
+  if (name !== undefined) named.set(name, value);
+  if (placeName !== undefined) named.set(placeName, place?.key);
+  return { value, around, place, named: named.size > 0 ? named : NOTHING };
+}
+
+/** What a path leads to. */
+export function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
+  const [name = '', ...rest] = parts;
+  if (data)
+    return name === 'root'
+      ? follow(variables.all, rest, variables)
+      : rest.length > 0
+        ? undefined
+        : placeOf(frame, up, name);
+  if (up === 0 && !scoped) {
+    for (let at: Frame | undefined = frame; at; at = at.around)
+      if (at.named.has(name)) return rest.reduce(member, at.named.get(name));
+  }
+  let at: Frame | undefined = frame;
+  for (let left = up; left > 0 && at; left--) at = at.around;
+  return follow(at?.value, parts, variables);
+}
+
+/** Names of variables count in any case, those inside of values as they are. */
+function follow(from: Maybe, [name, ...rest]: readonly string[], variables: Variables): Maybe {
+  if (name === undefined) return from;
+  return rest.reduce(member, from === variables.all ? variables.find(name) : member(from, name));
+}
+
+function placeOf(frame: Frame, up: number, name: string): Maybe {
+  let left = up;
+  for (let at: Frame | undefined = frame; at; at = at.around) {
+    if (at.place && left-- === 0)
+      return name === 'index' || name === 'key' || name === 'first' || name === 'last' ? at.place[name] : undefined;
+  }
+  return undefined;
+}
+
+/** The variables of one recipient. */
+export interface Variables {
+  /** All of them, under the names that they were given with. */
+  readonly all: Struct;
+  /** Names count in any case, as they do in the other language. */
+  find(name: string): Maybe;
+}
+
+/** Of two with one name, in any case, the last. */
+export function toVariables(list: Iterable<{ readonly name: string; readonly content: MergeValue }>): Variables {
+  const known = new Map<string, { readonly name: string; readonly content: MergeValue }>();
+  for (const variable of list) known.set(variable.name.toLowerCase(), variable);
+  const all = Object.fromEntries([...known.values()].map(({ name, content }) => [name, content]));
+  return Object.freeze({ all, find: (name: string) => known.get(name.toLowerCase())?.content });
+}
+
+/** Work that a message may cost, for reading its templates and running them: some half a second at the worst. */
+const MOST_STEPS = 1_000_000;
+
+/** Work that is left. All texts of a message share one, so that many small ones cannot cost what one large one may not. */
+export interface Budget {
+  /** Throws `FaultyTemplate` when more is asked for than is left. */
+  spend(steps: number): void;
+  /** How much was. */
+  spent(): number;
+}
+
+export function createBudget(steps = MOST_STEPS): Budget {
+  let spent = 0;
+  return Object.freeze({
+    spend(asked: number) {
+      spent += asked;
+      if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
+    },
+    spent: () => spent,
+  });
 }

@@ -1,0 +1,170 @@
+import { createHash } from 'node:crypto';
+import type { Operation } from './operation.ts';
+import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
+
+const STYLE = `
+:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--code:#f5f7f9;--mark:#0b5cad;--warn:#b0380b}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#303845;--paper:#14181f;--code:#1c222b;--mark:#6cb2ff;--warn:#ff9a6b}}
+*{box-sizing:border-box}html{scroll-padding-top:1rem}[hidden]{display:none!important}
+body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper);
+  display:grid;grid-template-columns:17rem minmax(0,1fr)}
+nav{position:sticky;top:0;height:100vh;overflow-y:auto;padding:1.5rem 1.25rem;border-right:1px solid var(--line);font-size:.9rem}
+nav h2{font-size:.75rem;text-transform:uppercase;letter-spacing:.06em;color:var(--soft);margin:1.4rem 0 .3rem}
+nav ul{list-style:none;margin:0;padding:0}nav a{display:block;padding:.12rem 0;text-decoration:none}
+.filter{margin:1rem 0 0}.filter label{display:block;font-size:.8rem;color:var(--soft)}
+.filter input{width:100%;font:inherit;padding:.35rem .6rem;border:1px solid var(--soft);border-radius:.4rem;color:inherit;background:var(--paper)}
+.filter output{display:block;font-size:.8rem;color:var(--soft);min-height:1.3rem}
+main{padding:2rem clamp(1rem,4vw,4rem);max-width:62rem}
+a{color:var(--mark)}nav a:hover{text-decoration:underline}
+:focus-visible{outline:2px solid var(--mark);outline-offset:2px}
+h1{margin:0 0 1rem;font-size:1.9rem}main h2{margin:3rem 0 0;text-transform:capitalize}
+section{border-top:1px solid var(--line);margin-top:1.5rem;padding-top:1.2rem}
+section h3{font:600 1.1rem ui-monospace,monospace;margin:0 0 .4rem;overflow-wrap:anywhere}
+h4{margin:1.2rem 0 .3rem;font-size:.8rem;text-transform:uppercase;letter-spacing:.05em;color:var(--soft)}
+.tag{font:.72rem system-ui,sans-serif;border:1px solid var(--line);border-radius:1rem;padding:.1rem .6rem;
+  color:var(--soft);margin-left:.6rem;vertical-align:middle}
+.soft{color:var(--soft)}table{border-collapse:collapse;width:100%;font-size:.92rem}
+th,td{text-align:left;vertical-align:top;padding:.35rem .8rem .35rem 0;border-bottom:1px solid var(--line)}
+th{font-weight:600;color:var(--soft);font-size:.82rem}
+code,pre{font-family:ui-monospace,monospace;font-size:.87em;overflow-wrap:break-word}
+pre{background:var(--code);border:1px solid var(--line);border-radius:.4rem;padding:.8rem 1rem;white-space:pre-wrap;margin:.3rem 0}
+.req{color:var(--warn);font-size:.8em}
+@media(max-width:800px){
+  body{display:block}nav{position:static;height:auto;max-height:45vh;border-right:0;border-bottom:1px solid var(--line)}
+  td,th,code{overflow-wrap:anywhere}
+}
+`;
+
+/** Filters the operations while a person types; `/` goes to the field. Without it the page is complete all the same. */
+const SCRIPT = `
+const box = document.querySelector('.filter');
+if (box) {
+  const field = box.querySelector('input');
+  const count = box.querySelector('output');
+  const entries = [...document.querySelectorAll('section')].map((section) => ({
+    section,
+    link: document.querySelector('nav a[href="#' + section.id + '"]').parentElement,
+    text: section.dataset.find.toLowerCase(),
+  }));
+  const groups = [...document.querySelectorAll('.group')];
+  const filter = () => {
+    const words = field.value.toLowerCase().split(/\\s+/).filter(Boolean);
+    let shown = 0;
+    for (const { section, link, text } of entries) {
+      const found = words.every((word) => text.includes(word));
+      section.hidden = link.hidden = !found;
+      if (found) shown++;
+    }
+    for (const group of groups) group.hidden = !group.querySelector('section:not([hidden]),li:not([hidden])');
+    count.value = words.length === 0 ? '' : shown + ' of ' + entries.length + ' operations';
+  };
+  field.addEventListener('input', filter);
+  document.addEventListener('keydown', (event) => {
+    if (event.key !== '/' || event.ctrlKey || event.metaKey || event.target === field) return;
+    event.preventDefault();
+    field.focus();
+  });
+  box.hidden = false;
+  filter();
+}
+`;
+
+const digest = (text: string) => `sha256-${createHash('sha256').update(text).digest('base64')}`;
+
+/** What a Content-Security-Policy names the style sheet and the script of these pages by. */
+export const PAGE_HASHES = { style: digest(STYLE), script: digest(SCRIPT) } as const;
+
+/** The page at the root: where to go from here. */
+export function home(version: string): string {
+  return document(
+    'Postern',
+    '',
+    `<h1>Postern</h1><p>A mail edge: mail comes in by SMTP and goes out to webhooks, and this is its API.</p>
+<ul><li><a href="/docs">API reference</a></li><li><a href="/docs/openapi.json">OpenAPI description</a></li>
+<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escape(version)}</p>`,
+  );
+}
+
+/** The reference: one page, complete without its script, which only filters. */
+export function reference(operations: readonly Operation[], origin: string): string {
+  const entries = operations.map((operation) => toEntry(operation, origin === '' ? 'http://127.0.0.1:8080' : origin));
+  const groups = [...Map.groupBy(entries, (entry) => entry.group)];
+  const links = groups.map(([group, own]) => {
+    const items = own.map(
+      (entry) => `<li><a href="#${idOf(entry)}">${escape(entry.path.slice(group.length + 2))}</a></li>`,
+    );
+    return `<div class="group"><h2>${escape(group)}</h2><ul>${items.join('')}</ul></div>`;
+  });
+  const sections = groups.map(
+    ([group, own]) => `<div class="group"><h2>${escape(group)}</h2>${own.map(section).join('')}</div>`,
+  );
+  return document(
+    'Postern API',
+    `<a href="/"><strong>Postern API</strong></a>${FILTER}${links.join('')}`,
+    introduction(origin) + sections.join(''),
+  );
+}
+
+const FILTER = `<div class="filter" hidden><label for="filter">Filter operations (press /)</label>
+<input id="filter" type="search" autocomplete="off" spellcheck="false"><output for="filter"></output></div>`;
+
+function introduction(origin: string): string {
+  return `<h1>API reference</h1>
+<p>Every operation is a POST to <code>${escape(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that holds the <code>key</code> and the parameters.
+<code>null</code> means absent; unknown parameters are ignored; a form is accepted too. The key may come as a bearer token (<code>Authorization: Bearer KEY</code>) instead. Every answer is JSON, and times are UTC.
+The same for programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
+<p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>. A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>, a rule that failed
+code -2 and <code>Validation error: {"&lt;field&gt;":"&lt;text&gt;"}</code> with every field that is wrong. Any operation can answer these:</p>${errorTable(commonErrors())}`;
+}
+
+function section(entry: Entry): string {
+  const tag = entry.extension ? '<span class="tag">beyond the public ancestor</span>' : '';
+  const fields = entry.fields.length > 0 ? fieldTable('Field', entry.fields, false) : '';
+  const errors = entry.errors.length > 0 ? `<h4>Errors</h4>${errorTable(entry.errors)}` : '';
+  return `<section id="${idOf(entry)}" data-find="${escape(`${entry.path} ${entry.summary}`)}"><h3>${escape(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
+${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
+<h4>Parameters</h4>${fieldTable('Parameter', entry.params, true)}
+<h4>Answers: ${escape(entry.returns)}</h4>${fields}${errors}
+<h4>Example</h4><pre><code>${escape(entry.request)}</code></pre><pre><code>${escape(entry.answer)}</code></pre></section>`;
+}
+
+function fieldTable(title: string, fields: readonly Field[], marked: boolean): string {
+  const rows = fields.map(
+    (field) =>
+      `<tr><td><code>${escape(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escape(field.type)}</td><td>${prose(field.description)}</td></tr>`,
+  );
+  return `<table><thead><tr><th>${title}</th><th>Type</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+}
+
+function errorTable(errors: Entry['errors']): string {
+  const rows = errors.map(
+    (error) =>
+      `<tr><td><code>${error.name}</code></td><td>${error.code}</td><td>${error.status}</td><td>${prose(error.when)}</td></tr>`,
+  );
+  return `<table><thead><tr><th>Error</th><th>Code</th><th>HTTP</th><th>When</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
+}
+
+function document(title: string, nav: string, main: string): string {
+  return `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
+<body>${nav === '' ? '<nav></nav>' : `<nav aria-label="Operations">${nav}</nav>`}<main>${main}</main><script>${SCRIPT}</script></body></html>
+`;
+}
+
+function idOf(entry: Entry): string {
+  return entry.path.slice(1).replaceAll('/', '-');
+}
+
+/** Text with `code` in back quotes. */
+function prose(text: string): string {
+  return escape(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
+}
+
+function escape(text: string): string {
+  return text
+    .replaceAll('&', '&amp;')
+    .replaceAll('<', '&lt;')
+    .replaceAll('>', '&gt;')
+    .replaceAll('"', '&quot;')
+    .replaceAll("'", '&#39;');
+}

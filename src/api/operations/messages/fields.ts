@@ -1,0 +1,207 @@
+import { z } from 'zod';
+import { optional, optionalTime, text } from '../../../base/schema.ts';
+import { toAsciiDomain } from '../../../mail/address.ts';
+import { readMergeValue } from '../../../mail/merge/values.ts';
+import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
+import { emailAddress } from '../rules.ts';
+
+// The parameters of the operations that send, as clients of the public ancestor write them.
+
+/** As many as a transaction over SMTP may have. */
+export const MAX_RECIPIENTS = 1000;
+const MAX_TAGS = 100;
+/** Documented: a tag has at most 50 characters. */
+const LONGEST_TAG = 50;
+const MAX_FIELDS = 1000;
+/** A header line has at most 998 characters (RFC 5322 section 2.1.1); a subject is encoded and folded. */
+const LONGEST_LINE = 998;
+const MAX_FILES = 200;
+
+const flag = optional(z.boolean());
+const line = optional(z.string().max(LONGEST_LINE));
+const words = optional(z.string());
+
+/** A domain that may be empty, as forms send it. */
+export const domain = optional(
+  z
+    .string()
+    .max(1000)
+    .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
+    .transform((value) => (value.trim() === '' ? undefined : toAsciiDomain(value.trim()))),
+);
+
+const analyticsDomain = z
+  .string()
+  .max(1000)
+  .refine((value) => value.trim() === '' || toAsciiDomain(value.trim()) !== undefined, 'Not a valid domain name')
+  .transform((value) => toAsciiDomain(value.trim()));
+const campaign = z
+  .string()
+  .max(LONGEST_CAMPAIGN)
+  .refine((value) => !/\p{Cc}/u.test(value), 'Please enter a text of one line');
+
+const scalar = z.union([z.string(), z.number(), z.boolean()]);
+
+/** A map; PHP writes an empty one as an array. */
+const map = <T extends z.ZodType>(value: T) =>
+  z.union([z.record(z.string().max(255), value), z.array(z.never()).max(0)]);
+
+/** Lists and structs are for handlebars; what is in them is JSON. */
+const content = z
+  .union([scalar, z.array(z.unknown()), z.record(z.string(), z.unknown())])
+  .transform((value, context) => {
+    const read = readMergeValue(value);
+    if (read !== undefined) return read;
+    context.addIssue({ code: 'custom', message: 'The value is nested too deeply' });
+    return z.NEVER;
+  });
+
+const variable = z.object({
+  name: text(1000).refine((name) => !name.startsWith('_'), 'Merge variable names may not start with _'),
+  content: optional(content),
+});
+
+const recipient = z.object({
+  email: z.string().max(1000),
+  name: line,
+  type: optional(z.enum(['to', 'cc', 'bcc'])),
+});
+
+const tag = z
+  .string()
+  .max(LONGEST_TAG)
+  .refine((value) => !value.startsWith('_'), 'Tags that begin with an underscore are reserved');
+
+/** Base64 in any alphabet that decoders take, with line breaks. */
+const BASE64 = /^[A-Za-z0-9+/\s]*={0,2}\s*$/;
+const LONGEST_BASE64 = 64 * 1024 * 1024;
+const file = z.object({
+  type: optional(z.string().max(255)),
+  name: optional(z.string().max(1000)),
+  content: z
+    .string()
+    .max(LONGEST_BASE64)
+    .refine((value) => BASE64.test(value), 'Please enter the content in base64'),
+});
+const image = file.refine(
+  ({ type }) => type !== undefined && /^image\//i.test(type),
+  'The type of an image begins with image/',
+);
+
+const headerName = /^[!-9;-~]{1,76}$/;
+const headers = map(z.union([scalar, z.array(scalar).max(100)])).refine(
+  (value) => Object.keys(value).every((name) => headerName.test(name)),
+  'Please enter names of header fields: printable characters without spaces and colons',
+);
+
+/** Without this a message could use what belongs to another account. */
+const PROVEN = 'Used when the account verified it or a domain above it (/senders/verify-domain)';
+
+/** What `message` is made of. What it does not name is ignored. */
+export const messageFields = {
+  html: words,
+  text: words,
+  subject: line,
+  from_email: optional(emailAddress),
+  from_name: line,
+  to: z.array(recipient).min(1).max(MAX_RECIPIENTS),
+  headers: optional(headers),
+  important: flag,
+  track_opens: flag,
+  track_clicks: flag,
+  auto_text: flag,
+  preserve_recipients: flag,
+  auto_html: flag.meta({
+    description: 'makes HTML of the text for a message that has none: escaped, with paragraphs and links',
+  }),
+  inline_css: flag.meta({
+    description:
+      'writes the style sheets of the HTML into its elements, after merging; HTML of 256 KB and more, and what costs too much, stays as it is',
+  }),
+  url_strip_qs: flag.meta({ description: 'clicks are told without the query of their URL; links lead to all of it' }),
+  view_content_link: flag.meta({
+    description:
+      'false: /messages/content does not show the message, and it is forgotten within minutes after all its recipients have it or cannot get it',
+  }),
+  bcc_address: optional(z.string().max(1000)),
+  tracking_domain: domain.meta({
+    description: `host of tracking and unsubscribe links instead of ours. ${PROVEN}, and its CNAME or all its addresses are ours`,
+  }),
+  signing_domain: domain.meta({
+    description: "domain that signs (DKIM) instead of the sender's, when it is one of the account's with valid_signing",
+  }),
+  return_path_domain: domain.meta({
+    description: `domain that bounces come back to instead of ours. ${PROVEN}, and an MX of it is ours`,
+  }),
+  merge: flag,
+  merge_language: optional(z.enum(['mailchimp', 'handlebars'])),
+  global_merge_vars: optional(z.array(variable).max(MAX_FIELDS)),
+  merge_vars: optional(
+    z
+      .array(z.object({ rcpt: z.string().max(1000), vars: optional(z.array(variable).max(MAX_FIELDS)) }))
+      .max(MAX_RECIPIENTS),
+  ),
+  tags: optional(z.array(tag).max(MAX_TAGS)),
+  subaccount: optional(z.string().max(255)),
+  google_analytics_domains: optional(
+    z
+      .array(analyticsDomain)
+      .max(MAX_ANALYTICS_DOMAINS)
+      .transform((names) => names.filter((name) => name !== undefined)),
+  ).meta({
+    description:
+      'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, where they do not say so themselves',
+  }),
+  // Clients say that it may be a list; the first text counts.
+  google_analytics_campaign: optional(
+    z
+      .union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)])
+      .transform((value) => [value].flat().find((text) => text !== '')),
+  ).meta({ description: "value of utm_campaign; the sender's address when left out" }),
+  metadata: optional(map(scalar)),
+  recipient_metadata: optional(
+    z.array(z.object({ rcpt: z.string().max(1000), values: optional(map(scalar)) })).max(MAX_RECIPIENTS),
+  ),
+  attachments: optional(z.array(file).max(MAX_FILES)),
+  images: optional(z.array(image).max(MAX_FILES)),
+};
+
+export const messageParam = z.object(messageFields).meta({
+  title: 'message to send',
+  description:
+    'the message: html, text, subject, from_email, from_name, to (email, name, type: to, cc or bcc), headers, important, track_opens, track_clicks, auto_text, ' +
+    'preserve_recipients, bcc_address, signing_domain, merge, merge_language, global_merge_vars (name, content), merge_vars (rcpt, vars), tags, subaccount, metadata, ' +
+    'recipient_metadata (rcpt, values), attachments and images (type, name, content in base64)',
+});
+
+export type MessageParam = z.output<typeof messageParam>;
+
+/** What all operations that send have beside the message. */
+export const sendingParams = {
+  async: optional(z.boolean()).meta({
+    description: 'accepted and ignored: every message is queued, and safe on disk when the answer comes',
+  }),
+  ip_pool: optional(z.string().max(255)).meta({
+    description: 'the pool of dedicated addresses to send from; the default pool when there is none of that name',
+  }),
+  send_at: optionalTime.meta({
+    description: 'when to send it, UTC, YYYY-MM-DD HH:MM:SS; at once when that time has passed',
+  }),
+};
+
+/** What became of each recipient. */
+export const sentRecord = z
+  .object({
+    email: z.string().meta({ description: 'the recipient, as it was given' }),
+    status: z.enum(['sent', 'queued', 'scheduled', 'rejected', 'invalid']),
+    reject_reason: z.string().nullable().meta({
+      description:
+        'why it is rejected: hard-bounce, soft-bounce, spam, unsub, custom; `invalid` for what is no address',
+    }),
+    queued_reason: z.string().nullable().meta({
+      description:
+        'why it is queued: sending-paused (its subaccount), hourly-quota, or sending-backlog, as every message waits its turn in the queue',
+    }),
+    _id: z.string().meta({ description: 'the id of the message to this recipient' }),
+  })
+  .meta({ title: 'sent message' });

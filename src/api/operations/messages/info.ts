@@ -1,0 +1,337 @@
+import { z } from 'zod';
+import { toTimestamp } from '../../../base/clock.ts';
+import { text } from '../../../base/schema.ts';
+import { inSlices } from '../../../base/turns.ts';
+import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
+import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
+import { parseMessage, scanMessage } from '../../../mail/message.ts';
+import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
+import type { MessageEventRow, ScheduledRow, SentMessageRow } from '../../../store/rows/messages.ts';
+import type { Kept } from '../../account-queue.ts';
+import { type Call, operation } from '../../operation.ts';
+import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
+
+// Records of sent messages, and how rows become them.
+
+const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
+const say = (description: string) => z.string().meta({ description });
+const time = (description: string) => say(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
+const maybe = z.string().nullable();
+
+const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
+
+const fields = {
+  ts: z.int().meta({ description: 'when it was handed over, seconds since 1970' }),
+  _id: say('the id of the message'),
+  sender: say('the address of its From header'),
+  template: maybe.meta({ description: 'slug of the template that it was made of' }),
+  subject: z.string(),
+  email: say('the recipient'),
+  tags: z.array(z.string()),
+  opens: z.int(),
+  opens_detail: z
+    .array(z.object(visit))
+    .meta({ description: 'the latest opens; who opened is known in /messages/info' }),
+  clicks: z.int(),
+  clicks_detail: z.array(z.object({ ...visit, url: z.string() })).meta({ description: 'the latest clicks' }),
+  state: z.enum(['queued', 'sent', 'deferred', 'bounced', 'soft-bounced', 'rejected', 'spam', 'unsub']),
+  metadata: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+  subaccount: maybe.meta({ description: 'id of the subaccount (beyond the public ancestor)' }),
+  diag: maybe.meta({ description: 'what the server of the recipient said to a bounce (beyond the public ancestor)' }),
+  bounce_description: maybe.meta({ description: 'the kind of bounce (beyond the public ancestor)' }),
+};
+
+export const foundRecord = z.object(fields).meta({ title: 'message record' });
+
+export const infoRecord = z
+  .object({
+    ...fields,
+    smtp_events: z
+      .array(z.object({ ts: z.int(), type: z.string(), diag: z.string() }))
+      .meta({ description: 'what happened while it was delivered: sent, deferred, bounced, soft-bounced' }),
+  })
+  .meta({ title: 'message detail' });
+
+export const scheduledRecord = z
+  .object({
+    _id: say('the id of the message'),
+    created_at: time('when it was handed over'),
+    send_at: time('when it is to be sent'),
+    from_email: z.string(),
+    to: z.string(),
+    subject: z.string(),
+  })
+  .meta({ title: 'scheduled message' });
+
+/** A message as a search finds it. */
+export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
+  const {
+    sender,
+    template,
+    subject,
+    email,
+    tags,
+    opens,
+    clicks,
+    state,
+    metadata,
+    subaccount,
+    diag,
+    bounceDescription,
+  } = row;
+  return {
+    ts: seconds(row.createdAt),
+    _id: row.id,
+    sender,
+    template,
+    subject,
+    email,
+    tags: [...tags],
+    opens,
+    opens_detail: row.openDetail.map(({ ts }) => ({ ts, ...NOBODY })),
+    clicks,
+    clicks_detail: row.clickDetail.map(({ ts, url }) => ({ ts, ...NOBODY, url })),
+    state,
+    metadata: { ...metadata },
+    subaccount,
+    diag,
+    bounce_description: bounceDescription,
+  };
+}
+
+const NOBODY = { ip: null, location: null, ua: null };
+
+/** A message with what its events tell. */
+export function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
+  const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
+  const clicks = events
+    .filter(({ kind }) => kind === 'click')
+    .map((event) => ({ ...visitOf(event), url: textOf(event, 'url') ?? '' }));
+  const found = toFound(row);
+  return {
+    ...found,
+    opens_detail: opens.length > 0 ? opens : found.opens_detail,
+    clicks_detail: clicks.length > 0 ? clicks : found.clicks_detail,
+    smtp_events: events.flatMap((event) => {
+      const type = SMTP_TYPES[event.kind];
+      return type === undefined ? [] : [{ ts: seconds(event.at), type, diag: textOf(event, 'diag') ?? '' }];
+    }),
+  };
+}
+
+const SMTP_TYPES: Readonly<Partial<Record<MessageEventRow['kind'], string>>> = {
+  send: 'sent',
+  deferral: 'deferred',
+  hard_bounce: 'bounced',
+  soft_bounce: 'soft-bounced',
+};
+
+function visitOf(event: MessageEventRow) {
+  return { ts: seconds(event.at), ip: textOf(event, 'ip'), location: null, ua: textOf(event, 'user_agent') };
+}
+
+function textOf({ detail }: MessageEventRow, name: string): string | null {
+  const value = detail[name];
+  return value === undefined || value === null ? null : String(value);
+}
+
+/** A message that waits for its time. */
+export function toScheduledRecord({
+  id,
+  createdAt,
+  sendAt,
+  sender,
+  email,
+  subject,
+}: ScheduledRow): z.input<typeof scheduledRecord> {
+  return {
+    _id: id,
+    created_at: toTimestamp(createdAt),
+    send_at: toTimestamp(sendAt),
+    from_email: sender,
+    to: email,
+    subject,
+  };
+}
+
+const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
+
+/** Events of a message that its record is made of; a message that is opened more often shows the first. */
+const MAX_EVENTS = 500;
+/** Content is parsed and merged in the process that SMTP shares. */
+const MAX_CONTENT_BYTES = 4 * 1024 * 1024;
+
+const ID = '5c1e0d0000000000000000000000000a';
+
+async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<SentMessageRow> {
+  const row = await store.messages.one({ id });
+  if (!row) throw refuse('Unknown_Message', id);
+  return row;
+}
+
+const info = operation({
+  path: '/messages/info',
+  summary: 'Shows a message that was sent, with what has happened to it.',
+  params: { id: messageId },
+  returns: infoRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: ID },
+    answer: {
+      ts: 1_767_605_400,
+      _id: ID,
+      sender: 'news@example.com',
+      template: null,
+      subject: 'example subject',
+      email: 'reader@example.com',
+      tags: ['password-resets'],
+      opens: 1,
+      opens_detail: [{ ts: 1_767_605_500, ip: '192.0.2.44', location: null, ua: 'Example Mail/1.0' }],
+      clicks: 1,
+      clicks_detail: [
+        {
+          ts: 1_767_605_510,
+          ip: '192.0.2.44',
+          location: null,
+          ua: 'Example Browser/1.0',
+          url: 'https://www.example.com/',
+        },
+      ],
+      state: 'sent',
+      metadata: { website: 'www.example.com' },
+      subaccount: null,
+      diag: null,
+      bounce_description: null,
+      smtp_events: [{ ts: 1_767_605_402, type: 'sent', diag: '' }],
+    },
+  },
+  async handle({ id }, call) {
+    const row = await findMessage(id, call);
+    return toInfo(row, await call.store.messageEvents.many({ message: id }, { sort: 'at', limit: MAX_EVENTS }));
+  },
+});
+
+const contentRecord = z
+  .object({
+    ts: z.int(),
+    _id: z.string(),
+    from_email: z.string(),
+    from_name: z.string().nullable(),
+    subject: z.string(),
+    to: z.object({ email: z.string(), name: z.string().nullable() }),
+    tags: z.array(z.string()),
+    headers: headersRecord,
+    text: z.string().nullable(),
+    html: z.string().nullable(),
+    attachments: z.array(attachmentRecord),
+  })
+  .meta({ title: 'message content' });
+
+const content = operation({
+  path: '/messages/content',
+  summary: 'Shows the content of a message.',
+  notes:
+    'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. ' +
+    `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
+  params: { id: messageId },
+  returns: contentRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: ID },
+    answer: {
+      ts: 1_767_605_400,
+      _id: ID,
+      from_email: 'news@example.com',
+      from_name: 'Example Name',
+      subject: 'example subject',
+      to: { email: 'reader@example.com', name: 'Reader' },
+      tags: ['password-resets'],
+      headers: { 'Reply-To': 'replies@example.com' },
+      text: null,
+      html: '<p>Hello you</p>',
+      attachments: [],
+    },
+  },
+  async handle({ id }, call) {
+    const row = await findMessage(id, call);
+    const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
+    const outgoing = kept?.message.envelope.outgoing;
+    if (!kept || !outgoing || outgoing.extras?.hideContent === true)
+      throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
+    const parts = await partsOf(outgoing, kept, call);
+    const { sender, fromName } = outgoing;
+    return {
+      ts: Math.floor(row.createdAt.getTime() / 1000),
+      _id: id,
+      from_email: sender,
+      from_name: fromName,
+      tags: [...row.tags],
+      ...parts,
+    };
+  },
+});
+
+type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'>;
+
+async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
+  const fill = filler(outgoing, kept.delivery.recipient, call.now());
+  const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
+  return {
+    ...parts,
+    subject: (await fill(outgoing.subject)) ?? '',
+    text: await fill(parts.text),
+    html: await fill(parts.html, 'html'),
+  };
+}
+
+/** The draft is what messages/send wrote itself. */
+function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
+  const draft: Draft = JSON.parse(bytes.toString());
+  const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
+  return {
+    subject: '',
+    to: { email: recipient, name },
+    headers: Object.fromEntries(draft.headers),
+    text: draft.text,
+    html: draft.html,
+    attachments: draft.attachments.map(({ name: file, type, content: base64 }) => ({
+      name: file,
+      type,
+      content: base64,
+      binary: true,
+    })),
+  };
+}
+
+async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<Parts> {
+  const scan = scanMessage(bytes);
+  if (scan.breach !== undefined)
+    return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };
+  const { to, ...parsed } = toParsedRecord(await parseMessage(bytes, scan.root));
+  return {
+    ...parsed,
+    to: to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase()) ?? { email: recipient, name: null },
+  };
+}
+
+/** Replaces merge tags as sending does; what cannot be merged stays as it was written. */
+function filler(
+  { globalVars, rcptVars, mergeLanguage }: Outgoing,
+  recipient: string,
+  now: Date,
+): (text: string | null, form?: TextForm) => Promise<string | null> {
+  const own = rcptVars[recipient.toLowerCase()];
+  if (globalVars === null && own === undefined) return async (text) => text;
+  const { filling } = createFiller(mergeLanguage, [...(globalVars ?? []), ...(own ?? [])], { now });
+  return async (text, form = 'text') => {
+    try {
+      return text === null ? null : await inSlices(filling(text, form));
+    } catch (error) {
+      if (error instanceof TooLong || error instanceof FaultyTemplate) return text;
+      throw error;
+    }
+  };
+}
+
+/** One message that was sent. */
+export const messagesInfo = [info, content];

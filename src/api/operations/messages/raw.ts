@@ -1,0 +1,319 @@
+import { isUtf8 } from 'node:buffer';
+import { z } from 'zod';
+import { optional, PLEASE_ENTER } from '../../../base/schema.ts';
+import { parseAddress } from '../../../mail/address.ts';
+import { soleAuthor } from '../../../mail/author.ts';
+import { createNames, toFileName } from '../../../mail/filename.ts';
+import {
+  allValues,
+  decodeWords,
+  firstValue,
+  type HeaderField,
+  parseHeaders,
+  toTitleCase,
+} from '../../../mail/headers.ts';
+import { type McOptions, parseMcHeaders } from '../../../mail/mc-headers.ts';
+import {
+  type Content,
+  type FilePart,
+  type Mailbox,
+  type Parsed,
+  parseMessage,
+  scanMessage,
+  type Text,
+} from '../../../mail/message.ts';
+import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
+import { headerRecipients } from '../../header-recipients.ts';
+import { type Call, operation } from '../../operation.ts';
+import { emailAddress } from '../rules.ts';
+import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './fields.ts';
+import { submitted, toSentRecord } from './send.ts';
+
+// A message in its pieces, as records show it.
+
+const file = { name: z.string(), type: z.string(), content: z.string() };
+
+export const attachmentRecord = z
+  .object({ ...file, binary: z.boolean() })
+  .meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
+export const imageRecord = z
+  .object(file)
+  .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
+export const headersRecord = z
+  .record(z.string(), z.union([z.string(), z.array(z.string())]))
+  .meta({ description: 'the header; a field that comes several times is an array' });
+
+export const parsedRecord = z
+  .object({
+    subject: z.string(),
+    from_email: z.string().nullable(),
+    from_name: z.string().nullable(),
+    to: z.array(z.object({ email: z.string(), name: z.string().nullable() })),
+    headers: headersRecord,
+    text: z.string().nullable(),
+    html: z.string().nullable(),
+    attachments: z.array(attachmentRecord),
+    images: z.array(imageRecord),
+  })
+  .meta({ title: 'parsed message' });
+
+/** What parsing found, as a record. */
+export function toParsedRecord(parsed: Parsed): z.input<typeof parsedRecord> {
+  const names = createNames();
+  const images = parsed.files.filter(isImage);
+  return {
+    subject: parsed.subject,
+    from_email: parsed.from?.address ?? null,
+    from_name: parsed.from?.name ?? null,
+    to: parsed.to.map(({ address, name }) => ({ email: address, name })),
+    headers: toHeaders(parsed.fields),
+    text: parsed.text === undefined ? null : whole(parsed.text),
+    html: parsed.html === undefined ? null : whole(parsed.html),
+    attachments: parsed.files
+      .filter((one) => !images.includes(one))
+      .map((one) => ({ name: names.take(toFileName(one.name), one.type), type: one.type, ...contentOf(one) })),
+    images: images.map((one) => ({
+      name: one.contentId ?? toFileName(one.name),
+      type: one.type,
+      content: base64Of(one.content),
+    })),
+  };
+}
+
+function whole(text: Text): string {
+  return typeof text === 'string' ? text : [...text()].join('');
+}
+
+/** By name as written titles; without a prototype, so that a field can have any name. */
+function toHeaders(fields: readonly HeaderField[]): Record<string, string | string[]> {
+  const found: Record<string, string | string[]> = Object.create(null);
+  for (const { name, value } of fields) {
+    const title = toTitleCase(name);
+    const known = found[title];
+    if (known === undefined) found[title] = value;
+    else if (typeof known === 'string') found[title] = [known, value];
+    else known.push(value);
+  }
+  return found;
+}
+
+/** An image that belongs into the text, not beside it. */
+function isImage({ type, disposition, contentId }: FilePart): boolean {
+  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
+}
+
+function contentOf({ content, type }: FilePart): { binary: boolean; content: string } {
+  const bytes = bytesOf(content);
+  if (type.startsWith('text/') && isUtf8(bytes)) return { binary: false, content: bytes.toString('utf8') };
+  return { binary: true, content: bytes.toString('base64') };
+}
+
+function base64Of(content: Content): string {
+  return bytesOf(content).toString('base64');
+}
+
+function bytesOf(content: Content): Buffer {
+  return content.kind === 'bytes'
+    ? Buffer.concat(content.chunks)
+    : Buffer.from(Buffer.from(content.lines).toString('latin1'), 'base64');
+}
+
+const RAW =
+  'From: Example Sender <news@example.com>\r\nTo: recipient.email@example.com\r\nSubject: example subject\r\n\r\nExample text content';
+
+/** Parsing shares the process with SMTP: what is larger would hold it up. */
+const MAX_PARSED_BYTES = 4 * 1024 * 1024;
+/** Characters of a From field that are looked at; no name comes near. */
+const LONGEST_FROM = 4096;
+
+const rawMessage = z.string().min(1, PLEASE_ENTER).meta({ description: 'the full MIME document' });
+
+/** What the header of a document says of its sender, and asks for itself. */
+interface Head {
+  readonly from: Mailbox | undefined;
+  readonly subject: string;
+  readonly options: McOptions;
+}
+
+function readHead(document: string, call: Call<never>): Head {
+  const end = document.startsWith('\r\n') ? 0 : document.indexOf('\r\n\r\n');
+  const block = Buffer.from(end < 0 ? `${document}\r\n` : document.slice(0, end + 2));
+  const breach = breachOfBlock(block);
+  if (breach !== undefined) throw call.invalid('raw_message', `The header of the message cannot be used: ${breach}`);
+  const fields = parseHeaders(block);
+  const subject = firstValue(fields, 'subject') ?? '';
+  const tooLong = allValues(fields, 'from').some((value) => value.length > LONGEST_FROM);
+  return {
+    from: tooLong ? undefined : soleAuthor(fields),
+    subject: decodeWords(subject),
+    options: parseMcHeaders(fields),
+  };
+}
+
+interface Asked {
+  readonly fromEmail: string | undefined;
+  readonly fromName: string | undefined;
+  readonly pool: string | undefined;
+  readonly returnPathDomain: string | undefined;
+}
+
+function toOutgoing(
+  { from, subject, options }: Head,
+  { fromEmail, fromName, pool, returnPathDomain }: Asked,
+  call: Call<never>,
+): Outgoing {
+  const sender = fromEmail ?? from?.address ?? '';
+  const address = parseAddress(sender);
+  if (!address || address.domain.startsWith('['))
+    throw call.invalid(
+      'raw_message',
+      'The message names no sender: please enter one From header with one address, or from_email',
+    );
+  if (options.template)
+    throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
+  const {
+    tags,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    globalVars,
+    rcptVars,
+    preserveRecipients,
+    autoText,
+    signingDomain,
+    mergeLanguage,
+  } = options;
+  const { opens, clicks } = call.settings.tracking;
+  return {
+    sender: sender.toLowerCase(),
+    fromName: fromName ?? from?.name ?? null,
+    subject,
+    tags,
+    template: null,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    apiKey: call.apiKey,
+    trackOpens: options.track?.opens ?? opens,
+    trackClicks: options.track?.clicks ?? clicks,
+    globalVars,
+    rcptVars,
+    ...(mergeLanguage && { mergeLanguage }),
+    preserveRecipients,
+    autoText: autoText ?? false,
+    signingDomain,
+    pool: pool === undefined || pool === '' ? options.pool : pool,
+    form: 'mime',
+    ...toExtras({ ...options.extras, returnPathDomain: returnPathDomain ?? options.extras.returnPathDomain }),
+  };
+}
+
+/** Line ends of every kind become CRLF. */
+function normalised(document: string): string {
+  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
+}
+
+const sendRaw = operation({
+  path: '/messages/send-raw',
+  summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
+  notes:
+    'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
+  large: true,
+  params: {
+    raw_message: rawMessage,
+    from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
+    from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
+    to: optional(
+      z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS),
+    ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
+    ...sendingParams,
+    return_path_domain: domain.meta({
+      description: 'domain that bounces come back to, as in the message of /messages/send',
+    }),
+  },
+  returns: z.array(sentRecord),
+  errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
+  example: {
+    params: { raw_message: RAW, to: ['recipient.email@example.com'] },
+    answer: [
+      {
+        email: 'recipient.email@example.com',
+        status: 'queued',
+        reject_reason: null,
+        queued_reason: 'sending-backlog',
+        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+      },
+    ],
+  },
+  async handle(
+    {
+      raw_message,
+      from_email: from,
+      from_name: fromName,
+      to,
+      ip_pool: pool,
+      send_at: sendAt,
+      return_path_domain: returnPathDomain,
+    },
+    call,
+  ) {
+    const document = normalised(raw_message);
+    const bytes = Buffer.from(document);
+    if (bytes.length > call.settings.maxMessageBytes)
+      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    const head = readHead(document, call);
+    const outgoing = toOutgoing(
+      head,
+      { fromEmail: from?.text, fromName: fromName === '' ? undefined : fromName, pool, returnPathDomain },
+      call,
+    );
+    const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
+    if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
+    const copy = head.options.bcc === null ? [] : [head.options.bcc];
+    const sent = await submitted(
+      { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
+      call,
+    );
+    const shown = new Set(named);
+    return sent.filter(({ email }) => shown.has(email)).map(toSentRecord);
+  },
+});
+
+const parse = operation({
+  path: '/messages/parse',
+  summary: 'Parses a raw MIME document into its pieces.',
+  notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
+  large: true,
+  params: { raw_message: rawMessage },
+  returns: parsedRecord,
+  errors: [],
+  example: {
+    params: { raw_message: RAW },
+    answer: {
+      subject: 'example subject',
+      from_email: 'news@example.com',
+      from_name: 'Example Sender',
+      to: [{ email: 'recipient.email@example.com', name: null }],
+      headers: {
+        From: 'Example Sender <news@example.com>',
+        To: 'recipient.email@example.com',
+        Subject: 'example subject',
+      },
+      text: 'Example text content',
+      html: null,
+      attachments: [],
+      images: [],
+    },
+  },
+  async handle({ raw_message }, call) {
+    const bytes = Buffer.from(normalised(raw_message));
+    if (bytes.length > MAX_PARSED_BYTES)
+      throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
+    const scan = scanMessage(bytes);
+    if (scan.breach !== undefined) throw call.invalid('raw_message', `The message cannot be parsed: ${scan.breach}`);
+    return toParsedRecord(await parseMessage(bytes, scan.root));
+  },
+});
+
+/** Sending and reading whole MIME documents. */
+export const messagesRaw = [sendRaw, parse];

@@ -1,0 +1,87 @@
+import { z } from 'zod';
+import { optional, text, timestamp } from '../../../base/schema.ts';
+import type { ScheduledRow } from '../../../store/rows/messages.ts';
+import { type Call, listing, operation } from '../../operation.ts';
+import { mapPages, pagesByTime } from '../../whole-lists.ts';
+import { scheduledRecord, toScheduledRecord } from './info.ts';
+import { keyOf } from './send.ts';
+
+const messageId = text(255).meta({
+  description: 'id of the message, as the answer of sending or /messages/list-scheduled had it',
+});
+
+const EXAMPLE = {
+  _id: '5c1e0d0000000000000000000000000b',
+  created_at: '2026-01-05 11:00:00',
+  send_at: '2026-01-06 09:00:00',
+  from_email: 'news@example.com',
+  to: 'later@example.com',
+  subject: 'example subject',
+};
+
+/** A message that may not have left yet. */
+async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Message'>): Promise<ScheduledRow> {
+  const row = await store.scheduled.one({ id });
+  if (!row) throw refuse('Unknown_Message', id);
+  return row;
+}
+
+const list = listing({
+  path: '/messages/list-scheduled',
+  summary: 'Lists the messages that are to be sent later, the next ones first.',
+  notes: 'All of them.',
+  params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
+  returns: z.array(scheduledRecord),
+  errors: [],
+  example: { params: { to: 'later@example.com' }, answer: [EXAMPLE] },
+  pages({ to }, { store, now }) {
+    const only = to === undefined || to.trim() === '' ? {} : { email: keyOf(to) };
+    const waiting = { ...only, state: { in: [null, 'moved'] } };
+    const rows = pagesByTime(
+      { time: now() },
+      ({ sendAt, id }: ScheduledRow) => ({ time: sendAt, id }),
+      ({ time, ...rest }, order, limit) =>
+        store.scheduled.many({ ...waiting, sendAt: time, ...rest }, { sort: order === 'id' ? 'id' : 'sendAt', limit }),
+    );
+    return mapPages(rows, (page) => page.map(toScheduledRecord));
+  },
+});
+
+const cancel = operation({
+  path: '/messages/cancel-scheduled',
+  summary: 'Cancels a message that is to be sent later, and answers it as it was.',
+  notes:
+    'It is never sent and found no more, whichever host has it and even if that one is down. One that is being sent is an Unknown_Message whose text says that it is too late.',
+  params: { id: messageId },
+  returns: scheduledRecord,
+  errors: ['Unknown_Message'],
+  example: { params: { id: EXAMPLE._id }, answer: EXAMPLE },
+  async handle({ id }, call) {
+    const row = await findScheduled(id, call);
+    if ((await call.messages.cancel(row)) === 'late') throw call.refuse('Unknown_Message', id, 'late');
+    return toScheduledRecord(row);
+  },
+});
+
+const reschedule = operation({
+  path: '/messages/reschedule',
+  summary: 'Sends a scheduled message at another time.',
+  notes:
+    'With a time that has passed it is sent at once; from another host than the one that is asked, within a minute. Too late is the same as for /messages/cancel-scheduled.',
+  params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
+  returns: scheduledRecord,
+  errors: ['Unknown_Message'],
+  example: {
+    params: { id: EXAMPLE._id, send_at: '2026-01-07 09:00:00' },
+    answer: { ...EXAMPLE, send_at: '2026-01-07 09:00:00' },
+  },
+  async handle({ id, send_at: sendAt }, call) {
+    const row = await findScheduled(id, call);
+    if (row.state === 'cancelled') throw call.refuse('Unknown_Message', id);
+    if ((await call.messages.move(row, sendAt)) === 'late') throw call.refuse('Unknown_Message', id, 'late');
+    return toScheduledRecord({ ...row, sendAt });
+  },
+});
+
+/** Messages that wait for their time. */
+export const messagesScheduled = [list, cancel, reschedule];

@@ -1,0 +1,298 @@
+import { setImmediate } from 'node:timers/promises';
+import { z } from 'zod';
+import { toTimestamp } from '../../../base/clock.ts';
+import { optional, optionalTime } from '../../../base/schema.ts';
+import { keyHash } from '../../../store/rows/accounts.ts';
+import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts';
+import type { SentMessageRow } from '../../../store/rows/messages.ts';
+import type { AccountStore } from '../../../store/store.ts';
+import { type Call, operation } from '../../operation.ts';
+import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../rules.ts';
+import { NO_STATS, tagHourlyEntry, toStats } from '../stats-records.ts';
+import { foundRecord, toFound } from './info.ts';
+
+const DAY_MS = 86_400_000;
+/** Documented: without dates, the last 7 days. */
+const DEFAULT_DAYS = 7;
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 1000;
+const MAX_FILTER = 1000;
+/** Messages that one search looks through. Everything else is for an export. */
+const MAX_SCANNED = 100_000;
+const PAGE = 200;
+
+const filterParams = {
+  query: optional(z.string().max(4000)).meta({
+    description:
+      'words that are all found in recipient, sender, subject or tags, in any case; also email:, sender:, subject:, tag:, state:, template:, subaccount:, u_<metadata>:, quotes, - for not, OR; all messages when left out, or *',
+  }),
+  date_from: optionalTime.meta({ description: 'messages of this time or later, UTC; 7 days ago when left out' }),
+  date_to: optionalEndTime.meta({
+    description: 'messages of this time or earlier; a date alone means all of that day',
+  }),
+  tags: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({ description: 'messages with any of these tags' }),
+  senders: optional(z.array(emailAddress).max(MAX_FILTER)).meta({
+    description: 'messages from any of these addresses',
+  }),
+};
+
+interface Filter {
+  readonly query?: string | undefined;
+  readonly date_from?: Date | undefined;
+  readonly date_to?: Date | undefined;
+  readonly tags?: readonly string[] | undefined;
+  readonly senders?: readonly { readonly text: string }[] | undefined;
+  readonly api_keys?: readonly string[] | undefined;
+}
+
+/** The messages that a filter means, the newest first. */
+async function* matching(filter: Filter, { store, now, invalid }: Call<never>): AsyncGenerator<SentMessageRow> {
+  const before = filter.date_to ?? new Date(now().getTime() + 1000);
+  const from = filter.date_from ?? withinCalendar(before.getTime() - DEFAULT_DAYS * DAY_MS);
+  if (from >= before) throw invalid('date_to', 'Please enter a time that is not before date_from');
+  const fits = toMatcher(filter);
+  let scanned = 0;
+  for await (const page of pagesBackwards(store, from, before)) {
+    for (const row of page) if (fits(row)) yield row;
+    scanned += page.length;
+    if (scanned >= MAX_SCANNED) return;
+    await setImmediate(); // SMTP shares the process
+  }
+}
+
+function toMatcher({
+  query = '',
+  tags = [],
+  senders = [],
+  api_keys: keys = [],
+}: Filter): (row: SentMessageRow) => boolean {
+  const matches = parseQuery(query);
+  const [tagSet, senderSet, keySet] = [
+    new Set(tags),
+    new Set(senders.map(({ text }) => text.toLowerCase())),
+    new Set(keys.map(keyHash)),
+  ];
+  return (row) =>
+    (tagSet.size === 0 || row.tags.some((tag) => tagSet.has(tag))) &&
+    (senderSet.size === 0 || senderSet.has(row.sender)) &&
+    (keySet.size === 0 || (row.apiKey !== null && keySet.has(row.apiKey))) &&
+    matches(row);
+}
+
+/** The store has no cursors, and many messages may share one millisecond: after a full page comes the rest of its last moment, by id. */
+async function* pagesBackwards(
+  { messages }: AccountStore,
+  from: Date,
+  before: Date,
+): AsyncGenerator<readonly SentMessageRow[]> {
+  for (let until = before; ; ) {
+    const page = await messages.many(
+      { createdAt: { range: { gte: from, lt: until } } },
+      { sort: '-createdAt', limit: PAGE },
+    );
+    yield page;
+    let last = page.at(-1);
+    if (!last || page.length < PAGE) return;
+    const moment = last.createdAt;
+    for (let more = PAGE; last && more === PAGE; ) {
+      const rest: SentMessageRow[] = await messages.many(
+        { createdAt: moment, id: { range: { lt: last.id } } },
+        { sort: '-id', limit: PAGE },
+      );
+      yield rest;
+      more = rest.length;
+      last = rest.at(-1);
+    }
+    until = moment;
+  }
+}
+
+const FOUND = {
+  ts: 1_767_605_400,
+  _id: '5c1e0d0000000000000000000000000a',
+  sender: 'news@example.com',
+  template: null,
+  subject: 'example subject',
+  email: 'reader@example.com',
+  tags: ['password-resets'],
+  opens: 1,
+  opens_detail: [{ ts: 1_767_605_500, ip: null, location: null, ua: null }],
+  clicks: 1,
+  clicks_detail: [{ ts: 1_767_605_510, ip: null, location: null, ua: null, url: 'https://www.example.com/' }],
+  state: 'sent',
+  metadata: { website: 'www.example.com' },
+  subaccount: null,
+  diag: null,
+  bounce_description: null,
+};
+
+const search = operation({
+  path: '/messages/search',
+  summary: 'Finds messages that were sent, the newest first.',
+  notes: `A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  params: {
+    ...filterParams,
+    api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({
+      description: 'messages sent with any of these API keys of the account',
+    }),
+    limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
+  },
+  returns: z.array(foundRecord),
+  errors: [],
+  example: {
+    params: {
+      query: 'subject:example state:sent',
+      tags: ['password-resets'],
+      senders: ['news@example.com'],
+      limit: 100,
+    },
+    answer: [FOUND],
+  },
+  async handle({ limit = DEFAULT_LIMIT, ...filter }, call) {
+    const found = [];
+    for await (const row of matching(filter, call)) {
+      found.push(toFound(row));
+      if (found.length >= limit) break;
+    }
+    return found;
+  },
+});
+
+const searchTimeSeries = operation({
+  path: '/messages/search-time-series',
+  summary: 'Shows the numbers of the messages that a search finds, by the hour in which they were handed over.',
+  notes: `Only hours with messages, the oldest first. A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  params: filterParams,
+  returns: z.array(tagHourlyEntry),
+  errors: [],
+  example: {
+    params: { query: 'tag:password-resets' },
+    answer: [
+      { time: '2026-01-05 09:00:00', ...NO_STATS, sent: 1, opens: 1, unique_opens: 1, clicks: 1, unique_clicks: 1 },
+    ],
+  },
+  async handle(filter, call) {
+    const hours = new Map<number, Counts>();
+    for await (const row of matching(filter, call)) {
+      const hour = startOf('hour', row.createdAt).getTime();
+      hours.set(hour, add(hours.get(hour) ?? NO_COUNTS, countsOf(row)));
+    }
+    return [...hours]
+      .toSorted(([a], [b]) => a - b)
+      .map(([hour, counts]) => ({ time: toTimestamp(new Date(hour)), ...toStats(counts) }));
+  },
+});
+
+/** What one message counts. What bounced or was complained about later had been sent before. */
+function countsOf({ state, opens, clicks }: SentMessageRow): Counts {
+  const is = (...states: readonly SentMessageRow['state'][]) => Number(states.includes(state));
+  return {
+    sent: is('sent', 'spam', 'unsub'),
+    hardBounces: is('bounced'),
+    softBounces: is('soft-bounced'),
+    rejects: is('rejected'),
+    complaints: is('spam'),
+    unsubs: is('unsub'),
+    opens,
+    uniqueOpens: Number(opens > 0),
+    clicks,
+    uniqueClicks: Number(clicks > 0),
+  };
+}
+
+function add(a: Counts, b: Counts): Counts {
+  return {
+    sent: a.sent + b.sent,
+    hardBounces: a.hardBounces + b.hardBounces,
+    softBounces: a.softBounces + b.softBounces,
+    rejects: a.rejects + b.rejects,
+    complaints: a.complaints + b.complaints,
+    unsubs: a.unsubs + b.unsubs,
+    opens: a.opens + b.opens,
+    uniqueOpens: a.uniqueOpens + b.uniqueOpens,
+    clicks: a.clicks + b.clicks,
+    uniqueClicks: a.uniqueClicks + b.uniqueClicks,
+  };
+}
+
+/** Looking for messages that were sent. */
+export const messagesSearch = [search, searchTimeSeries];
+
+// The query language of /messages/search: words that all have to be found, `field:value`, quotes, `-` in front for "not", OR between.
+
+/** Whether a message is meant. */
+export type Matches = (row: SentMessageRow) => boolean;
+
+const MAX_TERMS = 50;
+// A word, perhaps with a field in front; quotes hold words together.
+const TERM = /(-?)(?:([a-z_]+):)?(?:"([^"]*)"?|(\S+))/gi;
+
+type TextsOf = (row: SentMessageRow) => readonly string[];
+
+/** Fields that are searched in, and those that have to be the same. */
+const WITHIN: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
+  ['email', ({ email }) => [email]],
+  ['full_email', ({ email }) => [email]],
+  ['sender', ({ sender }) => [sender]],
+  ['subject', ({ subject }) => [subject]],
+]);
+const SAME: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
+  ['tag', ({ tags }) => tags],
+  ['tags', ({ tags }) => tags],
+  ['state', ({ state }) => [state]],
+  ['template', ({ template }) => [template ?? '']],
+  ['subaccount', ({ subaccount }) => [subaccount ?? '']],
+]);
+const ANYWHERE = ({ email, sender, subject, tags }: SentMessageRow) => [email, sender, subject, ...tags];
+
+/** Reads a query. An empty one, and `*`, mean every message. A field that is not known is a metadata field (`u_name:value`), or plain text. */
+export function parseQuery(query: string): Matches {
+  const groups: Matches[][] = [];
+  let either = false;
+  let count = 0;
+  for (const [word = '', minus = '', field, quoted, bare = ''] of query.matchAll(TERM)) {
+    if (word === 'AND') continue;
+    if (word === 'OR') {
+      either = true;
+      continue;
+    }
+    if (++count > MAX_TERMS) break;
+    const value = quoted ?? bare;
+    const term = toTerm(field?.toLowerCase(), value, field === undefined ? value : `${field}:${value}`);
+    if (!term) continue;
+    const match: Matches = minus === '' ? term : (row) => !term(row);
+    const last = groups.at(-1);
+    if (either && last) last.push(match);
+    else groups.push([match]);
+    either = false;
+  }
+  return (row) => groups.every((group) => group.some((match) => match(row)));
+}
+
+function toTerm(field: string | undefined, value: string, whole: string): Matches | undefined {
+  const wanted = value.toLowerCase();
+  const within = WITHIN.get(field ?? '');
+  const same = SAME.get(field ?? '');
+  if (same) return toSame(same, wanted);
+  if (within) return toWithin(within, wanted);
+  if (field?.startsWith('u_'))
+    return ({ metadata }) =>
+      Object.entries(metadata).some(
+        ([name, own]) => name.toLowerCase() === field.slice(2) && String(own).toLowerCase() === wanted,
+      );
+  return toWithin(ANYWHERE, whole.toLowerCase());
+}
+
+function toWithin(of: TextsOf, wanted: string): Matches | undefined {
+  const bare = wanted.replace(/^\*+|\*+$/g, '');
+  return bare === '' ? undefined : (row) => of(row).some((text) => text.toLowerCase().includes(bare));
+}
+
+/** A `*` at the end means the beginning. */
+function toSame(of: TextsOf, wanted: string): Matches {
+  const prefix = wanted.endsWith('*') ? wanted.slice(0, -1) : undefined;
+  return (row) =>
+    of(row).some((text) =>
+      prefix === undefined ? text.toLowerCase() === wanted : text.toLowerCase().startsWith(prefix),
+    );
+}

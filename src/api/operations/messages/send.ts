@@ -1,0 +1,349 @@
+import { z } from 'zod';
+import { inSlices } from '../../../base/turns.ts';
+import { MAX_RENDERED } from '../../../mail/faults.ts';
+import { findingFault, type MergeLanguage } from '../../../mail/merge/language.ts';
+import { render } from '../../../mail/merge/merge.ts';
+import { type MergeValue, toText } from '../../../mail/merge/values.ts';
+import {
+  type ClickTracking,
+  type Draft,
+  type DraftFile,
+  type MergeVar,
+  type Metadata,
+  type Outgoing,
+  toExtras,
+} from '../../../mail/outgoing.ts';
+import { readRecipient } from '../../../sending/submit.ts';
+import type { Submitted } from '../../../sending/types.ts';
+import type { TemplateContent } from '../../../store/rows/templates.ts';
+import { type Call, operation } from '../../operation.ts';
+import { findTemplate, givenName } from '../template-records.ts';
+import { MAX_RECIPIENTS, type MessageParam, messageParam, sendingParams, sentRecord } from './fields.ts';
+
+type Sent = z.input<typeof sentRecord>;
+type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
+
+const NOTES =
+  `Every recipient gets a message of its own, with an id of its own; up to ${MAX_RECIPIENTS}. The answer comes when the message is safe on disk. ` +
+  'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. ' +
+  'Merge tags are replaced when `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
+  'What is no template of that language is a ValidationError; one that grows too large or costs too much is found when it is composed, and its recipient is rejected as `invalid`. ' +
+  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours.';
+
+/** What became of a submission, as a record, or the refusal of it. */
+export async function submitted(
+  submission: Parameters<Call<SendErrors>['messages']['submit']>[0],
+  call: Call<SendErrors>,
+): Promise<readonly Submitted[]> {
+  const outcome = await call.messages.submit(submission);
+  if (outcome.outcome === 'accepted') return outcome.recipients;
+  if (outcome.outcome === 'unknown-subaccount')
+    throw call.refuse('Unknown_Subaccount', submission.outgoing.subaccount ?? '');
+  throw call.refuse('ServiceUnavailable');
+}
+
+/** One recipient of a submission as the API shows it. */
+export function toSentRecord({ email, status, rejectReason, queuedReason, id }: Submitted): Sent {
+  return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
+}
+
+interface Asked {
+  readonly message: MessageParam;
+  readonly template: FilledTemplate | null;
+  readonly pool: string | undefined;
+  readonly sendAt: Date | undefined;
+}
+
+async function sendDraft(
+  { message, template, pool, sendAt = undefined }: Asked,
+  call: Call<SendErrors>,
+): Promise<Sent[]> {
+  const outgoing = toOutgoing(message, { pool, template }, call);
+  const draft = toDraft(message, template);
+  await checkTemplates(outgoing, draft, call);
+  const bytes = Buffer.from(JSON.stringify(draft));
+  if (bytes.length > call.settings.maxMessageBytes)
+    throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+  const recipients = draft.to.map(({ email }) => email);
+  const sent = await submitted({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
+  // Recipients that were named twice are answered once; the copy that nobody is to know of is not answered.
+  const named = new Set(message.to.map(({ email }) => email.trim()));
+  return sent.filter(({ email }) => named.has(email)).map(toSentRecord);
+}
+
+const MESSAGE = {
+  html: '<p>Example HTML content</p>',
+  text: 'Example text content',
+  subject: 'example subject',
+  from_email: 'news@example.com',
+  from_name: 'Example Name',
+  to: [{ email: 'recipient.email@example.com', name: 'Recipient Name', type: 'to' }, { email: 'gone@example.com' }],
+  headers: { 'Reply-To': 'replies@example.com' },
+  track_opens: true,
+  tags: ['password-resets'],
+  metadata: { website: 'www.example.com' },
+};
+
+const send = operation({
+  path: '/messages/send',
+  summary: 'Sends a message.',
+  notes: NOTES,
+  large: true,
+  params: { message: messageParam, ...sendingParams },
+  returns: z.array(sentRecord),
+  errors: ['Unknown_Subaccount', 'ServiceUnavailable'],
+  example: {
+    params: { message: MESSAGE },
+    answer: [
+      {
+        email: 'recipient.email@example.com',
+        status: 'queued',
+        reject_reason: null,
+        queued_reason: 'sending-backlog',
+        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+      },
+      {
+        email: 'gone@example.com',
+        status: 'rejected',
+        reject_reason: 'hard-bounce',
+        queued_reason: null,
+        _id: 'a56e631363ed591797dbb1461d73f13e',
+      },
+    ],
+  },
+  handle: ({ message, ip_pool: pool, send_at: sendAt }, call) =>
+    sendDraft({ message, template: null, pool, sendAt }, call),
+});
+
+const contents = z.array(z.object({ name: z.string(), content: z.string() }));
+
+const sendTemplate = operation({
+  path: '/messages/send-template',
+  summary: 'Sends a message made of a template.',
+  notes:
+    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message win over those of the template, but for its HTML. ' +
+    `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
+  large: true,
+  params: {
+    template_name: givenName,
+    template_content: contents.meta({ description: 'name of each region and the content to put there' }),
+    message: messageParam,
+    ...sendingParams,
+  },
+  returns: z.array(sentRecord),
+  errors: ['Unknown_Template', 'Invalid_Template', 'Unknown_Subaccount', 'ServiceUnavailable'],
+  example: {
+    params: {
+      template_name: 'Example Template',
+      template_content: [{ name: 'editable', content: 'Hello *|NAME|*' }],
+      message: {
+        to: [{ email: 'recipient.email@example.com' }],
+        global_merge_vars: [{ name: 'name', content: 'you' }],
+      },
+    },
+    answer: [
+      {
+        email: 'recipient.email@example.com',
+        status: 'queued',
+        reject_reason: null,
+        queued_reason: 'sending-backlog',
+        _id: '6f70a52ec2d1bcd8ad31231790f51a0e',
+      },
+    ],
+  },
+  async handle({ template_name: name, template_content: regions, message, ip_pool: pool, send_at: sendAt }, call) {
+    const { slug, published } = await findTemplate(name, call);
+    if (!published) throw call.refuse('Invalid_Template', `The template "${name}" has never been published`);
+    const filled = await render({
+      code: published.code ?? '',
+      contents: new Map(regions.map((region) => [region.name, region.content])),
+      vars: undefined,
+      now: call.now(),
+    });
+    if (!('html' in filled))
+      throw call.invalid(
+        'template_content',
+        `The template with its content would be longer than ${MAX_RENDERED} characters`,
+      );
+    return sendDraft({ message, template: { slug, content: { ...published, code: filled.html } }, pool, sendAt }, call);
+  },
+});
+
+/** Sending what is written in parts. */
+export const messagesSend = [send, sendTemplate];
+
+/** A template whose regions are filled. */
+export interface FilledTemplate {
+  readonly slug: string;
+  readonly content: TemplateContent;
+}
+
+/** What a call is about beside the message. */
+export interface Sending {
+  readonly pool: string | undefined;
+  readonly template: FilledTemplate | null;
+}
+
+/** What is asked of a message, and the message itself. Fields of the message win over those of its template. */
+export function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
+  const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
+  if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
+  const mergeLanguage = message.merge_language;
+  const rcptVars = message.merge_vars?.map(
+    ({ rcpt, vars = [] }) => [keyOf(rcpt), toMergeVars(vars, mergeLanguage)] as const,
+  );
+  return {
+    sender: sender.toLowerCase(),
+    fromName: orNull(message.from_name) ?? template?.content.fromName ?? null,
+    subject: oneLine(message.subject ?? template?.content.subject ?? ''),
+    tags: [...new Set(message.tags?.map((tag) => tag.trim()))].filter((tag) => tag !== ''),
+    template: template?.slug ?? null,
+    subaccount: orNull(message.subaccount),
+    metadata: toMetadata(message.metadata),
+    apiKey: call.apiKey,
+    trackOpens: message.track_opens ?? call.settings.tracking.opens,
+    trackClicks: clicksOf(message.track_clicks, call.settings.tracking.clicks),
+    globalVars: wantsMerge(message) ? toMergeVars(message.global_merge_vars ?? [], mergeLanguage) : null,
+    ...(mergeLanguage && { mergeLanguage }),
+    rcptVars: { ...Object.fromEntries(rcptVars ?? []), ...varsOfCopy(message) },
+    rcptMetadata: Object.fromEntries(
+      message.recipient_metadata?.map(({ rcpt, values }) => [keyOf(rcpt), toMetadata(values)]) ?? [],
+    ),
+    preserveRecipients: message.preserve_recipients ?? false,
+    autoText: message.auto_text ?? true,
+    signingDomain: message.signing_domain ?? null,
+    pool: orNull(pool),
+    form: 'draft',
+    ...extrasOf(message),
+  };
+}
+
+function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
+  return toExtras({
+    inlineCss: message.inline_css,
+    autoHtml: message.auto_html,
+    stripQuery: message.url_strip_qs,
+    viewContent: message.view_content_link,
+    trackingDomain: message.tracking_domain,
+    returnPathDomain: message.return_path_domain,
+    analyticsDomains: message.google_analytics_domains,
+    analyticsCampaign: message.google_analytics_campaign,
+  });
+}
+
+/** The body. A message without content is an empty text, as a mail program would send it. */
+export function toDraft(message: MessageParam, template: FilledTemplate | null): Draft {
+  const html = orNull(template?.content.code) ?? orNull(message.html);
+  const text = orNull(message.text) ?? orNull(template?.content.text);
+  return {
+    html,
+    text: html === null ? (text ?? '') : text,
+    to: [
+      ...message.to.map(({ email, name, type = 'to' as const }) => ({ email: email.trim(), name: orNull(name), type })),
+      ...copyOf(message),
+    ],
+    headers: [...toHeaders(message.headers), ...(message.important === true ? IMPORTANT : [])],
+    attachments: (message.attachments ?? []).map((file) => toFile(file, 'application/octet-stream')),
+    images: (message.images ?? []).map((file) => toFile(file, 'image/png')),
+  };
+}
+
+const IMPORTANT = [
+  ['X-Priority', '1 (Highest)'],
+  ['X-MSMail-Priority', 'High'],
+  ['Importance', 'High'],
+] as const;
+
+/** The recipient that gets a copy without the others knowing. */
+function copyOf({ bcc_address: copy }: MessageParam): Draft['to'] {
+  return copy === undefined || copy.trim() === '' ? [] : [{ email: copy.trim(), name: null, type: 'bcc' }];
+}
+
+/** A copy of a message to one person reads as that person's. */
+function varsOfCopy({
+  bcc_address: copy = '',
+  merge_vars: vars = [],
+  merge_language: language,
+  to: [only, ...others],
+}: MessageParam): Outgoing['rcptVars'] {
+  const own =
+    others.length === 0 && only && copy.trim() !== ''
+      ? vars.find(({ rcpt }) => keyOf(rcpt) === keyOf(only.email))
+      : undefined;
+  return own ? { [keyOf(copy)]: toMergeVars(own.vars ?? [], language) } : {};
+}
+
+/** Given variables are a wish to have tags replaced, whatever `merge` says (documented). */
+function wantsMerge({ merge = false, global_merge_vars: global = [], merge_vars: own = [] }: MessageParam): boolean {
+  return merge || global.length > 0 || own.length > 0;
+}
+
+function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickTracking {
+  if (wanted === undefined) return otherwise;
+  return wanted ? 'all' : 'none';
+}
+
+type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
+
+/** Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is nothing. */
+function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
+  return vars.map(({ name, content = '' }) => ({
+    name,
+    content: language === 'handlebars' ? content : toText(content),
+  }));
+}
+
+/** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
+export async function checkTemplates(
+  { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
+  { html, text }: Draft,
+  call: Call<never>,
+): Promise<void> {
+  if (mergeLanguage === undefined || (globalVars === null && Object.keys(rcptVars).length === 0)) return;
+  const fault = await inSlices(
+    findingFault(mergeLanguage, [
+      ['html', html],
+      ['text', text],
+      ['subject', subject],
+      ['from_name', fromName],
+    ]),
+  );
+  if (fault !== undefined) throw call.invalid('message', `.${fault}`);
+}
+
+type Map<T> = Readonly<Record<string, T>> | readonly never[];
+
+function toMetadata(values: Map<string | number | boolean> | undefined): Metadata {
+  return Object.fromEntries(Object.entries(values ?? {}));
+}
+
+function toHeaders(headers: MessageParam['headers']): Draft['headers'] {
+  return Object.entries(headers ?? {}).flatMap(([name, value]) =>
+    [value].flat().map((one) => [name, oneLine(String(one))] as const),
+  );
+}
+
+function toFile(
+  {
+    name = '',
+    type,
+    content,
+  }: { readonly name?: string | undefined; readonly type?: string | undefined; readonly content: string },
+  otherwise: string,
+): DraftFile {
+  return { name, type: orNull(type) ?? otherwise, content: content.replace(/\s+/g, '') };
+}
+
+/** How merge variables and metadata find their recipient. */
+export function keyOf(email: string): string {
+  return readRecipient(email)?.key ?? email.trim().toLowerCase();
+}
+
+function oneLine(text: string): string {
+  return text.replace(/[\r\n]+[ \t]*/g, ' ');
+}
+
+/** Clients send an empty text for what is not set. */
+function orNull(value: string | null | undefined): string | null {
+  return value === undefined || value === null || value === '' ? null : value;
+}

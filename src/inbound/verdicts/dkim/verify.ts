@@ -1,0 +1,309 @@
+import { isUtf8 } from 'node:buffer';
+import { hash, verify } from 'node:crypto';
+import { toAsciiDomain } from '../../../mail/address.ts';
+import { bodyPieces, type Field, type HeaderSection, type RawSource } from '../../../mail/header-section.ts';
+import { BUDGET_CODE, isFailureCode } from '../authenticate.ts';
+import type { MessageKeys, PublicKey } from '../signatures.ts';
+import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
+
+/** What came of one signature, in the words of RFC 8601 section 2.7.1. */
+export interface Checked {
+  readonly result: 'pass' | 'fail' | 'neutral' | 'policy' | 'temperror';
+  /** Why, for who looks into it; a code where the DNS had a part in it. */
+  readonly comment?: string;
+}
+
+/**
+ * Checks the signatures of one message, each for itself: whatever is wrong with one, and whatever it makes us throw,
+ * says nothing of the others.
+ */
+export interface SignatureChecker {
+  /** `field` is where the signature stands. */
+  check(field: Field, signature: Signature | Unusable): Promise<Checked>;
+}
+
+interface Deps {
+  readonly keys: MessageKeys;
+  readonly minBitLength: number;
+  readonly now: number;
+}
+
+/** Whether a field may be a signature at all. */
+export function isUsable(read: Signature | Unusable): read is Signature {
+  return !('result' in read);
+}
+
+/** Reads the body once, for all the signatures that will be checked. Rejects when it cannot be read. */
+export async function createSignatureChecker(
+  section: HeaderSection,
+  source: RawSource,
+  signatures: readonly Signature[],
+  deps: Deps,
+): Promise<SignatureChecker> {
+  const bodies = await hashBodies(signatures, source, section.bodyAt);
+  const header = createSignedHeader(section);
+  return Object.freeze({
+    async check(field: Field, read: Signature | Unusable): Promise<Checked> {
+      if (!isUsable(read)) return read;
+      try {
+        const body = bodies.get(bodyKey(read));
+        if (!body?.hash.equals(read.bodyHash)) return { result: 'fail', comment: 'body hash did not verify' };
+        return await checkSignature(read, body, () => header.octets(field, read), deps);
+      } catch {
+        return { result: 'neutral', comment: 'cannot be processed' };
+      }
+    },
+  });
+}
+
+/** Each form and length once, however many signatures there are. */
+async function hashBodies(
+  signatures: readonly Signature[],
+  source: RawSource,
+  bodyAt: number,
+): Promise<ReadonlyMap<string, HashedBody>> {
+  const wanted = new Map(signatures.map((signature) => [bodyKey(signature), signature]));
+  if ('bytes' in source) {
+    const body = source.bytes.subarray(bodyAt);
+    return new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, hashBody(bodyForm, body, length)]));
+  }
+  if (wanted.size === 0) return new Map();
+  const running = new Map(Array.from(wanted, ([key, { bodyForm, length }]) => [key, createBodyHash(bodyForm, length)]));
+  for await (const piece of bodyPieces(source, bodyAt)) for (const one of running.values()) one.update(piece);
+  return new Map(Array.from(running, ([key, one]) => [key, one.digest()]));
+}
+
+function bodyKey({ bodyForm, length }: Signature): string {
+  return `${bodyForm} ${length ?? 'all'}`;
+}
+
+async function checkSignature(
+  signature: Signature,
+  body: HashedBody,
+  octets: () => Buffer,
+  { keys, minBitLength, now }: Deps,
+): Promise<Checked> {
+  const { selector, domain, length, expires } = signature;
+  const key = await keyOf(keys, `${selector}._domainkey.${domain}`, minBitLength);
+  if ('result' in key) return key;
+  if (key.keyType !== signature.keyType) return { result: 'neutral', comment: 'inappropriate key algorithm' };
+  // t=s in the key: no i= from a subdomain (RFC 6376 section 3.6.1).
+  if (signature.below && key.flags?.includes('s')) return { result: 'neutral', comment: 'domain mismatch' };
+  if (!isSignature(signature, octets(), key.publicKey)) return { result: 'fail', comment: 'bad signature' };
+  if (expires !== undefined && expires < now) return { result: 'neutral', comment: 'expired' };
+  // A tail that l= leaves unsigned anybody may have added (section 8.2), and what is not there nobody can have signed
+  // (section 3.5).
+  const covered = length === undefined || length === body.length;
+  if (!covered) return { result: 'policy', comment: 'l= is not the length of the body' };
+  return { result: 'pass' };
+}
+
+/** What the DNS kept from us it may tell us later; whatever else is wrong with a key is so for good. */
+async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Promise<PublicKey | Checked> {
+  try {
+    return await keys.get('DKIM', name, minBitLength, { strict: true, hashAlgo: 'sha256' });
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : 'EUNKNOWN';
+    if (code === 'ESHORTKEY') return { result: 'policy', comment: code };
+    return { result: isFailureCode(code) ? 'temperror' : 'neutral', comment: code };
+  }
+}
+
+/**
+ * Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more.
+ */
+export function isUnknown({ result, comment }: Checked): boolean {
+  return result === 'temperror' && comment !== BUDGET_CODE;
+}
+
+function isSignature({ keyType, signature }: Signature, octets: Buffer, key: PublicKey['publicKey']): boolean {
+  try {
+    // RFC 8463 section 3: Ed25519 signs the hash.
+    if (keyType === 'rsa') return verify('sha256', octets, key, signature);
+    return verify(null, hash('sha256', octets, 'buffer'), key, signature);
+  } catch {
+    return false;
+  }
+}
+
+/** What a DKIM-Signature field (RFC 6376 section 3.5) or an ARC-Message-Signature (RFC 8617 section 4.1.2) says. */
+export interface Signature {
+  readonly keyType: 'rsa' | 'ed25519';
+  readonly headerForm: Form;
+  readonly bodyForm: Form;
+  /** d=, in lower case and as A-labels. */
+  readonly domain: string;
+  readonly selector: string;
+  /** Whether i= names a subdomain of d=. */
+  readonly below: boolean;
+  /** h=, in lower case. */
+  readonly names: readonly string[];
+  readonly bodyHash: Buffer;
+  /** l=: how many octets of the body are signed; all of them when it is undefined. */
+  readonly length: number | undefined;
+  readonly signature: Buffer;
+  /** Milliseconds since 1970. */
+  readonly expires: number | undefined;
+}
+
+/** Why a field is no signature that anybody may count on. */
+export interface Unusable {
+  /** `policy`: it may be one, but of a kind that no longer proves anything. */
+  readonly result: 'neutral' | 'policy';
+  readonly comment: string;
+}
+
+/** The two ways to make what is hashed of what is read (RFC 6376 section 3.4). */
+export type Form = 'simple' | 'relaxed';
+
+type Begun = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>;
+
+interface Made {
+  readonly of: 'dkim' | 'arc';
+  readonly forms?: readonly [Form, Form];
+}
+
+// RFC 6376 section 3.2, FWS included, and UTF-8 (RFC 8616 section 5).
+const FOREIGN = /[^\t\r\n -~\x80-\xff]/;
+const TAG_NAME = /^[A-Za-z][A-Za-z0-9_]*$/;
+const WHITE_EDGES = /^[ \t\r\n]+|[ \t\r\n]+$/g;
+const ALGORITHMS: ReadonlyMap<string, Signature['keyType']> = new Map([
+  ['rsa-sha256', 'rsa'],
+  ['ed25519-sha256', 'ed25519'],
+]);
+const FORMS: ReadonlyMap<string, readonly [Form, Form]> = new Map([
+  ['simple', ['simple', 'simple']],
+  ['relaxed', ['relaxed', 'simple']],
+  ['simple/simple', ['simple', 'simple']],
+  ['simple/relaxed', ['simple', 'relaxed']],
+  ['relaxed/simple', ['relaxed', 'simple']],
+  ['relaxed/relaxed', ['relaxed', 'relaxed']],
+]);
+// RFC 6376 has letters, digits and hyphens; underscores stand in selectors and signing domains of every day, and the
+// DNS has no objection.
+const LABEL = '[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?';
+const SELECTOR = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`);
+const LONGEST_NAME = 253;
+const FIELD_NAME = /^[!-9;-~]+$/;
+const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
+// RFC 5322 dot-atom or quoted string.
+const LOCAL_PART = /^(?:(?:^|(?<=[^.])\.)[\w!#$%&'*+/=?^`{|}~\u0080-\u{10ffff}-]+)+$|^"(?:[^"\\\r\n]|\\.)*"$/u;
+const SECONDS = /^[0-9]{1,12}$/;
+const OCTETS = /^[0-9]{1,76}$/;
+const SHA256_BYTES = 32;
+
+const SYNTAX: Unusable = { result: 'neutral', comment: 'signature syntax error' };
+const neutral = (comment: string): Unusable => ({ result: 'neutral', comment });
+
+/**
+ * Reads the value of a signature field, bytes as latin1. Verifiers have to be meticulous about its form, and to ignore
+ * it as a whole when it is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves
+ * nothing.
+ */
+export function parseSignature(value: string, { of, forms: given }: Made = { of: 'dkim' }): Signature | Unusable {
+  const tags = parseTags(value);
+  if (tags === undefined) return SYNTAX;
+  if (of === 'dkim' && tags.get('v') !== '1') return neutral('incompatible version');
+  const missing = ['a', 'b', 'bh', 'd', 'h', 's'].find((name) => !tags.has(name));
+  if (missing !== undefined) return neutral(`missing ${missing}=`);
+  // RFC 8301 section 3.1: it must not be used.
+  if (of === 'dkim' && tags.get('a') === 'rsa-sha1') return { result: 'policy', comment: 'weak algorithm' };
+  const keyType = ALGORITHMS.get(tags.get('a') ?? '');
+  if (keyType === undefined) return neutral('unknown algorithm');
+  const forms = tags.has('c') ? FORMS.get(tags.get('c') ?? '') : (given ?? FORMS.get('simple'));
+  if (forms === undefined) return neutral('unknown canonicalization');
+  const methods = (tags.get('q') ?? 'dns/txt').split(':').map((method) => method.replace(WHITE_EDGES, ''));
+  if (!methods.includes('dns/txt')) return neutral('unsupported query method');
+  const names = toNames(tags.get('h') ?? '', of);
+  if (names === undefined) return SYNTAX;
+  // A signature that leaves From out says nothing about the author (section 6.1.1). An ARC chain says nothing about him
+  // in any case.
+  if (names.length > 0 && !names.includes('from')) return neutral('From field not signed');
+  return finished(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
+}
+
+/** What is left to be read: the values that a syntax has to be held against. */
+function finished(tags: ReadonlyMap<string, string>, { of, ...read }: Begun): Signature | Unusable {
+  const domain = toDomain(tags.get('d') ?? '');
+  const selector = toSelector(tags.get('s') ?? '');
+  const times = readTimes(tags.get('t'), tags.get('x'));
+  const octets = tags.get('l');
+  const [bodyHash, signature] = [toBytes(tags.get('bh') ?? ''), toBytes(tags.get('b') ?? '')];
+  if (domain === undefined || selector === undefined || times === undefined || !bodyHash || !signature) return SYNTAX;
+  if (bodyHash.length !== SHA256_BYTES || (octets !== undefined && !OCTETS.test(octets))) return SYNTAX;
+  // i= of an ARC-Message-Signature is the number of its set.
+  const identity = of === 'dkim' ? readIdentity(tags.get('i'), domain) : { below: false };
+  if (identity === undefined) return neutral('domain mismatch');
+  const length = octets === undefined ? undefined : Number(octets);
+  return { ...read, domain, selector, bodyHash, signature, length, ...times, ...identity };
+}
+
+/** A tag list (RFC 6376 section 3.2); undefined for what is none: the one fault of a list makes all of it invalid. */
+function parseTags(text: string): ReadonlyMap<string, string> | undefined {
+  if (FOREIGN.test(text)) return undefined;
+  const tags = new Map<string, string>();
+  const pieces = text.split(';');
+  for (const [place, piece] of pieces.entries()) {
+    const equals = piece.indexOf('=');
+    if (equals === -1) return place > 0 && place === pieces.length - 1 && piece.trim() === '' ? tags : undefined;
+    const name = piece.slice(0, equals).replace(WHITE_EDGES, '');
+    if (!TAG_NAME.test(name) || tags.has(name)) return undefined;
+    tags.set(name, piece.slice(equals + 1).replace(WHITE_EDGES, ''));
+  }
+  return tags;
+}
+
+/** h=: it must not be empty, but of an ARC-Message-Signature, which then covers the body and itself. */
+function toNames(text: string, of: Made['of']): string[] | undefined {
+  if (text === '') return of === 'arc' ? [] : undefined;
+  const names = text
+    .toLowerCase()
+    .split(':')
+    .map((name) => name.replace(WHITE_EDGES, ''));
+  return names.every((name) => FIELD_NAME.test(name)) ? names : undefined;
+}
+
+function readTimes(made: string | undefined, over: string | undefined): Pick<Signature, 'expires'> | undefined {
+  if (made !== undefined && !SECONDS.test(made)) return undefined;
+  if (over === undefined) return { expires: undefined };
+  if (!SECONDS.test(over) || (made !== undefined && Number(over) <= Number(made))) return undefined;
+  return { expires: Number(over) * 1000 };
+}
+
+/** i= must lie within d= (RFC 6376 section 3.5). */
+function readIdentity(text: string | undefined, domain: string): Pick<Signature, 'below'> | undefined {
+  if (text === undefined) return { below: false };
+  const identity = utf8(unquoted(text));
+  const at = identity.lastIndexOf('@');
+  const own = at === -1 ? undefined : toDomain(identity.slice(at + 1));
+  if (own === undefined || (at > 0 && !LOCAL_PART.test(identity.slice(0, at)))) return undefined;
+  return own === domain ? { below: false } : own.endsWith(`.${domain}`) ? { below: true } : undefined;
+}
+
+/** dkim-quoted-printable (section 2.11), in which white space is none. */
+function unquoted(text: string): string {
+  const decoded = (_: string, hex: string): string => String.fromCharCode(Number.parseInt(hex, 16));
+  return text.replace(/[ \t\r\n]+/g, '').replace(/=([0-9A-F]{2})/g, decoded);
+}
+
+function toDomain(text: string): string | undefined {
+  const name = utf8(text);
+  return name.includes('.') && !name.endsWith('.') && !/\s/.test(name) ? toAsciiDomain(name) : undefined;
+}
+
+function toSelector(text: string): string | undefined {
+  const name = /^[\x00-\x7f]*$/.test(text) ? text.toLowerCase() : toAsciiDomain(utf8(text));
+  return name !== undefined && name.length <= LONGEST_NAME && SELECTOR.test(name) ? name : undefined;
+}
+
+/** Names may be written in UTF-8 (RFC 8616); what is none of it stays as it is and is then no name. */
+function utf8(latin1: string): string {
+  const bytes = Buffer.from(latin1, 'latin1');
+  return isUtf8(bytes) ? bytes.toString('utf8') : latin1;
+}
+
+/** A base64 value, in which white space is none. */
+function toBytes(text: string): Buffer | undefined {
+  const base64 = /\s/.test(text) ? text.replace(/[ \t\r\n]+/g, '') : text;
+  return BASE64.test(base64) ? Buffer.from(base64, 'base64') : undefined;
+}

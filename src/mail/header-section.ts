@@ -1,0 +1,161 @@
+import { open } from 'node:fs/promises';
+import { CAPS } from './outgoing.ts';
+
+/** One header field: where it stands in the bytes, its line end included. */
+export interface Field {
+  readonly name: string;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** The header section of a message. */
+export interface HeaderSection {
+  readonly fields: readonly Field[];
+  /** The bytes as latin1, so that a place in one is a place in the other; at least as far as the body. */
+  readonly text: string;
+  /** Where the body begins, behind the empty line. */
+  readonly bodyAt: number;
+  /** Whether it ends within the limit; if not, fields may be missing, and nothing can be said of what was signed. */
+  readonly whole: boolean;
+}
+
+/** Octets of header that are looked at. Postfix stops at 100 KiB; lists and trace lines of today need a little more. */
+export const MOST_HEADER_BYTES = 256 * 1024;
+
+const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
+const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;
+const BARE_NAME = /^([\x21-\x39\x3b-\x7e]+)[ \t]*$/; // its colon may stand on the next line (RFC 5322 section 4.5)
+
+/**
+ * Splits the start of a message into fields, in one pass. What is not a field of its own belongs to the one above, as
+ * readers take it.
+ */
+export function parseHeaderSection(bytes: Uint8Array): HeaderSection {
+  const head = bytes.subarray(0, MOST_HEADER_BYTES);
+  const text = Buffer.from(head.buffer, head.byteOffset, head.byteLength).toString('latin1');
+  const fields: { name: string; start: number; end: number }[] = [];
+  let colon = text.indexOf(':');
+  for (let at = 0; at < text.length; ) {
+    const next = text.indexOf('\n', at) + 1 || text.length;
+    if (isEmptyLine(text, at)) return { fields, text, bodyAt: next, whole: true };
+    if (colon < at && colon !== -1) colon = text.indexOf(':', at); // else it is still to come, or there is none
+    const name = nameAt(text, at, colon, next);
+    const last = fields.at(-1);
+    if (name !== undefined) fields.push({ name, start: at, end: next });
+    else if (last) last.end = next;
+    else fields.push({ name: '', start: at, end: next });
+    at = next;
+  }
+  return { fields, text, bodyAt: bytes.length, whole: bytes.length <= MOST_HEADER_BYTES };
+}
+
+function isEmptyLine(text: string, at: number): boolean {
+  return text[at] === '\n' || text.startsWith('\r\n', at);
+}
+
+/** The name of the field that begins on a line; undefined when none does. */
+function nameAt(text: string, start: number, colon: number, next: number): string | undefined {
+  const first = text[start];
+  if (first === ' ' || first === '\t') return undefined;
+  const plain = colon < next ? text.slice(start, Math.max(start, colon)) : '';
+  return NAME.test(plain) ? plain.toLowerCase() : uncommonName(lineAt(text, start, next), text, next);
+}
+
+function lineAt(text: string, start: number, end: number): string {
+  const line = text.slice(start, end);
+  return line.endsWith('\r\n') ? line.slice(0, -2) : line.endsWith('\n') ? line.slice(0, -1) : line;
+}
+
+function uncommonName(line: string, text: string, next: number): string | undefined {
+  const name = FIELD.exec(line)?.[1];
+  if (name !== undefined) return name.toLowerCase();
+  const bare = BARE_NAME.exec(line)?.[1];
+  return bare !== undefined && /^[ \t]*:/.test(text.slice(next, next + 80)) ? bare.toLowerCase() : undefined;
+}
+
+/** Where the raw bytes of a message are, line ends CRLF. */
+export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string };
+
+/** Large enough that a body of one endless line is not gone through too often, small enough for the memory of a thread. */
+const CHUNK_BYTES = 2 * 1024 * 1024;
+
+/** The first octets of a message, enough to tell whether its header section is within the limit. */
+export async function readStart(source: RawSource): Promise<Uint8Array> {
+  if ('bytes' in source) return source.bytes;
+  const file = await open(source.path, 'r');
+  try {
+    const start = Buffer.alloc(MOST_HEADER_BYTES + 1);
+    let length = 0;
+    for (;;) {
+      const { bytesRead } = await file.read(start, length, start.length - length, length);
+      length += bytesRead;
+      if (bytesRead === 0 || length === start.length) return start.subarray(0, length);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+/** The octets of a message from `bodyAt` on. */
+export function bodyPieces(source: RawSource, bodyAt: number): Iterable<Uint8Array> | AsyncIterable<Uint8Array> {
+  return 'bytes' in source ? memoryPieces(source.bytes, bodyAt) : filePieces(source.path, bodyAt);
+}
+
+function* memoryPieces(bytes: Uint8Array, bodyAt: number): Iterable<Uint8Array> {
+  for (let at = bodyAt; at < bytes.length; at += CHUNK_BYTES) yield bytes.subarray(at, at + CHUNK_BYTES);
+}
+
+async function* filePieces(path: string, bodyAt: number): AsyncGenerator<Uint8Array> {
+  const file = await open(path, 'r');
+  try {
+    for (let at = bodyAt; ; ) {
+      const { bytesRead, buffer } = await file.read(Buffer.alloc(CHUNK_BYTES), 0, CHUNK_BYTES, at);
+      if (bytesRead === 0) return;
+      at += bytesRead;
+      yield buffer.subarray(0, bytesRead);
+    }
+  } finally {
+    await file.close();
+  }
+}
+
+const CRLF = Buffer.from('\r\n');
+
+// RFC 5322 section 3.6.8: printable ASCII without the colon. Blanks before the colon are obsolete, and still sent.
+const BEGINS_WITH_FIELD = /^[!-9;-~]+[ \t]*:/;
+const HAS_FIELD = new RegExp(BEGINS_WITH_FIELD, 'm');
+const END_OF_HEADER = /\r?\n\r?\n/;
+/**
+ * Bytes in which mail that has a header begins with a field. When it does not, one is looked for as far as a header may
+ * go.
+ */
+const USUAL = 100;
+
+/**
+ * Whether a message has no header at all, as programs that know nothing of mail send it: it begins with a blank or a
+ * tab, as no header field does, or no line before the first empty one is a field. All of it is body then, as Postfix
+ * takes it; behind our Received line it would read as the rest of that line, or as fields without a name.
+ */
+export function isHeadless(message: Uint8Array): boolean {
+  const first = message[0];
+  if (first === 0x20 || first === 0x09) return true;
+  if (first === undefined || first === 0x0d || first === 0x0a) return false;
+  if (BEGINS_WITH_FIELD.test(startOf(message, USUAL))) return false;
+  return !HAS_FIELD.test(startOf(message, CAPS.headerBytes).split(END_OF_HEADER, 1)[0] ?? '');
+}
+
+function startOf({ buffer, byteOffset, length }: Uint8Array, most: number): string {
+  return Buffer.from(buffer, byteOffset, Math.min(length, most)).toString('latin1');
+}
+
+/**
+ * Our trace as it stands in front of a message: where that has no header, the empty line that ends one stands between.
+ */
+export function traceBefore(trace: string, message: Uint8Array): string {
+  return isHeadless(message) ? `${trace}\r\n` : trace;
+}
+
+/** The message for who looks for a header in it. */
+export function withHeader(message: Buffer): Buffer {
+  return isHeadless(message) ? Buffer.concat([CRLF, message]) : message;
+}

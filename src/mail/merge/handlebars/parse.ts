@@ -1,0 +1,413 @@
+import type { Steps } from '../../../base/turns.ts';
+import { FaultyTemplate } from '../../faults.ts';
+import { type Call, helperOf, parseCall, toCall } from './call.ts';
+import type { Body, Branch, Expression, Loop, Node } from './program.ts';
+import type { Budget } from './run.ts';
+
+/** Blocks in blocks. */
+const DEEPEST = 64;
+/** What reading a tag costs for each of its characters: tags can be written that take the parser microseconds for each. */
+const STEPS_PER_CHARACTER = 5;
+/** Tags between two rests, and what reading them may cost. */
+const SLICE = 500;
+const SLICE_STEPS = 1000;
+
+/**
+ * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can be run with any
+ * variables: then it can only become too long, or cost too much.
+ */
+export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
+  if (!source.includes('{{')) return [{ kind: 'text', text: source }];
+  let last: Tag | undefined;
+  try {
+    return yield* readingPieces(yield* trimmingPieces(yield* takingApart(source)), budget, (tag) => {
+      last = tag;
+    });
+  } catch (error) {
+    throw error instanceof FaultyTemplate && last
+      ? new FaultyTemplate(`line ${source.slice(0, last.at).split('\n').length}: ${error.message}`)
+      : error;
+  }
+}
+
+/** `note` is told of each tag before it is read. */
+function* readingPieces(pieces: readonly Piece[], budget: Budget, note: (tag: Tag) => void): Steps<Body> {
+  const root: Node[] = [];
+  const open: Block[] = [];
+  const read = createReading(budget);
+  let body = root;
+  let tags = 0;
+  let rested = budget.spent();
+  for (const piece of pieces) {
+    if (piece.kind === 'text') {
+      body.push(piece);
+      continue;
+    }
+    note(piece);
+    body = take(piece, body, open, read);
+    if (++tags % SLICE === 0 || budget.spent() - rested > SLICE_STEPS) {
+      rested = budget.spent();
+      yield;
+    }
+  }
+  const left = open.at(-1);
+  if (left) throw new FaultyTemplate(`the block {{#${left.name.slice(0, 100)}}} is not closed`);
+  return root;
+}
+
+type Read = (inside: string) => Call;
+
+/** The same tag is read once. */
+function createReading(budget: Budget): Read {
+  const known = new Map<string, Call>();
+  return (inside) => {
+    const found = known.get(inside);
+    if (found) return found;
+    budget.spend(inside.length * STEPS_PER_CHARACTER);
+    const call = parseCall(inside);
+    known.set(inside, call);
+    return call;
+  };
+}
+
+/** Follows a tag; answers where what comes next belongs. */
+function take(tag: Tag, body: Node[], open: Block[], read: Read): Node[] {
+  switch (tag.kind) {
+    case 'comment':
+      return body;
+    case 'print': {
+      const { name, target, params } = read(tag.inside);
+      body.push({
+        kind: 'print',
+        of: params.length > 0 ? toCall(helperOf(name), name, params) : target,
+        escaped: tag.escaped,
+      });
+      return body;
+    }
+    case 'open':
+    case 'inverse':
+      return begin(tag.inside, tag.kind === 'inverse', false, body, open, read);
+    case 'else': {
+      const block = open.at(-1);
+      if (!block) throw new FaultyTemplate('an {{else}} belongs to no block');
+      if (tag.inside === '') return block.toElse();
+      const call = read(tag.inside);
+      return block.toBranch(call) ?? begin(tag.inside, false, true, block.toElse(), open, read);
+    }
+    default:
+      return end(tag.inside, open);
+  }
+}
+
+const NAMES = /\sas\s+\|([^|]*)\|\s*$/;
+
+function begin(inside: string, inverse: boolean, chained: boolean, body: Node[], open: Block[], read: Read): Node[] {
+  if (open.length >= DEEPEST) throw new FaultyTemplate(`blocks are nested more than ${DEEPEST} deep`);
+  const names = (NAMES.exec(inside)?.[1] ?? '').split(/\s+/).filter((name) => name !== '');
+  const block = createBlock(read(inside.replace(NAMES, '')), { names, inverse, chained, outside: body });
+  open.push(block);
+  return block.body;
+}
+
+/** A block that began with an else ends with the one it belongs to. */
+function end(name: string, open: Block[]): Node[] {
+  let block = open.pop();
+  while (block?.chained) {
+    block.outside.push(block.finish());
+    block = open.pop();
+  }
+  if (!block) throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} closes no block`);
+  if (block.name !== name)
+    throw new FaultyTemplate(`{{/${name.slice(0, 100)}}} does not close {{#${block.name.slice(0, 100)}}}`);
+  block.outside.push(block.finish());
+  return block.outside;
+}
+
+/** A block that is open while its template is read. */
+export interface Block {
+  /** As the tag that closes it must say it. */
+  readonly name: string;
+  /** Whether it began with the else of another one. */
+  readonly chained: boolean;
+  /** Where it stands. */
+  readonly outside: Node[];
+  /** Where its first part goes. */
+  readonly body: Node[];
+  /** Begins what is shown otherwise. */
+  toElse(): Node[];
+  /** Begins another branch of the same block; undefined when it has none of that kind. */
+  toBranch(call: Call): Node[] | undefined;
+  finish(): Node;
+}
+
+interface Opened {
+  readonly names: readonly string[];
+  readonly inverse: boolean;
+  readonly chained: boolean;
+  readonly outside: Node[];
+}
+
+/** Opens the block that a tag begins. Throws `FaultyTemplate` when there is none of that name. */
+export function createBlock(call: Call, opened: Opened): Block {
+  const { name } = call;
+  if (name === 'if' || name === 'unless') return createChoice(call, opened);
+  if (name === 'each' || name === 'with') return createLoop(name, only(call), opened, name);
+  if (call.params.length > 0) throw new FaultyTemplate(`there is no block helper "${name.slice(0, 100)}"`);
+  return createLoop('section', call.target, opened, name);
+}
+
+function only({ name, params: [value, ...others] }: Call): Expression {
+  if (!value || others.length > 0) throw new FaultyTemplate(`{{#${name}}} takes one value`);
+  return value;
+}
+
+function createChoice(call: Call, { chained, outside, inverse }: Opened): Block {
+  const branches: (Branch & { readonly body: Node[] })[] = [];
+  const otherwise: Node[] = [];
+  let last = false;
+  const add = (one: Call, negated: boolean) => {
+    const branch = { condition: only(one), negated, body: [] };
+    branches.push(branch);
+    return branch.body;
+  };
+  const body = add(call, (call.name === 'unless') !== inverse);
+  const refuseSecond = () => {
+    if (last) throw new FaultyTemplate(`{{#${call.name}}} has an {{else}} already`);
+  };
+  return {
+    name: call.name,
+    chained,
+    outside,
+    body,
+    toElse() {
+      refuseSecond();
+      last = true;
+      return otherwise;
+    },
+    toBranch(one) {
+      refuseSecond();
+      return one.name === 'if' || one.name === 'unless' ? add(one, one.name === 'unless') : undefined;
+    },
+    finish: () => ({ kind: 'choice', branches, otherwise }),
+  };
+}
+
+function createLoop(
+  kind: Loop['kind'],
+  of: Expression,
+  { names, inverse, chained, outside }: Opened,
+  name: string,
+): Block {
+  const first: Node[] = [];
+  const second: Node[] = [];
+  let last = false;
+  return {
+    name,
+    chained,
+    outside,
+    body: first,
+    toElse() {
+      if (last) throw new FaultyTemplate(`{{#${name.slice(0, 100)}}} has an {{else}} already`);
+      last = true;
+      return second;
+    },
+    toBranch: () => undefined,
+    finish: () => ({ kind, of, names, body: inverse ? second : first, otherwise: inverse ? first : second }),
+  };
+}
+
+/** A text, or a tag: `{{…}}`. */
+export type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
+
+export interface Tag {
+  /** open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it does. */
+  readonly kind: 'print' | 'open' | 'inverse' | 'else' | 'close' | 'comment';
+  /** Without brackets and signs. */
+  readonly inside: string;
+  /** `{{x}}`, not `{{{x}}}`. */
+  readonly escaped: boolean;
+  /** `~`: white space before or behind it goes. */
+  readonly trims: { readonly before: boolean; readonly behind: boolean };
+  /** Where it begins in the source. */
+  readonly at: number;
+}
+
+/** Characters of a tag; a URL in one is the longest thing there is. */
+const LONGEST_TAG = 2048;
+/** Escaped ones too. */
+const MOST_TAGS = 50_000;
+
+/** Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not supported. */
+export function* takingApart(source: string): Steps<Piece[]> {
+  const pieces: Piece[] = [];
+  let texts: string[] = [];
+  let done = 0; // everything before is in a piece, or in `texts`
+  let tags = 0;
+  const endText = (end: number) => {
+    texts.push(source.slice(done, end));
+    const text = texts.join('');
+    if (text !== '') pieces.push({ kind: 'text', text });
+    texts = [];
+  };
+  for (let open = source.indexOf('{{'); open >= 0; open = source.indexOf('{{', open)) {
+    if (++tags > MOST_TAGS) throw new FaultyTemplate(`it has more than ${MOST_TAGS} tags`);
+    if (tags % SLICE === 0) yield;
+    const escaped = open > done && source[open - 1] === '\\';
+    const doubled = escaped && open - 1 > done && source[open - 2] === '\\';
+    if (escaped && !doubled) {
+      texts.push(source.slice(done, open - 1), '{{');
+      open = done = open + 2;
+      continue;
+    }
+    const { tag, end } = readTag(source, open);
+    endText(doubled ? open - 1 : open); // of two backslashes, one stays
+    pieces.push(tag);
+    open = done = end;
+  }
+  endText(source.length);
+  return pieces;
+}
+
+function readTag(source: string, at: number): { readonly tag: Tag; readonly end: number } {
+  let from = at + 2;
+  const before = source[from] === '~';
+  if (before) from++;
+  if (source[from] === '!') return readComment(source, at, from, before);
+  const triple = source[from] === '{';
+  if (triple) from++;
+  if (triple && source[from] === '{') throw new FaultyTemplate('raw blocks ({{{{…}}}}) are not supported');
+  const close = endOf(source, from, triple);
+  if (close === undefined)
+    throw new FaultyTemplate(
+      `the tag ${source.slice(at, at + 40)} is not closed, or longer than ${LONGEST_TAG} characters`,
+    );
+  const behind = source[close.at] === '~' || (triple && source[close.at + 1] === '~');
+  const content = source.slice(from, close.at);
+  const kind = triple ? undefined : signOf(content);
+  const inside = kind === undefined ? content.replace(/^&/, '') : content.slice(1);
+  return {
+    tag: { ...sorted(kind, inside), escaped: !triple && !content.startsWith('&'), trims: { before, behind }, at },
+    end: close.end,
+  };
+}
+
+function signOf(content: string): '#' | '/' | '^' | undefined {
+  const sign = content[0];
+  if (sign === '>' || /^#\s*>/.test(content)) throw new FaultyTemplate('partials ({{> …}}) are not supported');
+  if (sign === '*' || /^#\s*\*/.test(content)) throw new FaultyTemplate('decorators ({{* …}}) are not supported');
+  return sign === '#' || sign === '/' || sign === '^' ? sign : undefined;
+}
+
+const ELSE = /^\s*else(?:\s*$|(?=if[\s`(])|\s+)/;
+
+function sorted(sign: '#' | '/' | '^' | undefined, inside: string): Pick<Tag, 'kind' | 'inside'> {
+  if (sign === '#') return { kind: 'open', inside };
+  if (sign === '/') return { kind: 'close', inside: inside.trim() };
+  if (sign === '^') return inside.trim() === '' ? { kind: 'else', inside: '' } : { kind: 'inverse', inside };
+  return ELSE.test(inside) ? { kind: 'else', inside: inside.replace(ELSE, '').trim() } : { kind: 'print', inside };
+}
+
+function readComment(
+  source: string,
+  at: number,
+  from: number,
+  before: boolean,
+): { readonly tag: Tag; readonly end: number } {
+  const mark = source.startsWith('!--', from) ? /--(~)?\}\}/g : /(~)?\}\}/g;
+  mark.lastIndex = from + 1;
+  const found = mark.exec(source);
+  if (!found) throw new FaultyTemplate('a comment is not closed');
+  return {
+    tag: { kind: 'comment', inside: '', escaped: false, trims: { before, behind: found[1] === '~' }, at },
+    end: mark.lastIndex,
+  };
+}
+
+const QUOTES: ReadonlyMap<string, string> = new Map([
+  ['"', '"'],
+  [`'`, `'`],
+  ['`', '`'],
+  ['[', ']'],
+]);
+
+/** Where the tag ends; what stands in quotes, backticks and brackets does not end it. */
+function endOf(
+  source: string,
+  from: number,
+  triple: boolean,
+): { readonly at: number; readonly end: number } | undefined {
+  const mark = triple ? /\}~?\}\}/y : /~?\}\}/y;
+  const last = Math.min(source.length, from + LONGEST_TAG);
+  let quote: string | undefined;
+  for (let at = from; at < last; at++) {
+    const char = source[at] ?? '';
+    if (quote !== undefined) {
+      if (char === '\\') at++;
+      else if (char === quote) quote = undefined;
+      continue;
+    }
+    mark.lastIndex = at;
+    if ((char === '~' || char === '}') && mark.test(source)) return { at, end: mark.lastIndex };
+    quote = QUOTES.get(char);
+  }
+  return undefined;
+}
+
+// Tags that show nothing themselves: alone on a line, the line goes with them, as in all implementations of the language.
+const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', 'comment']);
+
+/** Pieces between two rests. */
+const PIECES_PER_SLICE = 1000;
+
+/** Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~` asks for. */
+export function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
+  const cuts = pieces.map(() => ({ start: 0, end: 0 }));
+  for (const [at, piece] of pieces.entries()) {
+    if (at % PIECES_PER_SLICE === 0) yield;
+    if (piece.kind === 'text') continue;
+    const before = pieces[at - 1];
+    const behind = pieces[at + 1];
+    const blanksBefore = STANDALONE.has(piece.kind) ? lineBefore(before) : undefined;
+    const blanksBehind = STANDALONE.has(piece.kind) ? lineBehind(behind) : undefined;
+    const alone = blanksBefore !== undefined && blanksBehind !== undefined;
+    const ends = piece.trims.before && before?.kind === 'text' ? before.text.length - before.text.trimEnd().length : 0;
+    const starts =
+      piece.trims.behind && behind?.kind === 'text' ? behind.text.length - behind.text.trimStart().length : 0;
+    const left = cuts[at - 1];
+    const right = cuts[at + 1];
+    if (left) left.end = Math.max(left.end, ends, alone ? blanksBefore : 0);
+    if (right) right.start = Math.max(right.start, starts, alone ? blanksBehind : 0);
+  }
+  return pieces.map((piece, at) => {
+    const { start, end } = cuts[at] ?? { start: 0, end: 0 };
+    return piece.kind === 'text' && start + end > 0
+      ? { kind: 'text', text: piece.text.slice(start, Math.max(start, piece.text.length - end)) }
+      : piece;
+  });
+}
+
+/** How many blanks stand between the beginning of the line and its end; undefined when something else does. */
+function lineBefore(piece: Piece | undefined): number | undefined {
+  if (piece === undefined) return 0;
+  if (piece.kind !== 'text') return undefined;
+  const { text } = piece;
+  let at = text.length;
+  while (at > 0 && isBlank(text[at - 1])) at--;
+  // A text that is blank from its beginning has a tag in front of it, or is the template's first.
+  return at > 0 && text[at - 1] === '\n' ? text.length - at : undefined;
+}
+
+/** How many blanks stand up to the end of the line, the end included; undefined when something else does. */
+function lineBehind(piece: Piece | undefined): number | undefined {
+  if (piece === undefined) return 0;
+  if (piece.kind !== 'text') return undefined;
+  const { text } = piece;
+  let at = 0;
+  while (at < text.length && isBlank(text[at])) at++;
+  if (text.startsWith('\r\n', at)) return at + 2;
+  return text[at] === '\n' ? at + 1 : undefined;
+}
+
+function isBlank(char: string | undefined): boolean {
+  return char === ' ' || char === '\t';
+}

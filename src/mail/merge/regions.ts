@@ -1,0 +1,290 @@
+import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { MAX_RENDERED, TooLong } from '../faults.ts';
+
+/** Contents by the name of their region. */
+export type Contents = ReadonlyMap<string, string>;
+
+/** Characters read between two rests: about a millisecond of work. */
+const SLICE = 32_768;
+const MARK = 'mc:edit';
+const SPACE = /[ \t\n\f\r]/;
+
+/**
+ * Puts contents into the regions of an HTML text: what is inside of an element that carries `mc:edit="name"` is replaced, and the
+ * mark is taken off that element, as it was meant for us and is no HTML. Every other byte stays as it is. A region without content
+ * keeps its mark and its default; of two regions inside one another with contents for both, the outer one is filled.
+ * Elements without an inside (`<img>`, `<div/>`) are left alone. Throws `TooLong`.
+ */
+export function fillRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): string {
+  const steps = fillingRegions(code, contents, maxLength);
+  for (let step = steps.next(); ; step = steps.next()) if (step.done) return step.value;
+}
+
+/** As `fillRegions`, in steps of about a millisecond, so that other work can go on in between. */
+export function* fillingRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): Generator<void, string> {
+  if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
+  const edits = createEdits(code, maxLength);
+  // The tokenizer alone, not the parser of the same package: that one looks through all open elements for every closing tag.
+  const tokenizer = new Tokenizer({ decodeEntities: false }, createReader(code, contents, edits));
+  for (let at = 0; at < code.length; at += SLICE) {
+    tokenizer.write(code.slice(at, at + SLICE));
+    yield;
+  }
+  tokenizer.end();
+  return edits.finish();
+}
+
+/** The parts of the text that stay and those that are new, in order. */
+interface Edits {
+  replace(start: number, end: number, text: string): void;
+  finish(): string;
+}
+
+function createEdits(code: string, maxLength: number): Edits {
+  const parts: string[] = [];
+  let kept = 0;
+  let length = code.length;
+  return {
+    replace(start, end, text) {
+      length += text.length - (end - start);
+      // Replacing takes away as well: what is still to come can only make it shorter by what is left of the code.
+      if (length - (code.length - end) > maxLength) throw new TooLong();
+      parts.push(code.slice(kept, start), text);
+      kept = end;
+    },
+    finish() {
+      if (length > maxLength) throw new TooLong();
+      return parts.join('') + code.slice(kept);
+    },
+  };
+}
+
+interface Tag {
+  readonly name: string;
+  /** Where its `<` is. */
+  readonly start: number;
+  mark: { readonly start: number; readonly end: number; readonly region: string } | undefined;
+}
+
+/** The region that is being filled: everything inside of it is skipped. */
+interface Filling {
+  readonly depth: number;
+  readonly start: number;
+  readonly content: string;
+}
+
+function createReader(code: string, contents: Contents, edits: Edits): TokenizerCallbacks {
+  const elements = createElements();
+  let tag: Tag = { name: '', start: 0, mark: undefined };
+  let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };
+  let filling: Filling | undefined;
+
+  /** Elements at this depth and deeper have ended at `place`. */
+  const ended = (depth: number, place: number) => {
+    if (!filling || filling.depth < depth) return;
+    edits.replace(filling.start, place, filling.content);
+    filling = undefined;
+  };
+  const opened = (end: number) => {
+    ended(elements.imply(tag.name), tag.start);
+    if (isVoid(tag.name)) return;
+    const depth = elements.open(tag.name);
+    const content = filling || !tag.mark ? undefined : contents.get(tag.mark.region);
+    if (content === undefined || !tag.mark) return;
+    edits.replace(tag.mark.start, tag.mark.end, '');
+    filling = { depth, start: end + 1, content };
+  };
+  return {
+    onopentagname(start, end) {
+      tag = { name: code.slice(start, end).toLowerCase(), start: start - 1, mark: undefined };
+    },
+    onattribname(start, end) {
+      attribute = {
+        start,
+        isMark: end - start === MARK.length && code.slice(start, end).toLowerCase() === MARK,
+        valueStart: -1,
+        valueEnd: -1,
+      };
+    },
+    onattribdata(start, end) {
+      if (attribute.valueStart < 0) attribute.valueStart = start;
+      attribute.valueEnd = end;
+    },
+    onattribend(_, end) {
+      if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return; // of two marks the first counts, as with any attribute
+      tag.mark = {
+        start: spaceBefore(code, attribute.start),
+        end,
+        region: decode(code.slice(attribute.valueStart, attribute.valueEnd)),
+      };
+    },
+    onopentagend: opened,
+    // Written by somebody who means an empty element: for HTML it would be open, and filling it would swallow what follows.
+    onselfclosingtag() {
+      ended(elements.imply(tag.name), tag.start);
+    },
+    onclosetag(start, end) {
+      const depth = elements.close(code.slice(start, end).toLowerCase());
+      if (depth !== undefined) ended(depth, start - '</'.length);
+    },
+    onend() {
+      ended(0, code.length);
+    },
+    onattribentity: ignore,
+    oncdata: ignore,
+    oncomment: ignore,
+    ondeclaration: ignore,
+    onprocessinginstruction: ignore,
+    ontext: ignore,
+    ontextentity: ignore,
+  } satisfies TokenizerCallbacks;
+}
+
+function ignore(): void {
+  // Of no interest: only tags say where a region is.
+}
+
+function spaceBefore(code: string, place: number): number {
+  let start = place;
+  while (SPACE.test(code.charAt(start - 1))) start--;
+  return start;
+}
+
+const NAMED: ReadonlyMap<string, string> = new Map([
+  ['amp', '&'],
+  ['lt', '<'],
+  ['gt', '>'],
+  ['quot', '"'],
+  ['apos', "'"],
+]);
+
+/** The value of an attribute as it is meant. An editor may have written a quote in a name as an entity. */
+function decode(value: string): string {
+  return value.replace(
+    /&(?:#(\d{1,7})|#x([\da-f]{1,6})|([a-z]{2,4}));/gi,
+    (whole, decimal?: string, hex?: string, name?: string) => {
+      if (name !== undefined) return NAMED.get(name) ?? whole;
+      const point = decimal === undefined ? Number.parseInt(hex ?? '', 16) : Number(decimal);
+      return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
+    },
+  );
+}
+
+/** The open elements at one place of an HTML text, as far as it matters for where an element ends. */
+export interface Elements {
+  /** Closes what the opening tag closes by itself; answers the depth that is left. */
+  imply(name: string): number;
+  /** Closes up to and with the element of that name; answers the depth that is left, or undefined when none is open. */
+  close(name: string): number | undefined;
+  /** Opens an element; answers its depth, the outermost has 0. */
+  open(name: string): number;
+}
+
+const VOID = new Set([
+  'area',
+  'base',
+  'basefont',
+  'bgsound',
+  'br',
+  'col',
+  'command',
+  'embed',
+  'frame',
+  'hr',
+  'image',
+  'img',
+  'input',
+  'isindex',
+  'keygen',
+  'link',
+  'meta',
+  'param',
+  'source',
+  'track',
+  'wbr',
+]);
+
+const BLOCKS = [
+  'address',
+  'article',
+  'aside',
+  'blockquote',
+  'center',
+  'details',
+  'dir',
+  'div',
+  'dl',
+  'fieldset',
+  'figcaption',
+  'figure',
+  'footer',
+  'form',
+  'h1',
+  'h2',
+  'h3',
+  'h4',
+  'h5',
+  'h6',
+  'header',
+  'hr',
+  'main',
+  'menu',
+  'nav',
+  'ol',
+  'p',
+  'pre',
+  'section',
+  'table',
+  'ul',
+];
+const GROUPS = ['tbody', 'thead', 'tfoot'];
+
+/** Which open elements end where a tag of that name begins (HTML, section 13.1.2.4, optional tags). */
+const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
+  ...BLOCKS.map((name) => [name, new Set(['p'])] as const),
+  ['li', new Set(['li', 'p'])],
+  ['dt', new Set(['dt', 'dd', 'p'])],
+  ['dd', new Set(['dt', 'dd', 'p'])],
+  ['td', new Set(['td', 'th', 'p'])],
+  ['th', new Set(['td', 'th', 'p'])],
+  ['tr', new Set(['td', 'th', 'tr', 'p'])],
+  ...GROUPS.map((name) => [name, new Set(['td', 'th', 'tr', 'caption', 'colgroup', ...GROUPS])] as const),
+  ['option', new Set(['option'])],
+  ['optgroup', new Set(['option', 'optgroup'])],
+  ['body', new Set(['head'])],
+]);
+
+/** Whether an element of that name has nothing inside. */
+export function isVoid(name: string): boolean {
+  return VOID.has(name);
+}
+
+/**
+ * Only the innermost element is looked at when a tag closes others by itself, and names that are not open are known by
+ * their count: the work is linear whatever the text is.
+ */
+export function createElements(): Elements {
+  const names: string[] = [];
+  const counts = new Map<string, number>();
+  const pop = () => {
+    const name = names.pop() ?? '';
+    counts.set(name, (counts.get(name) ?? 0) - 1);
+    return name;
+  };
+  return {
+    imply(name) {
+      const ends = ENDS.get(name);
+      while (ends?.has(names.at(-1) ?? '')) pop();
+      return names.length;
+    },
+    close(name) {
+      if (!counts.get(name)) return undefined;
+      while (pop() !== name);
+      return names.length;
+    },
+    open(name) {
+      counts.set(name, (counts.get(name) ?? 0) + 1);
+      return names.push(name) - 1;
+    },
+  };
+}

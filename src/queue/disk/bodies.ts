@@ -1,0 +1,251 @@
+import { createHash } from 'node:crypto';
+import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
+import { open, rename, rm } from 'node:fs/promises';
+import { basename, join } from 'node:path';
+import { giveBack } from '../../base/room.ts';
+import type { Body, BodyWriter } from '../delivery.ts';
+import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
+
+/** Large bodies as files of their own. */
+export interface Blobs {
+  writer(messageId: string): BodyWriter;
+  /** From now on the file belongs to a message and no `abort` removes it. */
+  claim(body: Body): void;
+  /** Removes files that no message names. Never throws: what stays is swept at the next start. */
+  remove(names: readonly string[]): Promise<void>;
+}
+
+/** Blob files under `blobs`; they arrive in `tmp`. */
+export function createBlobs(folders: BlobFolders): Blobs {
+  const loose = new Set<string>();
+  return Object.freeze({
+    writer: (messageId: string) => createBodyWriter(messageId, folders, loose),
+    claim: (body: Body) => {
+      if (body.kind === 'blob') loose.delete(basename(body.path));
+    },
+    async remove(names: readonly string[]) {
+      for (const name of names) {
+        loose.delete(name);
+        await rm(join(folders.blobs, name), { force: true }).catch(() => undefined);
+      }
+    },
+  });
+}
+
+/** Where large bodies are, and where they arrive. */
+export interface BlobFolders {
+  readonly blobs: string;
+  readonly tmp: string;
+}
+
+/** A body up to this size lives in the row of its message. */
+const INLINE_BYTES = 256 * 1024;
+
+/**
+ * Takes one body. A failure of the disk is remembered and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
+ * never throws into a stream. `loose` holds the names of blobs that are finished and belong to no message yet.
+ */
+export function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
+  // Most bodies never see a folder.
+  const tmp = () => join(folders.tmp, messageId);
+  const path = () => join(folders.blobs, messageId);
+  const held = createBuffer();
+  let file: BlobFile | undefined;
+  let failure: unknown;
+
+  const spill = async () => {
+    file ??= await createBlobFile(tmp());
+    await file.write(held.take());
+  };
+  const take = async (chunk: Uint8Array) => {
+    for (let at = held.add(chunk); at < chunk.byteLength; at += held.add(chunk.subarray(at))) await spill();
+  };
+  const remove = async () => {
+    await file?.close().catch(() => undefined);
+    if (file) await rm(tmp(), { force: true }).catch(() => undefined);
+    if (loose.delete(messageId)) await rm(path(), { force: true }).catch(() => undefined);
+    file = undefined;
+  };
+  const seal = async (blob: BlobFile): Promise<Body> => {
+    await spill();
+    held.free();
+    const { size, sha256 } = await blob.seal();
+    await rename(tmp(), path());
+    loose.add(messageId);
+    file = undefined;
+    await syncFolder(folders.blobs);
+    return { kind: 'blob', path: path(), size, sha256 };
+  };
+
+  return Object.freeze({
+    write(chunk: Uint8Array): Promise<void> | undefined {
+      if (failure !== undefined) return undefined;
+      if (held.hasRoom(chunk)) {
+        held.add(chunk);
+        if (!held.isIn(chunk)) giveBack(chunk);
+        return undefined;
+      }
+      return take(chunk)
+        .then(() => giveBack(chunk))
+        .catch((error: unknown) => {
+          failure = error;
+        });
+    },
+    async finish(): Promise<Body> {
+      try {
+        if (failure !== undefined) throw failure;
+        return file ? await seal(file) : { kind: 'inline', bytes: held.giveAway() };
+      } catch (error) {
+        failure = error;
+        await remove();
+        throw toFault(error);
+      }
+    },
+    async abort() {
+      failure ??= new SpoolFault('it was aborted');
+      await remove();
+    },
+  });
+}
+
+function toFault(cause: unknown): Error {
+  return isNoSpace(cause)
+    ? new SpoolFull('no space for a large message', { cause })
+    : new SpoolFault(reasonOf(cause), { cause });
+}
+
+const EMPTY: Buffer = Buffer.alloc(0);
+
+/**
+ * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory of its
+ * own: that is kept as it is. What is a piece of a larger slab is copied, and everything once the first was taken.
+ */
+function createBuffer() {
+  let buffer: Buffer = EMPTY;
+  let length = 0;
+  let ours = true;
+  let taken = false;
+  const copyOver = (size: number) => {
+    const larger = Buffer.allocUnsafeSlow(size);
+    buffer.copy(larger, 0, 0, length);
+    if (buffer !== EMPTY) giveBack(buffer);
+    buffer = larger;
+    ours = true;
+  };
+  return {
+    /** Whether the memory of the chunk is what holds it. */
+    isIn: (chunk: Uint8Array): boolean => buffer.buffer === chunk.buffer,
+    hasRoom: (chunk: Uint8Array): boolean => length + chunk.byteLength <= INLINE_BYTES,
+    /** Takes as much of the chunk as there is room for. Answers how much. */
+    add(chunk: Uint8Array): number {
+      const part = chunk.subarray(0, INLINE_BYTES - length);
+      if (buffer === EMPTY && !taken && isTight(part)) {
+        buffer = Buffer.from(part.buffer, part.byteOffset, part.byteLength);
+        ours = false;
+        length = part.byteLength;
+        return length;
+      }
+      if (length + part.byteLength > buffer.byteLength)
+        copyOver(Math.min(INLINE_BYTES, Math.max(buffer.byteLength * 2, length + part.byteLength)));
+      buffer.set(part, length);
+      length += part.byteLength;
+      return part.byteLength;
+    },
+    /** Everything so far; valid until the next `add`. */
+    take(): Uint8Array {
+      const bytes = buffer.subarray(0, length);
+      length = 0;
+      taken = true;
+      if (!ours) buffer = EMPTY;
+      return bytes;
+    },
+    /** Forgets everything; nothing may be added after. */
+    free(): void {
+      if (buffer !== EMPTY) giveBack(buffer);
+      buffer = EMPTY;
+    },
+    /** Everything, in memory of its own and no larger than it; nothing may be added after. */
+    giveAway(): Uint8Array {
+      return buffer.byteLength === length ? buffer : new Uint8Array(buffer.subarray(0, length));
+    },
+  };
+}
+
+interface BlobFile {
+  write(bytes: Uint8Array): Promise<void>;
+  /** Syncs and closes it. */
+  seal(): Promise<{ readonly size: number; readonly sha256: string }>;
+  close(): Promise<void>;
+}
+
+async function createBlobFile(path: string): Promise<BlobFile> {
+  const handle = await open(path, 'wx', 0o640);
+  const hash = createHash('sha256');
+  let size = 0;
+  return {
+    async write(bytes) {
+      hash.update(bytes);
+      for (let at = 0; at < bytes.byteLength; ) at += (await handle.write(bytes, at)).bytesWritten;
+      size += bytes.byteLength;
+    },
+    async seal() {
+      await handle.datasync();
+      await handle.close();
+      return { size, sha256: hash.digest('hex') };
+    },
+    close: () => handle.close(),
+  };
+}
+
+async function syncFolder(path: string): Promise<void> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_DIRECTORY);
+  try {
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The final dot of a message and a command or two behind it. */
+const MOST_SPARE = 1024;
+
+/**
+ * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread copies
+ * all of it, which may be a slab that is shared with others.
+ */
+export function isTight(bytes: Uint8Array): boolean {
+  return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;
+}
+
+const STEP = 1024 * 1024;
+
+/** What is wrong with a blob file, as the rest of "message lost: …"; null when it is whole. Reads all of it. */
+export function blobFault(path: string, size: number, sha256: string): string | null {
+  let file: number | undefined;
+  try {
+    file = openSync(path, 'r');
+    if (fstatSync(file).size !== size) return 'its blob file has the wrong length';
+    return digestOf(file) === sha256 ? null : 'its blob file was damaged on the disk';
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return 'its blob file is missing';
+    // Running out of file handles or memory says nothing about the file.
+    if (isEio(error)) return 'its blob file cannot be read';
+    throw error;
+  } finally {
+    if (file !== undefined) closeSync(file);
+  }
+}
+
+function isEio(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'EIO';
+}
+
+function digestOf(file: number): string {
+  const hash = createHash('sha256');
+  const buffer = Buffer.allocUnsafe(STEP);
+  for (;;) {
+    const read = readSync(file, buffer, 0, STEP, null);
+    if (read === 0) return hash.digest('hex');
+    hash.update(buffer.subarray(0, read));
+  }
+}

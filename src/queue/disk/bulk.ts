@@ -1,0 +1,127 @@
+import type { Log } from '../../base/log.ts';
+import type { DeliveryState, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
+import type { Cache, Listeners } from '../spool.ts';
+import type { Blobs } from './bodies.ts';
+import type { QueueFile } from './file.ts';
+import type { Reading } from './reading.ts';
+
+export interface BulkParts {
+  readonly log: Log;
+  readonly file: QueueFile;
+  readonly reading: Reading;
+  readonly blobs: Blobs;
+  readonly cache: Cache;
+  readonly listeners: Listeners;
+}
+
+/** Deliveries forgotten in one step, which shares a commit with new mail. */
+const PURGE_STEP = 200;
+
+/** What operators, the API and the purge do: over many deliveries, in steps. */
+export function createBulk(
+  parts: BulkParts,
+): Pick<Spool, 'list' | 'count' | 'retry' | 'reschedule' | 'drop' | 'replay' | 'redirect' | 'purge'> {
+  const { file, reading, listeners } = parts;
+  const scan = createScan(reading);
+  const change = async (
+    selection: Selection,
+    run: (keys: readonly number[]) => Promise<number>,
+    progress?: Progress,
+  ) => {
+    const count = await scan.change(selection, run, progress);
+    if (count > 0) listeners.tell([]);
+    return count;
+  };
+  return {
+    list: scan.list,
+    count: scan.count,
+    retry: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('retry', keys, now), progress),
+    reschedule: (selection: Selection, at: number) => change(selection, (keys) => file.write('reschedule', keys, at)),
+    drop: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('drop', keys, now), progress),
+    replay: (selection: Selection, now: number, progress?: Progress) =>
+      change(selection, (keys) => file.write('replay', keys, now), progress),
+    redirect: (routeId: string, url: string) =>
+      change({ routeIds: [routeId], states: ['waiting', 'dead'] }, (keys) => file.write('redirect', keys, url)),
+    purge: (limits) => purge(parts, limits),
+  };
+}
+
+async function purge(
+  { log, file, reading, blobs, cache }: BulkParts,
+  limits: Parameters<Spool['purge']>[0],
+): Promise<number> {
+  const tooMany = await reading.read('deliveredLimit', limits.deliveredBytes);
+  const bounds = { deadBefore: limits.deadBefore, deliveredBefore: Math.max(limits.deliveredBefore, tooMany) };
+  let count = 0;
+  for (;;) {
+    const step = await file.write('purge', bounds, PURGE_STEP);
+    await blobs.remove(step.blobs);
+    count += step.deliveries;
+    if (!step.more) break;
+  }
+  if (count > 0) {
+    cache.clear();
+    log.info('spool.purged', { deliveries: count });
+  }
+  return count;
+}
+
+/** Looking through the whole queue in windows, so that short questions get their turn in between. */
+export interface Scan {
+  list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
+  count(selection: Selection): Promise<Record<DeliveryState, number>>;
+  /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */
+  change(
+    selection: Selection,
+    change: (keys: readonly number[]) => Promise<number>,
+    progress?: Progress,
+  ): Promise<number>;
+}
+
+/** Numbers looked at in one question: some 10 ms. */
+const WINDOW = 20_000;
+/** Rows changed in one step, which shares a commit with new mail. */
+const STEP = 500;
+
+/** Scans over the reader. */
+export function createScan({ read }: Reading): Scan {
+  /** Named ids are found by their index; one question is enough then. */
+  const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
+
+  return Object.freeze({
+    async list(selection: Selection, limit: number) {
+      const [first, last] = await read('span');
+      const width = widthFor(selection);
+      const found: QueuedDelivery[] = [];
+      for (let to = last; to >= first && found.length < limit; to -= width) {
+        found.push(...(await read('list', selection, limit - found.length, Math.max(first, to - width + 1), to)));
+      }
+      return found;
+    },
+    async count(selection: Selection) {
+      const [first, last] = await read('span');
+      const width = widthFor(selection);
+      const sum = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      for (let from = first; from <= last; from += width) {
+        const counts = await read('count', selection, from, Math.min(last, from + width - 1));
+        for (const state of ['waiting', 'delivered', 'dead', 'dropped'] as const) sum[state] += counts[state];
+      }
+      return sum;
+    },
+    async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>, progress?: Progress) {
+      const [first, last] = await read('span');
+      const width = widthFor(selection);
+      let count = 0;
+      for (let from = first; from <= last; from += width) {
+        const keys = await read('keys', selection, from, Math.min(last, from + width - 1));
+        for (let at = 0; at < keys.length; at += STEP) {
+          count += await change(keys.slice(at, at + STEP));
+          progress?.(count);
+        }
+      }
+      return count;
+    },
+  });
+}

@@ -1,0 +1,365 @@
+import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import type { Delivery, Settlement } from '../delivery.ts';
+import type { HookTally } from '../events.ts';
+import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
+import type { Endpoints } from './open-file.ts';
+import { createReporting, type Reporting } from './queries.ts';
+import { number, type SqlRow, stateCode, sumOf, sumOfDelivery, text, textOrNull, whole } from './schema.ts';
+
+/** A message as its row holds it: with the bytes, or with the name and SHA-256 of its blob. */
+export interface MessageRow {
+  readonly id: string;
+  readonly receivedAt: number;
+  readonly envelope: string;
+  readonly trace: string;
+  readonly size: number;
+  readonly bytes: Uint8Array | null;
+  readonly crc: number | null;
+  readonly blob: string | null;
+  readonly sha256: string | null;
+}
+
+/** What the writer thread does to the file; each runs inside the common transaction. */
+export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
+  /** False when a message of this id is there already; then nothing was written. */
+  accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
+  /** Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook afterwards. */
+  settle(settlement: Settlement, verdicts: string | null): HookTally | null;
+  keepEndpoint(account: string, url: string, memory: string | null): void;
+  check(at: number): void;
+  keepTime(memory: string): void;
+}
+
+/** The history of a delivery is for looking at, not for ever: its last attempts are enough. */
+const KEPT_ATTEMPTS = 50;
+
+/** The changes over the writer's connection. `nextKey` gives out `count` numbers and answers the first. */
+export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: number) => number): Changes {
+  const check = db.prepare(`UPDATE meta SET value = ? WHERE name = 'checked'`);
+  const time = db.prepare(
+    'INSERT INTO time (key, memory) VALUES (1, ?) ON CONFLICT DO UPDATE SET memory = excluded.memory',
+  );
+  const ending = createEnding(db, endpoints);
+  const reporting = createReporting(db);
+  return Object.freeze({
+    accept: createAccepting(db, endpoints, nextKey),
+    settle: createSettling(db, endpoints, reporting),
+    reported: reporting.reported,
+    keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
+    check: (at: number) => {
+      check.run(whole(at));
+    },
+    keepTime: (memory: string) => {
+      time.run(memory);
+    },
+    ...ending,
+    ...createForgetting(db, endpoints),
+    ...createBatching(db, endpoints, nextKey),
+    ...createHookChanges(db, ending),
+  });
+}
+
+function createAccepting(
+  db: DatabaseSync,
+  endpoints: Endpoints,
+  nextKey: (count: number) => number,
+): Changes['accept'] {
+  const message =
+    db.prepare(`INSERT INTO messages (key, id, received_at, deliveries, envelope, trace, size, blob, sha256, crc, bytes, sum)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
+  const delivery =
+    db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)
+    ON CONFLICT DO NOTHING`);
+  return (row, deliveries) => {
+    const key = nextKey(deliveries.length);
+    const at = whole(row.receivedAt);
+    const { changes } = message.run(
+      key,
+      row.id,
+      at,
+      deliveries.length,
+      row.envelope,
+      row.trace,
+      row.size,
+      row.blob,
+      row.sha256,
+      row.crc,
+      row.bytes,
+      sumOf({ ...row, receivedAt: at, deliveries: deliveries.length }),
+    );
+    if (changes === 0) return false;
+    const share = Math.ceil(row.size / deliveries.length);
+    deliveries.forEach((one, i) => {
+      const endpoint = endpoints.keyOf(one.account, one.url);
+      const from = Math.max(at, whole(one.notBefore ?? 0));
+      const sum = sumOfDelivery({ ...one, message: key, route: one.routeId });
+      const written = delivery.run(
+        key + i,
+        one.id,
+        key,
+        endpoint,
+        one.routeId,
+        one.pattern,
+        one.recipient,
+        share,
+        at,
+        from,
+        from,
+        from,
+        sum,
+      );
+      if (written.changes !== 0) endpoints.shift(endpoint, 1);
+    });
+    return true;
+  };
+}
+
+function createSettling(db: DatabaseSync, endpoints: Endpoints, { keepReport }: Reporting): Changes['settle'] {
+  const find =
+    db.prepare(`SELECT key, deliveries.message, endpoint, state, attempts, posts, due_at, ended_at, parked, b.hook FROM deliveries
+    LEFT JOIN batches b ON b.message = key WHERE id = ?`);
+  const update = db.prepare(
+    'UPDATE deliveries SET state = ?, due_at = ?, ended_at = ?, parked = ?, attempts = ?, posts = ?, note = NULL WHERE key = ?',
+  );
+  const attempt = db.prepare(
+    'INSERT INTO attempts (delivery, n, at, duration, status, error, answer) VALUES (?, ?, ?, ?, ?, ?, ?)',
+  );
+  const shorten = db.prepare('DELETE FROM attempts WHERE delivery = ? AND n <= ?');
+  const keep = db.prepare(`INSERT INTO verdicts (message, verdicts, sum) SELECT key, ?, ? FROM messages WHERE key = ?
+    ON CONFLICT DO UPDATE SET verdicts = excluded.verdicts, sum = excluded.sum`);
+  const tallying = createTallying(db);
+  return (settlement, verdicts) => {
+    const { deliveryId, attempt: made, state, dueAt, parked, at, report, forget } = settlement;
+    // What was attempted has happened, whatever became of the delivery meanwhile.
+    if (report) keepReport(report);
+    const row = find.get(deliveryId);
+    if (!row) return null;
+    if (verdicts !== null) keep.run(verdicts, crc32(verdicts), number(row, 'message'));
+    const key = number(row, 'key');
+    const posts = number(row, 'posts') + (made ? 1 : 0);
+    if (made) {
+      attempt.run(key, posts, whole(made.at), made.durationMs, made.status, made.error, made.answer);
+      if (posts > KEPT_ATTEMPTS) shorten.run(key, posts - KEPT_ATTEMPTS);
+    }
+    const open = number(row, 'state') === 0;
+    const attempts = number(row, 'attempts') + (made && open ? 1 : 0);
+    if (open) {
+      const ended = state === 'waiting' ? dueAt : forget ? 0 : at;
+      update.run(stateCode(state), whole(dueAt), whole(ended), parked ? 1 : 0, attempts, posts, key);
+      if (state !== 'waiting') endpoints.shift(number(row, 'endpoint'), -1);
+    } else if (made) {
+      update.run(
+        value(row, 'state'),
+        value(row, 'due_at'),
+        value(row, 'ended_at'),
+        value(row, 'parked'),
+        attempts,
+        posts,
+        key,
+      );
+    }
+    return row['hook'] === null ? null : tallying.settled(key, number(row, 'endpoint'), settlement, open);
+  };
+}
+
+function value(row: SqlRow, name: string): SQLOutputValue {
+  return row[name] ?? null;
+}
+
+/** What operators and the API do to deliveries, by their numbers. Each answers how many it changed. */
+export interface Ending {
+  retry(keys: readonly number[], now: number): number;
+  /** Moves what waits and was never attempted to another time. */
+  reschedule(keys: readonly number[], at: number): number;
+  drop(keys: readonly number[], now: number): number;
+  replay(keys: readonly number[], now: number): number;
+  redirect(keys: readonly number[], url: string): number;
+  /** Gives up what waits of a message whose body is lost. */
+  quarantine(messageId: string, note: string, now: number): number;
+  /** Gives up what waits, by number or id. */
+  bury(which: readonly (number | string)[], note: string, now: number): number;
+}
+
+/** Every statement looks at the state again: it may have changed since the numbers were looked up. */
+export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
+  // What is not to go before a time has its budget from then on, and keeps to that time whoever is impatient.
+  const retry =
+    db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
+    WHERE key = ? AND state = 0`);
+  const reschedule = db.prepare(
+    'UPDATE deliveries SET due_at = ?1, ended_at = ?1, budget_from = ?1 WHERE key = ?2 AND state = 0 AND attempts = 0',
+  );
+  const drop = db.prepare('UPDATE deliveries SET state = 3, ended_at = ? WHERE key = ? AND state = ?');
+  const replay =
+    db.prepare(`UPDATE deliveries SET state = 0, due_at = ?1, ended_at = ?1, budget_from = ?1, attempts = 0, parked = 0, note = NULL
+    WHERE key = ?2 AND state > 0`);
+  const where = db.prepare('SELECT endpoint, state FROM deliveries WHERE key = ?');
+  const redirect = db.prepare('UPDATE deliveries SET endpoint = ? WHERE key = ? AND state IN (0, 2)');
+  const lost = db.prepare(
+    'SELECT d.key FROM messages m JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ? AND d.state = 0',
+  );
+  const keyOf = db.prepare('SELECT key FROM deliveries WHERE id = ?');
+  const bury = db.prepare('UPDATE deliveries SET state = 2, ended_at = ?, note = ? WHERE key = ? AND state = 0');
+  const opened = db.prepare('UPDATE batches SET open = ? WHERE message = ?');
+
+  /** Runs `change` for each number that is still there and answers how often it did something. */
+  const each = (keys: readonly number[], change: (key: number, endpoint: number, state: number) => boolean) => {
+    let count = 0;
+    for (const key of keys) {
+      const row = where.get(key);
+      if (row && change(key, number(row, 'endpoint'), number(row, 'state'))) count++;
+    }
+    return count;
+  };
+  const shifted = (changed: boolean, key: number, endpoint: number, more: number) => {
+    if (changed) {
+      endpoints.shift(endpoint, more);
+      opened.run(more > 0 ? 1 : 0, key);
+    }
+    return changed;
+  };
+
+  const buryAll = (rows: readonly SqlRow[], note: string, now: number) =>
+    each(
+      rows.map((row) => number(row, 'key')),
+      (key, endpoint) => shifted(bury.run(whole(now), note, key).changes !== 0, key, endpoint, -1),
+    );
+
+  return {
+    retry: (keys, now) => each(keys, (key) => retry.run(whole(now), key).changes !== 0),
+    reschedule: (keys, at) => each(keys, (key) => reschedule.run(whole(at), key).changes !== 0),
+    drop: (keys, now) =>
+      each(
+        keys,
+        (key, endpoint, state) =>
+          (state === 0 || state === 2) &&
+          shifted(drop.run(whole(now), key, state).changes !== 0, key, endpoint, state === 0 ? -1 : 0),
+      ),
+    replay: (keys, now) =>
+      each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),
+    redirect: (keys, url) =>
+      each(keys, (key, endpoint, state) => {
+        const account = endpoints.accountOf(endpoint);
+        if (account === undefined) return false;
+        const target = endpoints.keyOf(account, url);
+        if (target === endpoint || redirect.run(target, key).changes === 0) return false;
+        if (state === 0) {
+          endpoints.shift(endpoint, -1);
+          endpoints.shift(target, 1);
+        }
+        return true;
+      }),
+    quarantine: (messageId, note, now) => buryAll(lost.all(messageId), note, now),
+    bury: (which, note, now) =>
+      buryAll(
+        which
+          .map((one) => (typeof one === 'number' ? { key: one } : keyOf.get(one)))
+          .filter((row) => row !== undefined),
+        note,
+        now,
+      ),
+  };
+}
+
+/** What ended before these times is forgotten. */
+export interface Bounds {
+  readonly deliveredBefore: number;
+  readonly deadBefore: number;
+}
+
+/** What a step of forgetting did: deliveries, and the blob files that no row names any more. */
+export interface Forgotten {
+  readonly deliveries: number;
+  readonly blobs: readonly string[];
+  /** There is more to do. */
+  readonly more: boolean;
+}
+
+/** Removing what has ended, in steps small enough to share a commit with new mail. */
+export interface Forgetting {
+  purge(bounds: Bounds, limit: number): Forgotten;
+  /** Takes messages back whose acceptance was never answered. */
+  unaccept(ids: readonly string[]): void;
+}
+
+/** Free pages above which some are given back to the disk: a quarter of the file, and 64 MiB. */
+const SPARE_PAGES = 16_384;
+/** Rows of events that one step forgets at most, unless a single batch has more. */
+const MOST_EVENTS = 2000;
+const VACUUM_STEP = 256;
+
+/** A dropped delivery is not kept as long as a dead one: an operator did not want it. */
+const ENDED = [
+  [1, 'deliveredBefore'],
+  [2, 'deadBefore'],
+  [3, 'deliveredBefore'],
+] as const;
+
+/** Forgetting over the writer's connection. A message stays as long as any of its deliveries. */
+export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
+  const ended =
+    db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
+    LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);
+  const removeAttempts = db.prepare('DELETE FROM attempts WHERE delivery = ?');
+  const removeDelivery = db.prepare('DELETE FROM deliveries WHERE key = ?');
+  const bare = db.prepare(`SELECT m.key, m.blob FROM messages m WHERE m.key = ?
+    AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.key BETWEEN m.key AND m.key + m.deliveries - 1)`);
+  const removeVerdicts = db.prepare('DELETE FROM verdicts WHERE message = ?');
+  const removeMessage = db.prepare('DELETE FROM messages WHERE key = ?');
+  const removeBatch = db.prepare('DELETE FROM batches WHERE message = ?');
+  const removeEvents = db.prepare('DELETE FROM events WHERE batch = ?');
+  const removeHooks = db.prepare(
+    'DELETE FROM hooks WHERE gone = 1 AND NOT EXISTS (SELECT 1 FROM batches WHERE hook = hooks.key)',
+  );
+  const parts = db.prepare(`SELECT m.id, d.key, d.message, d.endpoint, d.state FROM messages m
+    JOIN deliveries d ON d.key BETWEEN m.key AND m.key + m.deliveries - 1 WHERE m.id = ?`);
+
+  const forget = (rows: readonly SqlRow[]): string[] => {
+    for (const row of rows) {
+      removeAttempts.run(number(row, 'key'));
+      removeDelivery.run(number(row, 'key'));
+    }
+    return [...new Set(rows.map((row) => number(row, 'message')))].flatMap((message) => {
+      const row = bare.get(message);
+      if (!row) return [];
+      removeVerdicts.run(message);
+      removeMessage.run(message);
+      if (removeBatch.run(message).changes !== 0) removeEvents.run(message);
+      return textOrNull(row, 'blob') === null ? [] : [text(row, 'blob')];
+    });
+  };
+  return {
+    purge(bounds, limit) {
+      const found: SqlRow[] = [];
+      for (const [state, bound] of ENDED) found.push(...ended.all(state, bounds[bound], limit - found.length));
+      const rows = fewEvents(found);
+      const blobs = forget(rows);
+      removeHooks.run();
+      const spare = giveBack(db);
+      return { deliveries: rows.length, blobs, more: found.length === limit || rows.length < found.length || spare };
+    },
+    unaccept(ids) {
+      const rows = ids.flatMap((id) => parts.all(id));
+      for (const row of rows) if (number(row, 'state') === 0) endpoints.shift(number(row, 'endpoint'), -1);
+      forget(rows);
+    },
+  };
+}
+
+/** As many of the deliveries as one step takes: a batch may bring a thousand rows of events along. */
+function fewEvents(rows: readonly SqlRow[]): readonly SqlRow[] {
+  let events = 0;
+  const end = rows.findIndex((row) => (events += number(row, 'events')) > MOST_EVENTS);
+  return end === -1 ? rows : rows.slice(0, Math.max(1, end));
+}
+
+/** Shortens the file when much of it is free, a little each time. Answers whether it did. */
+function giveBack(db: DatabaseSync): boolean {
+  const free = Number(db.prepare('PRAGMA freelist_count').get()?.['freelist_count']);
+  const pages = Number(db.prepare('PRAGMA page_count').get()?.['page_count']);
+  const spare = free > SPARE_PAGES && free > pages / 4;
+  if (spare) db.exec(`PRAGMA incremental_vacuum(${VACUUM_STEP})`);
+  return spare;
+}

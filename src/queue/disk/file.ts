@@ -1,0 +1,291 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
+import { isMailUrl } from '../../mail/outgoing.ts';
+import { isForUs } from '../../mail/return-address.ts';
+import type { AcceptOutcome, Delivery, DeliveryState } from '../delivery.ts';
+import type { MessageRow } from './changes.ts';
+import { SpoolFault } from './faults.ts';
+import { type Keeper, openKeeper } from './keeper.ts';
+import type { Loaded } from './open-file.ts';
+import type { Rebuilt } from './rebuild.ts';
+import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
+
+/** The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread. */
+export interface QueueFile {
+  readonly tally: Tally;
+  /** What was salvaged while it was opened. */
+  readonly rebuilt: Rebuilt | null;
+  /** False while nothing can be written. */
+  sound(): boolean;
+  accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
+  /** Resolves after the sync, however long that takes; throws only when the write is wrong in itself, or at the end. */
+  write<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
+  /** As `write`, tried once: throws SpoolFault when it cannot be done now, or nobody knows whether it was. */
+  once<K extends keyof WriterAsk>(name: K, ...args: Parameters<WriterAsk[K]>): Promise<ReturnType<WriterAsk[K]>>;
+  /** A synced write that throws at once when it cannot be done now. */
+  check(): Promise<void>;
+  /** The file was found damaged: resolves when what can be read is in a new one. */
+  repair(reason: string): Promise<void>;
+  close(): Promise<void>;
+}
+
+export interface QueueFileListener {
+  /** Something other than our own writes changed the queue. */
+  changed(): void;
+  /** A new file took the place of the old one, which must not be read any more. */
+  replaced(): Promise<void>;
+}
+
+/** How often another process's changes are looked for, and what could not be written is tried again. */
+const POLL_MS = 1000;
+/** What comes of an attempt: it can wait for new mail to travel with. */
+const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle', 'reported', 'keepTime']);
+
+/** Opens the queue file in its thread. */
+export async function openQueueFile(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log; metrics?: Metrics | undefined },
+  listener: QueueFileListener,
+): Promise<QueueFile> {
+  const { clock } = deps;
+  const committed = createCommitMeters(deps.metrics);
+  const tally = createTally();
+  const news = ({ loaded, endpoints, shifts, commit }: News) => {
+    if (commit) committed(commit);
+    if (loaded) {
+      tally.replace(loaded);
+      listener.changed();
+    } else if (endpoints && shifts) tally.change(endpoints, shifts);
+  };
+  const keeper = await openKeeper(data, deps, { news, replaced: () => listener.replaced() });
+  const writing = createWriting(keeper, clock, data.role);
+  const stopPoll = every(clock, POLL_MS, () => {
+    if (keeper.sound()) void keeper.ask('poll', []);
+  });
+
+  return Object.freeze({
+    tally,
+    rebuilt: keeper.rebuilt,
+    sound: keeper.sound,
+    accept: writing.accept,
+    write: writing.write,
+    once: writing.once,
+    check: () => writing.once('check', clock.now()),
+    async repair(reason: string) {
+      keeper.distrust(reason, true);
+      await keeper.repaired();
+    },
+    async close() {
+      stopPoll();
+      writing.end();
+      await keeper.close();
+    },
+  });
+}
+
+function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
+  const pauses = createPauses(clock);
+  let closed = false;
+  return {
+    async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
+      if (closed || !keeper.sound()) return 'fault';
+      const reply = await keeper.ask('accept', [message, deliveries]);
+      if (reply.kind === 'died') keeper.takeBackLater(message.id);
+      if (reply.kind === 'done') return reply.value === true ? 'accepted' : 'fault';
+      return reply.kind === 'full' ? 'full' : 'fault';
+    },
+    async write<K extends keyof WriterAsk>(
+      name: K,
+      ...args: Parameters<WriterAsk[K]>
+    ): Promise<ReturnType<WriterAsk[K]>> {
+      for (;;) {
+        if (!keeper.sound()) await keeper.repaired();
+        if (closed) throw new SpoolFault('the queue is closed');
+        const reply = await keeper.ask(name, args, PATIENT.has(name));
+        if (reply.kind === 'done') return reply.value;
+        // The daemon has time; a person at the command line wants to know.
+        if (reply.kind === 'fault' || role === 'visitor') throw new SpoolFault(String(reply.value));
+        if (keeper.sound()) await pauses.wait(POLL_MS);
+      }
+    },
+    async once<K extends keyof WriterAsk>(
+      name: K,
+      ...args: Parameters<WriterAsk[K]>
+    ): Promise<ReturnType<WriterAsk[K]>> {
+      const reply = closed || !keeper.sound() ? undefined : await keeper.ask(name, args);
+      if (reply?.kind === 'done') return reply.value;
+      throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
+    },
+    end() {
+      closed = true;
+      pauses.end();
+    },
+  };
+}
+
+/** Runs `fn` every `ms` milliseconds until the answer is called. */
+function every(clock: Clock, ms: number, fn: () => void): () => void {
+  let cancel = () => {};
+  const next = () => {
+    cancel = clock.after(ms, () => {
+      next();
+      fn();
+    });
+  };
+  next();
+  return () => cancel();
+}
+
+interface Entry {
+  readonly account: string;
+  readonly url: string;
+  memory: string | null;
+  waiting: number;
+}
+
+/** How much waits for whom, in memory: what backlogs and summaries are answered from. */
+export interface Tally {
+  replace(loaded: Loaded): void;
+  change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
+  ofAccount(account: string, way?: 'in'): number;
+  /** All of them, by where they go. */
+  byEndpoint(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
+  /** Endpoints with something waiting or a memory. */
+  entries(): readonly (Readonly<Entry> & { readonly key: number })[];
+}
+
+/** An empty tally. */
+export function createTally(): Tally {
+  const endpoints = new Map<number, Entry>();
+  const accounts = new Map<string, number>();
+  /** Of these, what goes out as mail. */
+  const outgoing = new Map<string, number>();
+  let byEndpoint = { webhook: 0, mail: 0, return: 0 };
+  const shift = (entry: Entry, more: number) => {
+    entry.waiting += more;
+    byEndpoint[isMailUrl(entry.url) ? 'mail' : isForUs(entry.url) ? 'return' : 'webhook'] += more;
+    for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts])
+      sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
+  };
+  return Object.freeze({
+    replace(loaded: Loaded) {
+      endpoints.clear();
+      accounts.clear();
+      outgoing.clear();
+      byEndpoint = { webhook: 0, mail: 0, return: 0 };
+      for (const { key, account, url, memory, waiting } of loaded) {
+        const entry = { account, url, memory, waiting: 0 };
+        endpoints.set(key, entry);
+        shift(entry, waiting);
+      }
+    },
+    change(changed: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]) {
+      for (const { key, account, url, memory } of changed) {
+        const known = endpoints.get(key);
+        if (known) known.memory = memory;
+        else endpoints.set(key, { account, url, memory, waiting: 0 });
+      }
+      for (const [key, more] of shifts) {
+        const entry = endpoints.get(key);
+        if (entry) shift(entry, more);
+      }
+    },
+    ofAccount: (account: string, way?: 'in') =>
+      (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    byEndpoint: () => byEndpoint,
+    entries: () =>
+      [...endpoints]
+        .filter(([, { waiting, memory }]) => waiting > 0 || memory !== null)
+        .map(([key, entry]) => ({ key, ...entry })),
+  });
+}
+
+/** Waiting that ends early when everything ends. */
+export interface Pauses {
+  wait(ms: number): Promise<void>;
+  end(): void;
+}
+
+/** Pauses on a clock. */
+export function createPauses(clock: Clock): Pauses {
+  const waiting = new Set<() => void>();
+  let ended = false;
+  return Object.freeze({
+    wait: (ms: number) =>
+      new Promise<void>((resolve) => {
+        if (ended) return resolve();
+        const wake = () => {
+          cancel();
+          waiting.delete(wake);
+          resolve();
+        };
+        const cancel = clock.after(ms, wake);
+        waiting.add(wake);
+      }),
+    end() {
+      ended = true;
+      for (const wake of [...waiting]) wake();
+    },
+  });
+}
+
+/** What the queue knows of itself. */
+export interface Known {
+  /** Deliveries that wait, by where they go; from memory. */
+  waiting(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
+  hasRoom(): boolean;
+  disk(): { readonly total: number; readonly free: number } | undefined;
+  /** Milliseconds since 1970 from which the oldest waits; null when none does. */
+  oldest(): Promise<number | null>;
+  /** Ended ones, by state, and how many milliseconds the reader took to count them. */
+  ended(): Promise<Ended>;
+}
+
+type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
+
+/** Counting a million ended deliveries takes a tenth of a second of the reader: no more than this share of its time goes into it. */
+const SHARE = 0.01;
+
+/** Shows the gauges of the queue. */
+export function showQueue(known: Known, clock: Clock, metrics: Metrics = NO_METRICS): void {
+  const ended = remembered(known.ended, clock);
+  metrics.gauge('postern_spool_waiting', () =>
+    Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
+  );
+  metrics.gauge('postern_spool_deliveries', async () => {
+    const waiting = Object.values(known.waiting()).reduce((sum, count) => sum + count, 0);
+    return Object.entries({ waiting, ...(await ended()) }).map(([state, count]) => [{ state }, count]);
+  });
+  metrics.gauge('postern_spool_oldest_waiting_seconds', async () => {
+    const since = await known.oldest();
+    return since === null ? 0 : Math.max(0, clock.now() - since) / 1000;
+  });
+  metrics.gauge('postern_spool_accepts_mail', () => Number(known.hasRoom()));
+  metrics.gauge('postern_spool_disk_free_bytes', () => known.disk()?.free);
+  metrics.gauge('postern_spool_disk_bytes', () => known.disk()?.total);
+}
+
+/** Counts that are kept the longer the longer they took. */
+function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ended['counts']> {
+  let known: Ended | undefined;
+  let until = -Infinity;
+  return async () => {
+    if (known && clock.monotonic() < until) return known.counts;
+    known = await ask();
+    until = clock.monotonic() + known.ms / SHARE;
+    return known.counts;
+  };
+}
+
+/** Counts commits by what the writer says of them. */
+export function createCommitMeters(metrics: Metrics = NO_METRICS): (figures: CommitFigures) => void {
+  const seconds = metrics.histogram('postern_spool_commit_seconds');
+  const writes = metrics.histogram('postern_spool_commit_writes');
+  const messages = metrics.histogram('postern_spool_commit_messages');
+  return (figures) => {
+    seconds.observe(figures.ms / 1000);
+    writes.observe(figures.writes);
+    if (figures.messages > 0) messages.observe(figures.messages);
+  };
+}

@@ -1,0 +1,144 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { SpoolFault } from './faults.ts';
+import { createPauses } from './file.ts';
+import type { Rebuilt } from './rebuild.ts';
+import { type News, type Reply, startThread, type Thread, type ThreadData } from './thread.ts';
+
+/** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
+export interface Keeper {
+  /** What was salvaged at the start. */
+  readonly rebuilt: Rebuilt | null;
+  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<Reply>;
+  /** False while nothing can be written. */
+  sound(): boolean;
+  /** Resolves when it can be written again, or never will be. */
+  repaired(): Promise<void>;
+  /** The file is not to be written any more: everything that can be read goes into a new one. */
+  distrust(reason: string, damaged: boolean): void;
+  /** Its sender was told that it was not accepted, but nobody knows: it is taken back. */
+  takeBackLater(messageId: string): void;
+  close(): Promise<void>;
+}
+
+export interface KeeperListener {
+  news(news: News): void;
+  /** A new file took the place of the old one, which must not be read any more. */
+  replaced(): Promise<void>;
+}
+
+/** How often a failed repair is tried again. */
+const REPAIR_MS = 3000;
+
+const WRITER = new URL('./writer.ts', import.meta.url);
+
+interface Life {
+  thread: Thread;
+  dead: boolean;
+  untrusted: { readonly damaged: boolean } | null;
+  /** Messages whose thread died before it said whether they were accepted. */
+  readonly unanswered: Set<string>;
+}
+
+/** Starts the writer. A visitor repairs nothing: the file is the daemon's. */
+export async function openKeeper(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  listener: KeeperListener,
+): Promise<Keeper> {
+  const pauses = createPauses(deps.clock);
+  let trouble: Promise<void> | null = null;
+  let closed = false;
+  const start = () => startThread(WRITER, data, { news, died });
+  const life: Life = { thread: await start(), dead: false, untrusted: null, unanswered: new Set() };
+  const { rebuilt, loaded } = life.thread;
+  if (loaded) listener.news({ loaded });
+  const step = createRepair(life, start, deps, listener);
+
+  const repairing = async () => {
+    await Promise.resolve(); // so that `trouble` is set whatever the first step does
+    while (!closed && !(await step())) await pauses.wait(REPAIR_MS);
+  };
+  const mend = () => {
+    trouble ??= repairing().finally(() => {
+      trouble = null;
+    });
+  };
+
+  function distrust(reason: string, damaged: boolean): void {
+    if (!life.untrusted) deps.log.error('spool.fault', { reason });
+    if (data.role === 'visitor') return;
+    life.untrusted ??= { damaged };
+    mend();
+  }
+  function news(change: News): void {
+    listener.news(change);
+    if (change.broken) distrust(change.broken.reason, change.broken.damaged);
+  }
+  function died(reason: string): void {
+    life.dead = true;
+    if (closed) return;
+    deps.log.error('spool.fault', { reason: `the writer thread ended: ${reason}` });
+    mend();
+  }
+
+  return Object.freeze({
+    rebuilt,
+    ask: (name: string, args: readonly unknown[], patient?: boolean) => life.thread.ask(name, args, patient),
+    sound: () => trouble === null,
+    async repaired() {
+      while (trouble && !closed) await trouble;
+    },
+    distrust,
+    takeBackLater: (messageId: string) => {
+      life.unanswered.add(messageId);
+    },
+    async close() {
+      closed = true;
+      pauses.end();
+      await trouble;
+      await life.thread.end();
+    },
+  });
+}
+
+/** One try to make everything good; false when something is left to do. */
+function createRepair(
+  life: Life,
+  start: () => Promise<Thread>,
+  { clock, log }: { clock: Clock; log: Log },
+  listener: KeeperListener,
+) {
+  const demand = async (name: string, args: readonly unknown[]) => {
+    const reply = await life.thread.ask(name, args);
+    if (reply.kind !== 'done') throw new SpoolFault(String(reply.value));
+    return reply.value;
+  };
+  const restart = async () => {
+    life.thread = await start();
+    life.dead = false;
+    if (life.thread.loaded) listener.news({ loaded: life.thread.loaded });
+  };
+  const replace = async (damaged: boolean) => {
+    const rebuilt = await demand('rebuild', [clock.now(), damaged]);
+    await listener.replaced();
+    life.untrusted = null;
+    log.warn('spool.recovered', { rebuilt });
+  };
+  const takeBack = async () => {
+    const ids = [...life.unanswered];
+    await demand('unaccept', [ids]);
+    for (const id of ids) life.unanswered.delete(id);
+  };
+  return async () => {
+    try {
+      if (life.dead) await restart();
+      if (life.untrusted) await replace(life.untrusted.damaged);
+      if (life.unanswered.size > 0) await takeBack();
+      return !life.dead && !life.untrusted;
+    } catch (error) {
+      log.debug('spool.fault', { reason: error instanceof Error ? error.message : String(error) });
+      return false;
+    }
+  };
+}

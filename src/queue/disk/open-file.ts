@@ -1,0 +1,269 @@
+import type { DatabaseSync } from 'node:sqlite';
+import { type Changes, createChanges } from './changes.ts';
+import { type FailureKind, kindOf, reasonOf } from './faults.ts';
+import { number, type SqlRow, text, textOrNull } from './schema.ts';
+import { type Answer, type Ask, call, type EndpointRow, type News } from './thread.ts';
+
+/** What came of one transaction. */
+export interface Committed {
+  readonly answers: readonly Answer[];
+  readonly news: News;
+}
+
+/** The queue file as the writer has it open. */
+export interface OpenFile {
+  readonly db: DatabaseSync;
+  readonly loaded: Loaded;
+  /** Writes all of them with one sync. Nothing of what is not answered `done` is kept. */
+  commit(asks: readonly Ask[]): Committed;
+  /** Everything anew when another process wrote, else undefined. */
+  outside(): Loaded | undefined;
+  /** Pages in the log, and how many of them are not in the file yet. */
+  log(): { readonly length: number; readonly unmoved: number };
+  /** Moves what the log holds into the file. Throws when that cannot be synced. */
+  checkpoint(): void;
+}
+
+/** Prepares an open queue file for writing. Throws when it is damaged. */
+export function createOpenFile(db: DatabaseSync): OpenFile {
+  const { readVersion, readNext } = createCounters(db);
+  const endpoints = createEndpoints(db);
+  const loaded = endpoints.load();
+  let seen = readVersion();
+  let next = readNext();
+  const changes = createChanges(db, endpoints, (count) => {
+    const first = next;
+    next += count;
+    return first;
+  });
+
+  const outside = () => {
+    const now = readVersion();
+    if (now === seen) return undefined;
+    seen = now;
+    next = readNext();
+    return endpoints.load();
+  };
+
+  /** Throws what SQLite throws; a `Misuse` names the one ask that was wrong. */
+  function attempt(asks: readonly Ask[]): Committed {
+    db.exec('BEGIN IMMEDIATE');
+    const first = next;
+    let reloaded = false;
+    try {
+      reloaded = outside() !== undefined;
+      const answers = asks.map((ask): Answer => [ask[0], 'done', run(changes, ask)]);
+      db.exec('COMMIT');
+      const changed = endpoints.commit();
+      return { answers, news: reloaded ? { loaded: endpoints.load() } : changed };
+    } catch (error) {
+      endpoints.rollback();
+      next = first;
+      if (reloaded) seen = -1; // nobody was told yet of what another process wrote
+      rollback(db);
+      throw error;
+    }
+  }
+
+  return Object.freeze({
+    db,
+    loaded,
+    commit: (asks: readonly Ask[]) => commit(asks, attempt),
+    outside,
+    ...createLogbook(db),
+  });
+}
+
+/** One transaction, without those asks that are wrong in themselves. */
+function commit(asks: readonly Ask[], attempt: (asks: readonly Ask[]) => Committed): Committed {
+  try {
+    return attempt(asks);
+  } catch (error) {
+    if (!(error instanceof Misuse)) return failed(asks, error);
+    const rest = commit(
+      asks.filter((ask) => ask !== error.ask),
+      attempt,
+    );
+    return { answers: [...rest.answers, [error.ask[0], 'fault', error.message]], news: rest.news };
+  }
+}
+
+function rollback(db: DatabaseSync): void {
+  try {
+    if (db.isTransaction) db.exec('ROLLBACK');
+  } catch {
+    // What went wrong before is what counts.
+  }
+}
+
+/** The version of the file, which changes when another connection writes, and the next free number. */
+function createCounters(db: DatabaseSync) {
+  const version = db.prepare('PRAGMA data_version');
+  const last = db.prepare(
+    'SELECT max(key) AS last FROM (SELECT max(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM messages)',
+  );
+  return {
+    readVersion: () => Number(version.get()?.['data_version']),
+    readNext: () => Number(last.get()?.['last'] ?? 0) + 1,
+  };
+}
+
+/** The write-ahead log from the outside. */
+function createLogbook(db: DatabaseSync): Pick<OpenFile, 'log' | 'checkpoint'> {
+  const look = db.prepare('PRAGMA wal_checkpoint(NOOP)');
+  const move = db.prepare('PRAGMA wal_checkpoint(PASSIVE)');
+  return {
+    log() {
+      const row = look.get();
+      const length = Number(row?.['log']);
+      return { length, unmoved: length - Number(row?.['checkpointed']) };
+    },
+    checkpoint() {
+      move.get();
+    },
+  };
+}
+
+/** One write was wrong in itself, so that the others are done without it. */
+class Misuse extends Error {
+  override readonly name = 'Misuse';
+  readonly ask: Ask;
+
+  constructor(ask: Ask, cause: unknown) {
+    super(reasonOf(cause), { cause });
+    this.ask = ask;
+  }
+}
+
+function run(changes: Changes, ask: Ask): unknown {
+  try {
+    return call(changes, ask);
+  } catch (error) {
+    throw kindOf(error) === 'misuse' ? new Misuse(ask, error) : error;
+  }
+}
+
+/** New mail is told at once, so that its sender tries again; everything else is done later. */
+function failed(asks: readonly Ask[], error: unknown): Committed {
+  const kind = kindOf(error);
+  const reason = reasonOf(error);
+  const answers = asks.map(
+    ([n, name]): Answer => (name === 'accept' ? [n, kind === 'full' ? 'full' : 'fault', reason] : [n, 'again', reason]),
+  );
+  return { answers, news: isBreak(kind) ? { broken: { reason, damaged: kind === 'damaged' } } : {} };
+}
+
+function isBreak(kind: FailureKind): boolean {
+  return kind === 'io' || kind === 'damaged';
+}
+
+/** Every endpoint with how many deliveries wait for it. */
+export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
+
+/**
+ * The endpoints as the writer knows them, and what the open transaction changes about them. Nothing of that counts
+ * before `commit`.
+ */
+export interface Endpoints {
+  /** The number of an endpoint; a new one gets its row. */
+  keyOf(account: string, url: string): number;
+  accountOf(key: number): string | undefined;
+  keep(account: string, url: string, memory: string | null): void;
+  /** `more` deliveries wait for it, or fewer when negative. */
+  shift(key: number, more: number): void;
+  /** Takes what changed since the last commit. */
+  commit(): { readonly shifts: [number, number][]; readonly endpoints: EndpointRow[] };
+  rollback(): void;
+  /** Reads everything anew: one query over the index of what waits. */
+  load(): Loaded;
+}
+
+const LOAD = `
+SELECT e.key, e.account, e.url, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
+LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
+ON c.endpoint = e.key`;
+
+/** Endpoints over the writer's connection. */
+export function createEndpoints(db: DatabaseSync): Endpoints {
+  const insert = db.prepare(
+    `INSERT INTO endpoints (account, url) VALUES (?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, memory`,
+  );
+  const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
+  const everything = db.prepare(LOAD);
+  const names = createNames();
+  let shifts = new Map<number, number>();
+  let fresh = new Map<number, EndpointRow>();
+
+  function keyOf(account: string, url: string): number {
+    const known = names.keyOf(account, url);
+    if (known !== undefined) return known;
+    const row = insert.get(account, url);
+    if (!row) throw new Error('an endpoint could not be written');
+    const key = number(row, 'key');
+    names.add(key, account, url);
+    fresh.set(key, { key, account, url, memory: textOrNull(row, 'memory') });
+    return key;
+  }
+
+  return Object.freeze({
+    keyOf,
+    accountOf: names.accountOf,
+    keep(account: string, url: string, memory: string | null) {
+      const key = keyOf(account, url);
+      remember.run(memory, key);
+      fresh.set(key, { key, account, url, memory });
+    },
+    shift: (key: number, more: number) => {
+      shifts.set(key, (shifts.get(key) ?? 0) + more);
+    },
+    commit() {
+      const changed = { shifts: [...shifts], endpoints: [...fresh.values()] };
+      shifts = new Map();
+      fresh = new Map();
+      return changed;
+    },
+    rollback() {
+      for (const { key, account, url } of fresh.values()) names.remove(key, account, url); // keyOf finds those again that were there before
+      shifts = new Map();
+      fresh = new Map();
+    },
+    load() {
+      const loaded = everything.all().map(toLoaded);
+      names.clear();
+      for (const { key, account, url } of loaded) names.add(key, account, url);
+      return loaded;
+    },
+  });
+}
+
+function createNames() {
+  const keys = new Map<string, number>();
+  const accounts = new Map<number, string>();
+  const nameOf = (account: string, url: string) => `${account}\0${url}`;
+  return {
+    keyOf: (account: string, url: string) => keys.get(nameOf(account, url)),
+    accountOf: (key: number) => accounts.get(key),
+    add(key: number, account: string, url: string) {
+      keys.set(nameOf(account, url), key);
+      accounts.set(key, account);
+    },
+    remove(key: number, account: string, url: string) {
+      keys.delete(nameOf(account, url));
+      accounts.delete(key);
+    },
+    clear() {
+      keys.clear();
+      accounts.clear();
+    },
+  };
+}
+
+function toLoaded(row: SqlRow): Loaded[number] {
+  return {
+    key: number(row, 'key'),
+    account: text(row, 'account'),
+    url: text(row, 'url'),
+    memory: textOrNull(row, 'memory'),
+    waiting: number(row, 'waiting'),
+  };
+}

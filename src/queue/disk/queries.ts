@@ -1,0 +1,377 @@
+import { existsSync } from 'node:fs';
+import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import { MAIL_SCHEME } from '../../mail/outgoing.ts';
+import { REPORT_SCHEME, RETURN_URL } from '../../mail/return-address.ts';
+import type {
+  AttemptRecord,
+  Body,
+  DeliveryState,
+  LastTime,
+  Message,
+  QueuedDelivery,
+  Report,
+  Selection,
+} from '../delivery.ts';
+import type { Hook, HookTally, Pending } from '../events.ts';
+import { PENDING, TALLY, toPending, toTally } from './batches.ts';
+import { blobFault } from './bodies.ts';
+import {
+  DELIVERY,
+  isWholeDelivery,
+  number,
+  numberOrNull,
+  type SqlRow,
+  STATES,
+  stateCode,
+  sumOf,
+  text,
+  textOrNull,
+  toAttempt,
+  toDelivery,
+  toMessage,
+} from './schema.ts';
+
+/** What is due; and the numbers of deliveries that were damaged on the disk. */
+export interface Due {
+  readonly found: QueuedDelivery[];
+  readonly damaged: number[];
+}
+
+/** What the reader thread answers. Everything here is short: long scans come in windows of numbers `from` to `to`. */
+export interface Queries extends MessageQueries, ReportQueries {
+  due(account: string, url: string, now: number, limit: number, except: readonly string[]): Due;
+  /** The number of each endpoint that has something waiting, with the time the first of it is due. */
+  firstDue(): [key: number, dueAt: number][];
+  /** From when the oldest that waits has waited, milliseconds since 1970; null when none does. */
+  oldest(): number | null;
+  /** What was kept of the time, and when the last delivery was accepted; null when there is none. */
+  lastTime(): LastTime;
+  /** How many ended, by state: one pass over an index, which took so many milliseconds. */
+  ended(): { readonly counts: Record<Exclude<DeliveryState, 'waiting'>, number>; readonly ms: number };
+  delivery(id: string): QueuedDelivery | undefined;
+  attempts(deliveryId: string): AttemptRecord[];
+  /** First and last number of a delivery. */
+  span(): [first: number, last: number];
+  list(selection: Selection, limit: number, from: number, to: number): QueuedDelivery[];
+  count(selection: Selection, from: number, to: number): Record<DeliveryState, number>;
+  keys(selection: Selection, from: number, to: number): number[];
+  /** The time before which delivered ones are too many for `bytes`; 0 when all have room. */
+  deliveredLimit(bytes: number): number;
+  /** Webhooks with pending events, counted up to `limit` each. */
+  pending(limit: number): { readonly webhook: string; readonly pending: Pending }[];
+  /** Webhooks with pending events, or with batches that may still go out. */
+  hooks(): Hook[];
+  tallies(): HookTally[];
+}
+
+/** The questions that the queue file is asked, over one connection. `blobs` is the folder of large bodies. */
+export function createQueries(db: DatabaseSync, blobs: string): Queries {
+  return Object.freeze({
+    ...createScheduling(db),
+    ...createFigures(db),
+    ...createLookups(db),
+    ...createMessageQueries(db, blobs),
+    ...createScans(db),
+    ...createHookQueries(db),
+    ...createReportQueries(db),
+  });
+}
+
+function createScheduling(db: DatabaseSync) {
+  const dueRows = db.prepare(`${DELIVERY} WHERE d.endpoint = (SELECT key FROM endpoints WHERE account = ? AND url = ?)
+    AND d.state = 0 AND d.due_at <= ? ORDER BY d.due_at, d.key LIMIT ?`);
+  const first = db.prepare(
+    `SELECT key, (SELECT min(due_at) FROM deliveries WHERE endpoint = e.key AND state = 0) AS due FROM endpoints e`,
+  );
+  return {
+    due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
+      const left = new Set(except);
+      const due: Due = { found: [], damaged: [] };
+      // Those in `except` are in flight and so few; walking over them in the index is cheaper than naming them in SQL.
+      for (const row of dueRows.iterate(account, url, now, limit + left.size)) {
+        if (due.found.length >= limit) break;
+        if (!isWholeDelivery(row)) due.damaged.push(number(row, 'key'));
+        else if (!left.has(text(row, 'id'))) due.found.push(toDelivery(row));
+      }
+      return due;
+    },
+    firstDue() {
+      return first.all().flatMap((row): [number, number][] => {
+        const due = numberOrNull(row, 'due');
+        return due === null ? [] : [[number(row, 'key'), due]];
+      });
+    },
+  };
+}
+
+function createFigures(db: DatabaseSync) {
+  const oldest = db.prepare(
+    'SELECT min(budget_from) AS since FROM deliveries INDEXED BY deliveries_since WHERE state = 0',
+  );
+  const kept = db.prepare('SELECT memory FROM time WHERE key = 1');
+  const newest = db.prepare('SELECT created_at FROM deliveries ORDER BY key DESC LIMIT 1');
+  const ended = db.prepare(
+    'SELECT state, count(*) AS n FROM deliveries INDEXED BY deliveries_ended WHERE state > 0 GROUP BY state',
+  );
+  return {
+    oldest: () => numberOrNull(oldest.get() ?? {}, 'since'),
+    lastTime() {
+      const [memory, row] = [kept.get(), newest.get()];
+      return { memory: memory ? text(memory, 'memory') : null, newest: row ? number(row, 'created_at') : null };
+    },
+    ended() {
+      const began = performance.now();
+      const counts = { delivered: 0, dead: 0, dropped: 0 };
+      for (const row of ended.all()) {
+        const state = STATES[number(row, 'state')];
+        if (state && state !== 'waiting') counts[state] = number(row, 'n');
+      }
+      return { counts, ms: performance.now() - began };
+    },
+  };
+}
+
+function createLookups(db: DatabaseSync) {
+  const one = db.prepare(`${DELIVERY} WHERE d.id = ?`);
+  const attempts = db.prepare(
+    'SELECT a.* FROM deliveries d JOIN attempts a ON a.delivery = d.key WHERE d.id = ? ORDER BY a.n',
+  );
+  return {
+    delivery(id: string) {
+      const row = one.get(id);
+      return row && toDelivery(row);
+    },
+    attempts: (deliveryId: string) => attempts.all(deliveryId).map(toAttempt),
+  };
+}
+
+function createHookQueries(db: DatabaseSync) {
+  const all = db.prepare('SELECT key, id, account, url FROM hooks WHERE gone = 0');
+  const pending = db.prepare(PENDING);
+  const batch = db.prepare('SELECT 1 FROM batches INDEXED BY batches_left WHERE hook = ? AND open > 0 LIMIT 1');
+  const tallies = db.prepare(`${TALLY} WHERE gone = 0 AND (batches > 0 OR error IS NOT NULL)`);
+  const pendingOf = (row: SqlRow, limit: number) => toPending(pending.get(number(row, 'key'), limit) ?? {});
+  return {
+    pending: (limit: number) =>
+      all
+        .all()
+        .map((row) => ({ webhook: text(row, 'id'), pending: pendingOf(row, limit) }))
+        .filter(({ pending: { events } }) => events > 0),
+    hooks: () =>
+      all
+        .all()
+        .filter((row) => pendingOf(row, 1).events > 0 || batch.get(number(row, 'key')))
+        .map((row) => ({ id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') })),
+    tallies: () => tallies.all().map(toTally),
+  };
+}
+
+function createScans(db: DatabaseSync) {
+  const span = db.prepare(
+    'SELECT min(key) AS first, max(key) AS last FROM (SELECT min(key) AS key FROM deliveries UNION ALL SELECT max(key) FROM deliveries)',
+  );
+  const newest = db.prepare(
+    'SELECT ended_at, bytes FROM deliveries INDEXED BY deliveries_ended WHERE state = 1 AND state > 0 ORDER BY ended_at DESC',
+  );
+  const within = (selection: Selection, from: number, to: number) => {
+    const { sql, values } = toCondition(selection);
+    return { where: `WHERE d.key BETWEEN ? AND ? AND ${sql}`, values: [from, to, ...values] };
+  };
+  return {
+    span(): [number, number] {
+      const row = span.get();
+      return row ? [numberOrNull(row, 'first') ?? 0, numberOrNull(row, 'last') ?? -1] : [0, -1];
+    },
+    list(selection: Selection, limit: number, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      return db
+        .prepare(`${DELIVERY} ${where} ORDER BY d.key DESC LIMIT ?`)
+        .all(...values, limit)
+        .map(toDelivery);
+    },
+    count(selection: Selection, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      const counts = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
+      for (const row of db
+        .prepare(`SELECT d.state, count(*) AS n FROM deliveries d ${where} GROUP BY d.state`)
+        .all(...values)) {
+        const state = STATES[number(row, 'state')];
+        if (state) counts[state] += number(row, 'n');
+      }
+      return counts;
+    },
+    keys(selection: Selection, from: number, to: number) {
+      const { where, values } = within(selection, from, to);
+      return db
+        .prepare(`SELECT d.key FROM deliveries d ${where} ORDER BY d.key`)
+        .all(...values)
+        .map((row) => number(row, 'key'));
+    },
+    deliveredLimit(bytes: number) {
+      let sum = 0;
+      for (const row of newest.iterate()) {
+        sum += number(row, 'bytes');
+        if (sum > bytes) return number(row, 'ended_at') + 1;
+      }
+      return 0;
+    },
+  };
+}
+
+/** A message as it was found: whole, or with the reason why its body cannot be had any more. */
+export type Found =
+  | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
+  | { readonly kind: 'damaged'; readonly reason: string };
+
+/** What the reader answers about messages. */
+export interface MessageQueries {
+  message(id: string): Found | undefined;
+  blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
+}
+
+const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
+
+/** Questions over the reader's connection. `blobs` is the folder of large bodies. */
+export function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
+  const one = db.prepare(
+    'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
+  );
+  const sound = new Set<string>(); // blobs whose bytes were read and are right
+  return {
+    message(id: string) {
+      const row = one.get(id);
+      return row && (isWhole(row) ? toFound(row, blobs, sound) : DAMAGED);
+    },
+    blobNames: () =>
+      db
+        .prepare('SELECT id, blob, size FROM messages WHERE blob IS NOT NULL')
+        .all()
+        .map((row) => ({ name: text(row, 'blob'), messageId: text(row, 'id'), size: number(row, 'size') })),
+  };
+}
+
+/** Whether a row says what was written. One of an older version has no checksum; then at least it has to make sense. */
+function isWhole(row: SqlRow): boolean {
+  try {
+    const sum = numberOrNull(row, 'sum');
+    if (sum === null) toMessage(row);
+    return (
+      sum === null ||
+      sum ===
+        sumOf({
+          id: text(row, 'id'),
+          receivedAt: number(row, 'received_at'),
+          deliveries: number(row, 'deliveries'),
+          envelope: text(row, 'envelope'),
+          trace: text(row, 'trace'),
+          size: number(row, 'size'),
+          crc: numberOrNull(row, 'crc'),
+          blob: textOrNull(row, 'blob'),
+          sha256: textOrNull(row, 'sha256'),
+        })
+    );
+  } catch (error) {
+    if (error instanceof TypeError || error instanceof SyntaxError || error instanceof RangeError) return false;
+    throw error;
+  }
+}
+
+/** SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the disk. */
+function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
+  const size = number(row, 'size');
+  const name = textOrNull(row, 'blob');
+  if (name === null) {
+    const bytes = row['bytes'];
+    if (!(bytes instanceof Uint8Array) || bytes.byteLength !== size || crc32(bytes) !== row['crc']) {
+      return { kind: 'damaged', reason: 'its bytes were damaged on the disk' };
+    }
+    return { kind: 'whole', message: toMessage(row), body: { kind: 'inline', bytes } };
+  }
+  const path = `${blobs}/${name}`;
+  const sha256 = text(row, 'sha256');
+  const reason = sound.has(name) && existsSync(path) ? null : blobFault(path, size, sha256);
+  if (reason !== null) return { kind: 'damaged', reason };
+  if (sound.size > 10_000) sound.clear();
+  sound.add(name);
+  return { kind: 'whole', message: toMessage(row), body: { kind: 'blob', path, size, sha256 } };
+}
+
+/** A condition over `deliveries d` with the values for its question marks. */
+export interface Condition {
+  readonly sql: string;
+  readonly values: readonly SQLInputValue[];
+}
+
+// What goes out is known by its endpoint.
+const SENDS = `d.endpoint IN (SELECT key FROM endpoints WHERE substr(url, 1, ${MAIL_SCHEME.length}) = '${MAIL_SCHEME}')`;
+const KINDS = {
+  mail: `d.message NOT IN (SELECT message FROM batches) AND NOT ${SENDS}
+    AND d.endpoint NOT IN (SELECT key FROM endpoints WHERE url = '${RETURN_URL}' OR substr(url, 1, ${REPORT_SCHEME.length}) = '${REPORT_SCHEME}')`,
+  batch: 'd.message IN (SELECT message FROM batches)',
+  outgoing: SENDS,
+} as const;
+
+/** A selection as SQL; everything from outside is a bound value. */
+export function toCondition(selection: Selection): Condition {
+  const parts: string[] = [];
+  const values: SQLInputValue[] = [];
+  const add = (sql: string, ...bound: readonly SQLInputValue[]) => {
+    parts.push(sql);
+    values.push(...bound);
+  };
+  // Lists travel as one JSON value: their length is not bounded by the number of question marks that SQLite takes.
+  const inList = (sql: string, list: readonly (string | number)[] | undefined) => {
+    if (list !== undefined) add(`${sql} IN (SELECT value FROM json_each(?))`, JSON.stringify(list));
+  };
+  inList('d.id', selection.ids);
+  inList('d.route', selection.routeIds);
+  inList('d.state', selection.states?.map(stateCode));
+  if (selection.account !== undefined)
+    add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
+  if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
+  if (selection.kind !== undefined) add(KINDS[selection.kind]);
+  if (selection.webhook !== undefined)
+    add(
+      'd.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)',
+      selection.webhook,
+    );
+  if (selection.recipient !== undefined) add('d.recipient = ?', selection.recipient);
+  if (selection.from !== undefined) add('d.created_at >= ?', selection.from);
+  if (selection.to !== undefined) add('d.created_at < ?', selection.to);
+  return { sql: parts.length === 0 ? '1' : parts.join(' AND '), values };
+}
+
+/** Reports inside the common transaction. */
+export interface Reporting {
+  /** Known already: its settlement was asked for again because the first answer was lost. */
+  keepReport(report: Report): void;
+  reported(ids: readonly string[]): void;
+}
+
+/** Reporting over the writer's connection. */
+export function createReporting(db: DatabaseSync): Reporting {
+  const insert = db.prepare('INSERT INTO reports (id, body) VALUES (?, ?) ON CONFLICT DO NOTHING');
+  const remove = db.prepare('DELETE FROM reports WHERE id = ?');
+  return {
+    keepReport: ({ id, body }) => {
+      insert.run(id, body);
+    },
+    reported(ids) {
+      for (const id of ids) remove.run(id);
+    },
+  };
+}
+
+/** What the reader answers about reports. */
+export interface ReportQueries {
+  reports(limit: number): Report[];
+}
+
+/** Questions over the reader's connection. */
+export function createReportQueries(db: DatabaseSync): ReportQueries {
+  const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
+  return {
+    reports: (limit) => oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),
+  };
+}

@@ -1,0 +1,81 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { SpoolFault } from './faults.ts';
+import { createPauses } from './file.ts';
+import type { Queries } from './queries.ts';
+import { type Reply, startThread, type Thread, type ThreadData } from './thread.ts';
+
+/** The reader thread from main's side. */
+export interface Reading {
+  read<K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>>;
+  /** Turns to the file that has the name now. */
+  reopen(): Promise<void>;
+  close(): Promise<void>;
+}
+
+const READER = new URL('./reader.ts', import.meta.url);
+const AGAIN_MS = 1000;
+/** A question that ends its thread, or finds damage, even after a repair is given up. */
+const TRIES = 3;
+
+/** Starts the reader. `repair` is asked for when it meets damage. */
+export async function openReading(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  repair: (reason: string) => Promise<void>,
+): Promise<Reading> {
+  const pauses = createPauses(deps.clock);
+  let closed = false;
+  let starting: Promise<Thread> = start();
+
+  function start(): Promise<Thread> {
+    return startThread(READER, data, {
+      died(reason) {
+        if (closed) return;
+        deps.log.error('spool.fault', { reason: `the reader thread ended: ${reason}` });
+        starting = start();
+        starting.catch(() => undefined); // whoever asks next gets to know
+      },
+    });
+  }
+
+  async function ask(name: string, args: readonly unknown[]): Promise<Reply> {
+    let failure: unknown;
+    for (let tries = 0; tries < TRIES && !closed; tries++) {
+      const reply = await starting.then(
+        (thread) => thread.ask(name, args),
+        (error: unknown) => {
+          starting = start();
+          starting.catch(() => undefined);
+          const reply: Reply = { kind: 'fault', value: error };
+          return reply;
+        },
+      );
+      if (reply.kind === 'done') return reply;
+      failure = reply.value;
+      if (reply.kind === 'fault') break;
+      if (reply.kind === 'damaged') await repair(String(reply.value));
+      if (reply.kind === 'again') await pauses.wait(AGAIN_MS);
+    }
+    throw new SpoolFault(closed ? 'the queue is closed' : `the queue cannot be read: ${String(failure)}`);
+  }
+
+  await starting;
+  return Object.freeze({
+    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> =>
+      (await ask(name, args)).value,
+    async reopen() {
+      const reply = await (await starting).ask('reopen', []);
+      if (reply.kind !== 'done' && reply.kind !== 'died')
+        throw new SpoolFault(`the new queue file cannot be read: ${String(reply.value)}`);
+    },
+    async close() {
+      closed = true;
+      pauses.end();
+      await starting.then(
+        (thread) => thread.end(),
+        () => undefined,
+      );
+    },
+  });
+}

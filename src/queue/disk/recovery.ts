@@ -1,0 +1,93 @@
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, rename, stat } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Blobs } from './bodies.ts';
+import type { QueueFile } from './file.ts';
+import { copyLogAside, type Folder, isAppointed } from './folder.ts';
+import { findLogDamage, mendLog } from './log-damage.ts';
+import type { Reading } from './reading.ts';
+
+export interface RecoveryParts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly file: QueueFile;
+  readonly reading: Reading;
+  readonly blobs: Blobs;
+  /** Folder of the blobs. */
+  readonly path: string;
+}
+
+/** Gives up what waits of a message that cannot be read any more; the rest of the queue goes on. */
+export async function quarantine(
+  { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
+  messageId: string,
+  reason: string,
+): Promise<void> {
+  const count = await file.write('quarantine', messageId, `message lost: ${reason}`, clock.now());
+  if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
+}
+
+/** The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by its id. */
+export async function buryDamaged(
+  { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
+  which: readonly (number | string)[],
+  message?: string,
+): Promise<void> {
+  const reason = 'message lost: its row was damaged on the disk';
+  const count = await file.write('bury', which, reason, clock.now());
+  if (count > 0) log.error('spool.fault', { reason, ...(message !== undefined && { message }), deliveries: count });
+}
+
+/**
+ * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and forgets what
+ * was committed behind. A single bit is turned back; beyond that mail goes on with what can be read. The log is kept for a person.
+ */
+export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
+  const path = `${folder.file}-wal`;
+  if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced needs its log no more
+  const damage = findLogDamage(path);
+  if (!damage) return;
+  const aside = copyLogAside(folder, clock.now());
+  const mended = aside === null ? 0 : mendLog(path); // without a copy nothing is touched
+  const left = findLogDamage(path);
+  const missing = left
+    ? 'what was committed behind the damage is not in the queue'
+    : 'it was mended, and nothing is missing';
+  log.error('spool.fault', {
+    reason: `the log of the queue was damaged on the disk; ${missing}`,
+    frame: (left ?? damage).frame,
+    transactions: left?.transactions ?? 0,
+    mended,
+    aside,
+  });
+}
+
+async function moveAside(path: string, names: readonly string[], aside: string): Promise<void> {
+  if (names.length > 0) await mkdir(aside, { recursive: true, mode: 0o750 });
+  for (const name of names) await rename(join(path, name), join(aside, name));
+}
+
+/** Brings files and rows together at the start of the daemon, and says in the log what was found. */
+export async function recover(parts: RecoveryParts, swept: number): Promise<void> {
+  const { log, file, reading, blobs, path } = parts;
+  const rows = await reading.read('blobNames');
+  const names = new Set(rows.map(({ name }) => name));
+  const orphans = (await readdir(path)).filter((name) => !names.has(name));
+  // A damaged queue file may have named them: they stay with it.
+  if (file.rebuilt?.aside) await moveAside(path, orphans, `${file.rebuilt.aside}-blobs`);
+  else await blobs.remove(orphans);
+  for (const { name, messageId, size } of rows) {
+    const found = await stat(join(path, name)).catch(() => undefined);
+    if (found?.size === size) continue;
+    await quarantine(parts, messageId, found ? 'its blob file has the wrong length' : 'its blob file is missing');
+  }
+  const waiting = file.tally.entries().reduce((sum, entry) => sum + entry.waiting, 0);
+  if (file.rebuilt)
+    log.error('spool.fault', {
+      reason: 'the queue file was damaged; what could be read is in a new one',
+      ...file.rebuilt,
+    });
+  log.info('spool.recovered', { waiting, largeBodies: rows.length, orphans: orphans.length, unfinished: swept });
+}

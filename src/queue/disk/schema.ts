@@ -1,0 +1,307 @@
+import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
+import { crc32 } from 'node:zlib';
+import type { AttemptRecord, DeliveryState, Message, QueuedDelivery } from '../delivery.ts';
+import { SpoolTooNew } from './faults.ts';
+
+/**
+ * One sequence numbers deliveries; a message has the number of its first delivery, and `deliveries` says how many
+ * numbers are its own. So everything grows at its end, and the deliveries of a message are a range that needs no index.
+ *
+ * A row keeps its length when it is delivered at the first attempt (`ended_at` holds a time from the beginning, small
+ * numbers take no bytes, the body and the verdicts are elsewhere): SQLite then overwrites it in place instead of
+ * splitting a full page. STRICT keeps nonsense from a damaged page out of a salvaged file.
+ */
+const TABLES = `
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID, STRICT;
+CREATE TABLE endpoints (
+  key INTEGER PRIMARY KEY, account TEXT NOT NULL, url TEXT NOT NULL, memory TEXT, UNIQUE (account, url)
+) STRICT;
+CREATE TABLE messages (
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, received_at INTEGER NOT NULL, deliveries INTEGER NOT NULL,
+  envelope TEXT NOT NULL, trace TEXT NOT NULL, size INTEGER NOT NULL,
+  blob TEXT, sha256 TEXT, crc INTEGER, bytes BLOB
+) STRICT;
+CREATE INDEX messages_blob ON messages (blob) WHERE blob IS NOT NULL;
+CREATE TABLE verdicts (message INTEGER PRIMARY KEY, verdicts TEXT NOT NULL) STRICT;
+CREATE TABLE deliveries (
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, message INTEGER NOT NULL, endpoint INTEGER NOT NULL,
+  route TEXT NOT NULL, pattern TEXT NOT NULL, recipient TEXT NOT NULL, bytes INTEGER NOT NULL,
+  state INTEGER NOT NULL, created_at INTEGER NOT NULL, due_at INTEGER NOT NULL, ended_at INTEGER NOT NULL,
+  budget_from INTEGER NOT NULL, attempts INTEGER NOT NULL, posts INTEGER NOT NULL, parked INTEGER NOT NULL, note TEXT
+) STRICT;
+CREATE INDEX deliveries_due ON deliveries (endpoint, due_at) WHERE state = 0;
+CREATE INDEX deliveries_ended ON deliveries (state, ended_at, bytes) WHERE state > 0;
+CREATE TABLE attempts (
+  delivery INTEGER NOT NULL, n INTEGER NOT NULL, at INTEGER NOT NULL, duration REAL NOT NULL,
+  status INTEGER, error TEXT, answer TEXT NOT NULL, PRIMARY KEY (delivery, n)
+) WITHOUT ROWID, STRICT;
+INSERT INTO meta (name, value) VALUES ('checked', 0);
+`;
+
+/**
+ * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as the
+ * batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of its one
+ * delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when it is over. \`hooks\` counts what was sent, under the name that this queue had when the counting began: SQLite's own chance
+ * is good enough for a name that only has to differ from those of a handful of other queues.
+ */
+const EVENTS = `
+INSERT INTO meta (name, value) VALUES ('spool', random() & 9007199254740991);
+CREATE TABLE hooks (
+  key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, account TEXT NOT NULL, url TEXT NOT NULL, gone INTEGER NOT NULL,
+  spool INTEGER NOT NULL, batches INTEGER NOT NULL, events INTEGER NOT NULL, sent_at INTEGER, error TEXT, error_at INTEGER
+) STRICT;
+CREATE TABLE events (
+  key INTEGER PRIMARY KEY, hook INTEGER NOT NULL, id TEXT NOT NULL, at INTEGER NOT NULL, size INTEGER NOT NULL,
+  batch INTEGER, body TEXT, UNIQUE (hook, id)
+) STRICT;
+CREATE INDEX events_pending ON events (hook, key, at, size) WHERE batch IS NULL;
+CREATE INDEX events_frozen ON events (batch) WHERE batch IS NOT NULL;
+CREATE TABLE batches (
+  message INTEGER PRIMARY KEY, hook INTEGER NOT NULL, events INTEGER NOT NULL, open INTEGER NOT NULL, counted INTEGER NOT NULL
+) STRICT;
+CREATE INDEX batches_hook ON batches (hook);
+CREATE INDEX batches_left ON batches (hook, open) WHERE open > 0;
+`;
+
+/** What attempts at mail going out have brought about, until the store was told. The number says what came first. */
+const REPORTS = `
+CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEXT NOT NULL) STRICT;
+`;
+
+/** From when each that waits has waited, for whoever watches the queue: half a microsecond for each delivery. */
+const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
+
+/**
+ * What the next start has to know of the time, as JSON in one row; and checksums over
+ * what a message's row says beside its body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
+ */
+const TIME = `
+CREATE TABLE time (key INTEGER PRIMARY KEY, memory TEXT NOT NULL) STRICT;
+ALTER TABLE messages ADD COLUMN sum INTEGER;
+ALTER TABLE verdicts ADD COLUMN sum INTEGER;
+ALTER TABLE deliveries ADD COLUMN sum INTEGER;
+`;
+
+/** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME];
+
+/** Grows with the tables; an older file is brought up to it, a newer one refused. */
+export const VERSION = VERSIONS.length;
+
+/** Tables whose rows matter, each with the whole number its rows are found by. */
+export const TABLE_KEYS = [
+  ['endpoints', 'key'],
+  ['messages', 'key'],
+  ['verdicts', 'message'],
+  ['deliveries', 'key'],
+  ['attempts', 'delivery'],
+  ['hooks', 'key'],
+  ['events', 'key'],
+  ['batches', 'message'],
+  ['reports', 'key'],
+  ['time', 'key'],
+] as const;
+
+/** A state as the file holds it; 0 must stay `waiting`, the indexes are over that. */
+export const STATES: readonly DeliveryState[] = ['waiting', 'delivered', 'dead', 'dropped'];
+
+/** The number of a state in the file. */
+export function stateCode(state: DeliveryState): number {
+  return STATES.indexOf(state);
+}
+
+/** A connection to a queue file with what every connection needs. */
+export function connect(path: string): DatabaseSync {
+  const db = new DatabaseSync(path, { timeout: 10_000 });
+  db.exec(
+    'PRAGMA synchronous = FULL; PRAGMA cell_size_check = ON; PRAGMA cache_size = -32768; PRAGMA temp_store = MEMORY',
+  );
+  return db;
+}
+
+/** Makes the tables in an empty file. Pages that became free can be given back to the disk (`incremental_vacuum`). */
+export function makeTables(db: DatabaseSync): void {
+  db.exec('PRAGMA auto_vacuum = INCREMENTAL');
+  grow(db);
+}
+
+/** Brings the tables up to this version. The daemon and a visitor may both want to: the second finds nothing left to do. */
+function grow(db: DatabaseSync): void {
+  db.exec('BEGIN IMMEDIATE');
+  try {
+    db.exec(`${VERSIONS.slice(versionOf(db)).join('')} PRAGMA user_version = ${VERSION}; COMMIT`);
+  } catch (error) {
+    if (db.isTransaction) db.exec('ROLLBACK');
+    throw error;
+  }
+}
+
+function versionOf(db: DatabaseSync): number {
+  return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
+}
+
+/** Opens the queue file, makes it when it is not there, and refuses one of a newer version. */
+export function openFile(path: string): DatabaseSync {
+  const db = connect(path);
+  try {
+    const version = versionOf(db);
+    if (version > VERSION) {
+      throw new SpoolTooNew(
+        `the queue ${path} has format ${version}, this version of Postern knows ${VERSION}; run the newer one`,
+      );
+    }
+    if (version === 0) makeTables(db);
+    else if (version < VERSION) grow(db);
+    // Checkpoints are made by the writer itself: SQLite keeps quiet about a sync that failed in an automatic one.
+    db.exec('PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864');
+    return db;
+  } catch (error) {
+    db.close();
+    throw error;
+  }
+}
+
+/** A row as node:sqlite answers it. */
+export type SqlRow = Readonly<Record<string, SQLOutputValue>>;
+
+/** A text that the tables promise to be one. */
+export function text(row: SqlRow, name: string): string {
+  const value = row[name];
+  if (typeof value !== 'string') throw new TypeError(`the queue holds no text in ${name}`);
+  return value;
+}
+
+/** A number that the tables promise to be one. */
+export function number(row: SqlRow, name: string): number {
+  const value = row[name];
+  if (typeof value !== 'number') throw new TypeError(`the queue holds no number in ${name}`);
+  return value;
+}
+
+/** A number that may be missing. */
+export function numberOrNull(row: SqlRow, name: string): number | null {
+  return row[name] === null ? null : number(row, name);
+}
+
+/** A text that may be missing. */
+export function textOrNull(row: SqlRow, name: string): string | null {
+  return row[name] === null ? null : text(row, name);
+}
+
+/** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
+export const DELIVERY = `
+SELECT d.key, d.id, d.message, d.sum, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
+  d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
+FROM deliveries d
+JOIN endpoints e ON e.key = d.endpoint
+LEFT JOIN messages m ON m.key = d.message
+LEFT JOIN attempts a ON a.delivery = d.key AND a.n = d.posts
+LEFT JOIN batches b ON b.message = d.message
+LEFT JOIN hooks h ON h.key = b.hook`;
+
+/** A row of `DELIVERY` as the rest of the house sees it. */
+export function toDelivery(row: SqlRow): QueuedDelivery {
+  const state = STATES[number(row, 'state')] ?? 'dead';
+  return {
+    id: text(row, 'id'),
+    messageId: textOrNull(row, 'message_id') ?? '',
+    account: text(row, 'account'),
+    url: text(row, 'url'),
+    routeId: text(row, 'route'),
+    pattern: text(row, 'pattern'),
+    recipient: text(row, 'recipient'),
+    state,
+    createdAt: number(row, 'created_at'),
+    dueAt: number(row, 'due_at'),
+    attempts: number(row, 'attempts'),
+    endedAt: state === 'waiting' ? null : number(row, 'ended_at'),
+    budgetFrom: number(row, 'budget_from'),
+    parked: number(row, 'parked') === 1,
+    lastStatus: numberOrNull(row, 'status'),
+    lastError: textOrNull(row, 'note') ?? textOrNull(row, 'error'),
+    ...(row['events'] === null
+      ? {}
+      : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
+  };
+}
+
+/** Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. */
+export function isWholeDelivery(row: SqlRow): boolean {
+  const { id, message, route, pattern, recipient, sum } = row;
+  if (
+    typeof id !== 'string' ||
+    typeof message !== 'number' ||
+    typeof route !== 'string' ||
+    typeof pattern !== 'string' ||
+    typeof recipient !== 'string'
+  )
+    return false;
+  return sum === null || sum === sumOfDelivery({ id, message, route, pattern, recipient });
+}
+
+/** A row of `attempts`. */
+export function toAttempt(row: SqlRow): AttemptRecord {
+  return {
+    at: number(row, 'at'),
+    durationMs: number(row, 'duration'),
+    status: numberOrNull(row, 'status'),
+    error: textOrNull(row, 'error'),
+    answer: text(row, 'answer'),
+  };
+}
+
+/** A row of `messages` with its verdicts; the body aside. */
+export function toMessage(row: SqlRow): Message {
+  const verdicts = verdictsOf(row);
+  return {
+    id: text(row, 'id'),
+    receivedAt: number(row, 'received_at'),
+    envelope: JSON.parse(text(row, 'envelope')),
+    trace: text(row, 'trace'),
+    verdicts: verdicts === null ? null : JSON.parse(verdicts),
+  };
+}
+
+/** Verdicts that were damaged on the disk are taken again. */
+function verdictsOf(row: SqlRow): string | null {
+  const { verdicts, verdicts_sum: sum } = row;
+  return typeof verdicts === 'string' && (sum === null || sum === crc32(verdicts)) ? verdicts : null;
+}
+
+/** Times are whole milliseconds; one beyond what a double counts exactly ("never") becomes the largest that it does. */
+export function whole(time: number): number {
+  return Math.min(Math.max(Math.round(time), 0), Number.MAX_SAFE_INTEGER);
+}
+
+/** What the row of a message says beside its body, as it is stored; of the body, what it is checked by. */
+export interface SummedRow {
+  readonly id: string;
+  readonly receivedAt: number;
+  readonly deliveries: number;
+  readonly envelope: string;
+  readonly trace: string;
+  readonly size: number;
+  readonly crc: number | null;
+  readonly blob: string | null;
+  readonly sha256: string | null;
+}
+
+/** The checksum of a message's row: SQLite does not notice a changed bit in a value. */
+export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, blob, sha256 }: SummedRow): number {
+  return crc32(`${id} ${receivedAt} ${deliveries} ${size} ${crc} ${blob} ${sha256} ${trace}\n${envelope}`);
+}
+
+/** What the row of a delivery says for as long as it is there; where it goes to and what became of it change. */
+export interface SummedDelivery {
+  readonly id: string;
+  /** The number of its message. */
+  readonly message: number;
+  readonly route: string;
+  readonly pattern: string;
+  readonly recipient: string;
+}
+
+/** The checksum of a delivery's row. */
+export function sumOfDelivery({ id, message, route, pattern, recipient }: SummedDelivery): number {
+  return crc32(`${id} ${message} ${route} ${pattern} ${recipient}`);
+}

@@ -1,0 +1,178 @@
+import type { Log } from '../base/log.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import { isMailUrl } from '../mail/outgoing.ts';
+import { isForUs, isReportUrl } from '../mail/return-address.ts';
+import type { Carried } from '../webhooks/carry.ts';
+import type { Told } from '../webhooks/types.ts';
+import type { Delivery } from './delivery.ts';
+import type { Change } from './schedule/breaker.ts';
+import type { Lane, Waiting } from './schedule/lane.ts';
+import type { Settled } from './settle.ts';
+
+const CLASSES = ['route', 'batch', 'mail', 'return'] as const;
+const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
+const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
+const ENDPOINTS = ['webhook', 'mail', 'return'] as const;
+
+/** What kind of thing is on its way. */
+export type DeliveryClass = (typeof CLASSES)[number];
+
+/** What is counted of deliveries. */
+export interface Meters {
+  attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
+  /** It was given up. */
+  dead(of: DeliveryClass): void;
+  /** Verdicts that were just taken. */
+  verdicts(verdicts: Verdicts): void;
+  /** A message went out raw. */
+  unparsed(): void;
+  /** What became of mail going out: the kind of its event. */
+  sending(kind: string): void;
+}
+
+export function createMeters(metrics: Metrics = NO_METRICS): Meters {
+  const attempts = table(CLASSES, (of) =>
+    table(OUTCOMES, (outcome) =>
+      table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
+    ),
+  );
+  const seconds = table(CLASSES, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
+  const dead = table(CLASSES, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
+  const unparsed = metrics.counter('postern_message_parse_failures_total');
+  const sending = new Map<string, Counter>(
+    ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
+      result,
+      metrics.counter('postern_sending_results_total', { result }),
+    ]),
+  );
+  return Object.freeze({
+    attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, { outcome }: Pick<Settled, 'outcome'>) {
+      const of = classOf(delivery);
+      attempts[of][outcome][codeOf(result)].add();
+      seconds[of].observe(result.durationMs / 1000);
+    },
+    dead: (of: DeliveryClass) => dead[of].add(),
+    verdicts: countVerdicts(metrics),
+    unparsed: () => unparsed.add(),
+    sending: (kind: string) => sending.get(kind)?.add(),
+  });
+}
+
+/** Shows what is known of endpoints; one pass over those that have work, or had some of late. */
+export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics = NO_METRICS): void {
+  metrics.gauge('postern_endpoints', () => {
+    const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
+    for (const {
+      url,
+      state: { phase },
+      probing,
+    } of lanes.all())
+      counts[endpointOf(url)][probing && phase !== 'closed' ? 'half_open' : phase]++;
+    return ENDPOINTS.flatMap((endpoint) =>
+      Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
+    );
+  });
+  metrics.gauge('postern_attempts_in_flight', () => {
+    const counts = table(ENDPOINTS, () => 0);
+    for (const { url, posting } of lanes.all()) counts[endpointOf(url)] += posting;
+    return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]]);
+  });
+}
+
+function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
+  const of = (method: string, ...results: readonly string[]) => {
+    const count = (result: string) => metrics.counter('postern_authentication_results_total', { method, result });
+    const known = new Map<string, Counter>(results.map((result) => [result, count(result)]));
+    const other = count('other');
+    return (result: string) => (known.get(result) ?? other).add();
+  };
+  const methods = {
+    spf: of('spf', 'pass', 'fail', 'softfail', 'neutral', 'none', 'temperror', 'permerror'),
+    dkim: of('dkim', 'pass', 'fail', 'none'),
+    dmarc: of('dmarc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
+    arc: of('arc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
+  };
+  return ({ spf, dkim, dmarc, arc }) => {
+    methods.spf(spf.result);
+    methods.dkim(dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none');
+    methods.dmarc(dmarc.result);
+    methods.arc(arc.result);
+  };
+}
+
+/** What kind of thing a delivery is. */
+export function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
+  if (batch) return 'batch';
+  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'route';
+}
+
+function endpointOf(url: string): (typeof ENDPOINTS)[number] {
+  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'webhook';
+}
+
+function codeOf(result: Told): (typeof CODES)[number] {
+  if (result.kind !== 'answered') return 'none';
+  if (result.status >= 600 || result.status < 200) return 'other';
+  return result.status < 300 ? '2xx' : result.status < 400 ? '3xx' : result.status < 500 ? '4xx' : '5xx';
+}
+
+/** A value for each name, so that none is looked up by text. */
+function table<const K extends string, V>(names: readonly K[], make: (name: K) => V): Record<K, V>;
+function table(names: readonly string[], make: (name: string) => unknown): Record<string, unknown> {
+  return Object.fromEntries(names.map((name) => [name, make(name)]));
+}
+
+/** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
+export interface Notices {
+  attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
+  /** A delivery that ended without an attempt, because its time was over while its endpoint was away. */
+  givenUp(lane: Lane, waiting: Waiting): void;
+  endpoint(lane: Lane, change: Change, result: Told): void;
+}
+
+export function createNotices(log: Log): Notices {
+  return Object.freeze({
+    attempt(lane: Lane, waiting: Waiting, { settled, result }: Extract<Carried, { kind: 'settled' }>) {
+      const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
+      if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
+      // Bounces are nothing that somebody must look after.
+      if (settled.outcome === 'failed')
+        return isMailUrl(lane.url) || isReportUrl(lane.url)
+          ? log.warn('delivery.failed', fields)
+          : log.error('delivery.failed', fields);
+      log.warn('delivery.deferred', {
+        ...fields,
+        retry_in_s: Math.round(settled.wait / 1000),
+        parked: settled.settlement.parked || undefined,
+      });
+    },
+    givenUp(lane: Lane, waiting: Waiting) {
+      log.error('delivery.failed', {
+        ...namesOf(lane, waiting),
+        attempt: waiting.attempts,
+        error: `endpoint ${lane.state.phase}`,
+      });
+    },
+    endpoint(lane: Lane, change: Change, result: Told) {
+      const fields = { account: lane.account, host: lane.host, ...toFields(result) };
+      if (change === 'opened' || change === 'paused') return log.warn(`endpoint.${change}`, fields);
+      log.info(`endpoint.${change}`, fields);
+    },
+  });
+}
+
+function namesOf(lane: Lane, { delivery }: Waiting) {
+  return {
+    delivery: delivery.id,
+    message: delivery.messageId,
+    account: lane.account,
+    host: lane.host,
+    ...delivery.batch,
+  };
+}
+
+function toFields(result: Told) {
+  const told = result.kind === 'answered' ? { status: result.status } : { error: result.error };
+  return { ...told, ms: result.durationMs };
+}

@@ -1,0 +1,74 @@
+import type { Clock } from '../base/clock.ts';
+import type { RunningTime } from '../base/running-time.ts';
+import type { Task } from '../base/service.ts';
+import type { Spool } from './delivery.ts';
+
+export interface PurgeSettings {
+  readonly keepDeadDays: number;
+  readonly keepDeliveredHours: number;
+  readonly keepDeliveredBytes: number;
+}
+
+/** A wall clock that runs away from running time by this much was set, or is wrong. Milliseconds. */
+const JUMP_MS = 3_600_000;
+/** How long it must run straight again before anything is forgotten by it. */
+const STEADY_MS = 600_000;
+
+/** Whether the clock was doubtful at the start. */
+export type Belief = Pick<RunningTime, 'believed'> | undefined;
+
+/** Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for weeks. */
+export function createSteadiness(clock: Clock, time?: Belief): () => boolean {
+  let offset = clock.now() - clock.monotonic();
+  let jumpedAt = Number.NEGATIVE_INFINITY;
+  return () => {
+    const now = clock.now() - clock.monotonic();
+    if (Math.abs(now - offset) > JUMP_MS) jumpedAt = clock.monotonic();
+    offset = now;
+    return clock.monotonic() - jumpedAt >= STEADY_MS && time?.believed() !== false;
+  };
+}
+
+/** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
+export function purgeTask(
+  settings: PurgeSettings,
+  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time?: Belief },
+): Task {
+  const isSteady = createSteadiness(deps.clock);
+  return {
+    name: 'purge',
+    schedule: '* * * * *',
+    perHost: true,
+    async run() {
+      if (!isSteady()) return undefined;
+      // What is too much goes even then: in an hour the disk could fill up.
+      const before = (ms: number) => (deps.time?.believed() === false ? 0 : deps.clock.now() - ms);
+      const forgotten = await deps.spool.purge({
+        deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
+        deadBefore: before(settings.keepDeadDays * 86_400_000),
+        deliveredBytes: settings.keepDeliveredBytes,
+      });
+      return forgotten > 0 ? { forgotten } : undefined;
+    },
+  };
+}
+
+/** Keeps how late it is, so that the next start can tell whether its clock is wrong. */
+export function keepTimeTask({
+  spool,
+  time,
+}: {
+  readonly spool: Pick<Spool, 'keepTime'>;
+  readonly time: Pick<RunningTime, 'memory'>;
+}): Task {
+  return {
+    name: 'keep-time',
+    schedule: '* * * * *',
+    perHost: true,
+    async run() {
+      const memory = time.memory();
+      if (memory) await spool.keepTime(JSON.stringify(memory));
+      return undefined;
+    },
+  };
+}

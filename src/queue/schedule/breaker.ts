@@ -1,0 +1,199 @@
+import { z } from 'zod';
+import type { Lesson } from '../settle.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+
+// The breaker opens at this many attempts in a row that got no answer (no connection, or none in time), or at this share of
+// failures among at least so many results in five minutes.
+const MISSES = 5;
+const FAILED_SHARE = 0.7;
+const RESULTS = 10;
+// Five minutes are two halves: the present one, and the one before. So a result counts for 2.5 to 5 minutes.
+const HALF_WINDOW = 2.5 * MINUTE;
+const PROBE_GAP = 30_000;
+const LATER_PROBE_GAP = 2 * MINUTE;
+const LATER = 6 * HOUR;
+const PROBE_JITTER = 0.2;
+/** An endpoint that said 410 is asked again once a day, in case that was a mistake. */
+const PAUSE_GAP = 24 * HOUR;
+/** In flight at first: an endpoint nobody knows gets more when it has shown that it answers. */
+const FIRST_LIMIT = 2;
+
+interface Half {
+  readonly passed: number;
+  readonly failed: number;
+}
+
+/** What we know of an endpoint. Times are milliseconds that only grow. */
+export interface EndpointState {
+  /** closed: deliveries flow · open: it fails, one probe at a time · paused: it said 410, one probe a day. */
+  readonly phase: 'closed' | 'open' | 'paused';
+  readonly since: number;
+  /** When the next probe may go out, while the phase is not closed. */
+  readonly probeAt: number;
+  /** Deliveries in flight at most, while closed. */
+  readonly limit: number;
+  /** Passed since the limit last changed. */
+  readonly streak: number;
+  /** Attempts in a row that got no answer. */
+  readonly misses: number;
+  readonly halfFrom: number;
+  readonly half: Half;
+  readonly halfBefore: Half;
+  /** The last time a delivery passed. */
+  readonly passedAt: number;
+}
+
+export interface Occasion {
+  readonly now: number;
+  /** In [0, 1). */
+  readonly jitter: number;
+  /** The attempt was the probe of an endpoint that is not closed. */
+  readonly probe: boolean;
+  /** `delivery.concurrency_per_endpoint`. */
+  readonly most: number;
+}
+
+export type Change = 'opened' | 'closed' | 'paused' | 'resumed';
+
+export interface Learned {
+  readonly state: EndpointState;
+  readonly change: Change | null;
+}
+
+const EMPTY: Half = { passed: 0, failed: 0 };
+
+export function newEndpoint(now: number, most: number): EndpointState {
+  return {
+    phase: 'closed',
+    since: now,
+    probeAt: now,
+    limit: Math.min(FIRST_LIMIT, most),
+    streak: 0,
+    misses: 0,
+    halfFrom: now,
+    half: EMPTY,
+    halfBefore: EMPTY,
+    passedAt: Number.NEGATIVE_INFINITY,
+  };
+}
+
+/** Whether a probe may go out now to an endpoint that is away. */
+export function mayProbe(state: EndpointState, now: number, probing: boolean): boolean {
+  return state.phase !== 'closed' && !probing && now >= state.probeAt;
+}
+
+/** What an attempt teaches. Results of attempts that began before the breaker opened only count if they passed. */
+export function learn(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+  if (lesson.kind === 'passed') return learnPass(before, occasion);
+  if (lesson.kind === 'gone') return pause(before, occasion);
+  if (lesson.kind === 'present')
+    return before.phase === 'closed' ? unchanged({ ...before, misses: 0 }) : learnPass(before, occasion);
+  if (before.phase === 'paused')
+    return unchanged(occasion.probe ? { ...before, probeAt: occasion.now + PAUSE_GAP } : before);
+  if (before.phase === 'open') {
+    return unchanged(occasion.probe ? { ...before, probeAt: nextProbe(before.since, lesson, occasion) } : before);
+  }
+  return learnFailure(before, lesson, occasion);
+}
+
+/** An operator moved the queue by hand: whatever we thought of the endpoint, it may be asked now. */
+export function askNow(state: EndpointState, now: number): EndpointState {
+  return state.phase === 'closed' ? state : { ...state, probeAt: now };
+}
+
+function learnPass(before: EndpointState, { now, most }: Occasion): Learned {
+  if (before.phase !== 'closed') {
+    const state = { ...newEndpoint(now, 1), passedAt: now };
+    return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
+  }
+  const window = counted(before, now, 1, 0);
+  const streak = before.streak + 1;
+  const grows = streak >= before.limit && before.limit < most;
+  const limit = grows ? Math.min(before.limit * 2, most) : before.limit;
+  return unchanged({ ...before, ...window, limit, streak: grows ? 0 : streak, misses: 0, passedAt: now });
+}
+
+function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
+  const { now } = occasion;
+  if (lesson.aside) return unchanged(before);
+  const window = counted(before, now, 0, 1);
+  const misses = lesson.kind === 'unanswered' ? before.misses + 1 : 0;
+  const limit = lesson.strained ? Math.max(1, Math.floor(before.limit / 2)) : before.limit;
+  const state = { ...before, ...window, misses, limit, streak: 0 };
+  if (misses < MISSES && !mostlyFails(state)) return unchanged(state);
+  return {
+    state: { ...state, phase: 'open', since: now, probeAt: nextProbe(now, lesson, occasion) },
+    change: 'opened',
+  };
+}
+
+function pause(before: EndpointState, { now }: Occasion): Learned {
+  if (before.phase === 'paused') return unchanged({ ...before, probeAt: now + PAUSE_GAP });
+  return { state: { ...before, phase: 'paused', since: now, probeAt: now + PAUSE_GAP }, change: 'paused' };
+}
+
+const unchanged = (state: EndpointState): Learned => ({ state, change: null });
+
+function counted(
+  before: EndpointState,
+  now: number,
+  passed: number,
+  failed: number,
+): Pick<EndpointState, 'halfFrom' | 'half' | 'halfBefore'> {
+  const halves = Math.floor((now - before.halfFrom) / HALF_WINDOW);
+  const { half, halfBefore } = before;
+  if (halves === 0)
+    return {
+      halfFrom: before.halfFrom,
+      half: { passed: half.passed + passed, failed: half.failed + failed },
+      halfBefore,
+    };
+  return {
+    halfFrom: before.halfFrom + halves * HALF_WINDOW,
+    half: { passed, failed },
+    halfBefore: halves === 1 ? half : EMPTY,
+  };
+}
+
+function mostlyFails({ half, halfBefore }: EndpointState): boolean {
+  const failed = half.failed + halfBefore.failed;
+  const all = failed + half.passed + halfBefore.passed;
+  return all >= RESULTS && failed / all >= FAILED_SHARE;
+}
+
+function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): number {
+  const gap = now - since >= LATER ? LATER_PROBE_GAP : PROBE_GAP;
+  return now + Math.max(gap * (1 - PROBE_JITTER + 2 * PROBE_JITTER * jitter), lesson.leaveAlone);
+}
+
+const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.number(), probeAt: z.number() });
+
+/** What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is wall time minus `now`. */
+export function toMemory(state: EndpointState, shift: number): string | null {
+  if (state.phase === 'closed') return null;
+  return JSON.stringify({
+    phase: state.phase,
+    since: Math.round(state.since + shift),
+    probeAt: Math.round(state.probeAt + shift),
+  });
+}
+
+/** The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off beyond its gap. */
+export function fromMemory(memory: string | null, shift: number, now: number, most: number): EndpointState {
+  const fresh = newEndpoint(now, most);
+  const kept = memory === null ? undefined : parseMemory(memory);
+  if (!kept) return fresh;
+  const longest = kept.phase === 'paused' ? PAUSE_GAP : LATER;
+  const probeAt = Math.min(Math.max(kept.probeAt - shift, now), now + longest);
+  return { ...fresh, phase: kept.phase, since: Math.min(kept.since - shift, now), probeAt };
+}
+
+function parseMemory(memory: string): z.infer<typeof memorySchema> | undefined {
+  try {
+    return memorySchema.safeParse(JSON.parse(memory)).data;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,171 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
+import { askNow } from './breaker.ts';
+import { HELD } from './endpoint-queue.ts';
+import { type Lane, type Lanes, mayBeEarly, toFresh, toWaiting, type Waiting } from './lane.ts';
+
+// The end of time: what is due later is read too, and waits in memory by a clock that nobody sets.
+const EVER = 8.64e15;
+/** Reads at one time, so that a start with ten thousand endpoints does not hold up mail that comes in. */
+const READS = 8;
+/** Endpoints above which each holds a quarter, so that long queues for all of them still fit into memory. */
+const MANY = 100;
+
+export interface FeederDeps {
+  readonly spool: Pick<Spool, 'due'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly lanes: () => number;
+  /** Called when there may be something new for a lane. */
+  readonly poke: (lane: Lane) => void;
+  readonly stopping: () => boolean;
+}
+
+/** Reads what waits for endpoints from the spool into their lanes. */
+export interface Feeder {
+  feed(lane: Lane): void;
+  /** Whether something is being read or waits for it. */
+  busy(): boolean;
+}
+
+export function createFeeder({ spool, clock, log, lanes, poke, stopping }: FeederDeps): Feeder {
+  const hungry = new Set<Lane>();
+  let reads = 0;
+
+  async function read(lane: Lane): Promise<void> {
+    reads++;
+    const count = lanes() > MANY ? HELD / 4 : HELD;
+    const found = await spool
+      .due(lane.account, lane.url, EVER, count, lane.queue.beginLoad())
+      .catch((error: unknown) => {
+        if (!stopping()) log.error('spool.fault', { error });
+        return undefined;
+      });
+    reads--;
+    take(lane, found, count);
+    poke(lane);
+    serveNext();
+  }
+
+  function take(lane: Lane, found: readonly QueuedDelivery[] | undefined, count: number): void {
+    const now = clock.monotonic();
+    const full = found?.length === count;
+    lane.queue.endLoad(
+      found?.map((queued) => toHeld(lane, queued, now)),
+      full,
+      now,
+    );
+    if (found && !full) lane.pulling = false;
+    lane.lookAt = now;
+  }
+
+  function toHeld(lane: Lane, queued: QueuedDelivery, now: number): Waiting {
+    const waiting = toWaiting(queued, { wall: clock.now(), steady: now });
+    return lane.pulling && mayBeEarly(waiting) ? { ...waiting, due: now } : waiting;
+  }
+
+  function serveNext(): void {
+    const [next] = hungry;
+    if (!next) return;
+    hungry.delete(next);
+    poke(next);
+  }
+
+  return Object.freeze({
+    feed(lane: Lane) {
+      if (reads >= READS) hungry.add(lane);
+      else void read(lane);
+    },
+    busy: () => reads > 0 || hungry.size > 0,
+  });
+}
+
+/** How long an endpoint's deliveries are left unread at most, whatever due time a wrong clock wrote. */
+const LONGEST_SLEEP = 1_800_000;
+const AGAIN = 5000;
+
+export interface IntakeDeps {
+  readonly spool: Pick<Spool, 'endpoints' | 'onChange'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly lanes: Lanes;
+  readonly poke: (lane: Lane) => void;
+}
+
+/** Hears of what comes onto the spool and of what is changed there by hand, and tells the lanes. */
+export interface Intake {
+  /** Learns of every endpoint that has something on the spool, and listens from then on. */
+  open(): Promise<void>;
+  close(): void;
+  /** Whether it is learning of a change. */
+  busy(): boolean;
+}
+
+export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): Intake {
+  let phase: 'opening' | 'open' | 'closed' = 'opening';
+  let early: Delivery[] = [];
+  let again = false;
+  let learning = false;
+
+  function hear(fresh: readonly Delivery[]): void {
+    if (phase === 'opening') early.push(...fresh);
+    if (phase !== 'open') return;
+    if (fresh.length === 0) return relearn();
+    const now = { wall: clock.now(), steady: clock.monotonic() };
+    for (const delivery of fresh) {
+      const lane = lanes.of(delivery.account, delivery.url, null);
+      lane.queue.addFresh(toFresh(delivery, now), now.steady);
+      poke(lane);
+    }
+  }
+
+  /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoints too. */
+  function relearn(): void {
+    for (const lane of lanes.all()) {
+      lane.queue.forget(clock.monotonic());
+      lane.state = askNow(lane.state, clock.monotonic());
+    }
+    again = true;
+    if (!learning) void learnAll();
+  }
+
+  async function learnAll(): Promise<void> {
+    learning = true;
+    while (again && phase === 'open') {
+      again = false;
+      await learn().catch((error: unknown) => {
+        if (phase !== 'open') return;
+        log.error('spool.fault', { error });
+        clock.after(AGAIN, () => hear([]));
+      });
+    }
+    learning = false;
+    for (const lane of lanes.all()) poke(lane);
+  }
+
+  async function learn(): Promise<void> {
+    for (const { account, url, waiting, nextDue, memory } of await spool.endpoints()) {
+      if ((waiting === 0 && memory === null) || lanes.has(account, url)) continue;
+      const { queue } = lanes.of(account, url, memory);
+      const sleep = Math.min(Math.max(nextDue - clock.now(), 0), LONGEST_SLEEP);
+      if (waiting > 0) queue.forget(clock.monotonic() + sleep);
+    }
+  }
+
+  return Object.freeze({
+    async open() {
+      spool.onChange(hear);
+      await learn();
+      phase = 'open';
+      for (const lane of lanes.all()) poke(lane);
+      const missed = early;
+      early = [];
+      if (missed.length > 0) hear(missed);
+    },
+    close() {
+      phase = 'closed';
+    },
+    busy: () => learning,
+  });
+}

@@ -1,0 +1,247 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import type { Gate } from '../../webhooks/carry.ts';
+import type { Told } from '../../webhooks/types.ts';
+import type { Settled } from '../settle.ts';
+import { type Change, learn } from './breaker.ts';
+import { createHeap } from './endpoint-queue.ts';
+import { hasPlace, type Lane, type Waiting } from './lane.ts';
+
+export interface GateDeps {
+  readonly clock: Clock;
+  readonly ids: Ids;
+  /** The posts of all endpoints. */
+  readonly posts: Rounds;
+  readonly stopping: () => boolean;
+}
+
+/** The endpoint's side of one attempt: keeps the places among the posts and lets the endpoint learn from the result. */
+export function createGate(
+  lane: Lane,
+  waiting: Waiting,
+  deps: GateDeps,
+  onResult: (change: Change | null, result: Told, settled: Settled) => void,
+): Gate & { close(): void } {
+  const { posts } = deps;
+  const probe = lane.state.phase !== 'closed';
+  const { failedAt } = waiting;
+  let place: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
+  let inDoubt = false;
+  lane.preparing++;
+  if (probe) lane.probing = true;
+
+  const mayPost = (): boolean => !deps.stopping() && (probe || lane.state.phase === 'closed');
+
+  function takePlace(): boolean {
+    if (!mayPost()) return false;
+    place = 'posting';
+    inDoubt = isInDoubt(lane);
+    lane.posting++;
+    posts.begin(inDoubt);
+    return true;
+  }
+
+  /** Gives the place back; what began with the attempt ends with it, however far it came. */
+  function close(): void {
+    if (place === 'left') return;
+    if (place === 'preparing') lane.preparing--;
+    if (place === 'posting') {
+      lane.posting--;
+      posts.end(inDoubt);
+    }
+    place = 'left';
+    if (probe) lane.probing = false;
+    callNext(lane, posts);
+  }
+
+  function absorb(settled: Settled): Change | null {
+    const now = deps.clock.monotonic();
+    const { state, change } = learn(lane.state, settled.lesson, {
+      now,
+      jitter: deps.ids.jitter(),
+      probe,
+      most: lane.most,
+    });
+    lane.state = state;
+    if (change === 'closed' || change === 'resumed') lane.pulling = lane.queue.pull(now);
+    return change;
+  }
+
+  return {
+    enter() {
+      if (!mayPost()) return false;
+      lane.preparing--;
+      place = 'waiting';
+      return new Promise((resolve) => {
+        lane.turns.push(() => resolve(takePlace()));
+        posts.add(lane);
+      });
+    },
+    leave(result, settled) {
+      const change = absorb(settled);
+      close();
+      onResult(change, result, settled);
+    },
+    othersPass: () => lane.state.passedAt > failedAt,
+    close,
+  };
+}
+
+/** Lets in who waits for a place; when the endpoint was found to be away, all of them, to be turned back. */
+function callNext(lane: Lane, posts: Rounds): void {
+  if (lane.state.phase !== 'closed') for (const turn of lane.turns.splice(0)) turn();
+  else if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
+}
+
+/** Takes the endpoints in turn: one delivery from each that may start one, as many at a time as the setting says. */
+export interface Rounds {
+  /** Something may start in this lane now. */
+  add(lane: Lane): void;
+  /** Something began that is in flight until `end`; `inDoubt` as `isInDoubt` said then. */
+  begin(inDoubt: boolean): void;
+  end(inDoubt: boolean): void;
+  /** Something is in flight, or may start. */
+  busy(): boolean;
+  /** Starts nothing any more; resolves when nothing is in flight, or when `giveUp` calls back. */
+  stop(giveUp: (expired: () => void) => () => void): Promise<void>;
+}
+
+/**
+ * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to. All such
+ * endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all others.
+ */
+export function isInDoubt({ state }: Lane): boolean {
+  return state.phase !== 'closed' || state.misses > 0;
+}
+
+/** `startOne` starts one delivery of the lane and says by `add` whether there are more. */
+export function createRounds(concurrency: number, startOne: (lane: Lane) => void): Rounds {
+  // Sets keep the order in which lanes came.
+  const sound = new Set<Lane>();
+  const doubtful = new Set<Lane>();
+  const doubtfulMost = Math.max(1, Math.floor(concurrency / 2));
+  let inFlight = 0;
+  let doubtfulInFlight = 0;
+  let doubtfulNext = false;
+  let pumping = false;
+  let stopped = false;
+  let onEmpty = (): void => {};
+
+  function pumpSoon(): void {
+    if (pumping || stopped) return;
+    pumping = true;
+    queueMicrotask(pump);
+  }
+
+  function pump(): void {
+    pumping = false;
+    while (inFlight < concurrency && !stopped) {
+      const lane = next();
+      if (!lane) return;
+      sound.delete(lane);
+      doubtful.delete(lane);
+      startOne(lane);
+    }
+  }
+
+  /** Sound and doubtful lanes take turns, so that neither waits for ever for the other. */
+  function next(): Lane | undefined {
+    const [firstSound] = sound;
+    const [firstDoubtful] = doubtfulInFlight < doubtfulMost ? doubtful : [];
+    doubtfulNext = !doubtfulNext;
+    return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
+  }
+
+  return Object.freeze({
+    add(lane: Lane) {
+      const inDoubt = isInDoubt(lane);
+      (inDoubt ? sound : doubtful).delete(lane);
+      (inDoubt ? doubtful : sound).add(lane);
+      pumpSoon();
+    },
+    begin(inDoubt: boolean) {
+      inFlight++;
+      if (inDoubt) doubtfulInFlight++;
+    },
+    end(inDoubt: boolean) {
+      inFlight--;
+      if (inDoubt) doubtfulInFlight--;
+      if (inFlight === 0) onEmpty();
+      if (sound.size + doubtful.size > 0) pumpSoon();
+    },
+    busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
+    async stop(giveUp: (expired: () => void) => () => void) {
+      stopped = true;
+      if (inFlight === 0) return;
+      await new Promise<void>((resolve) => {
+        const cancel = giveUp(resolve);
+        onEmpty = () => {
+          cancel();
+          resolve();
+        };
+      });
+    },
+  });
+}
+
+/** Something that wants to be woken at a time. */
+export interface Sleeper {
+  /** Milliseconds that only grow; Infinity: not at all. Written by the agenda. */
+  wakeAt: number;
+}
+
+/** A timer cannot run for a month (a time that does not fit its 31 bits is over at once): a later time is looked at once a day. */
+const LONGEST = 24 * 3_600_000;
+
+/** Wakes many sleepers with one timer. */
+export interface Agenda<S extends Sleeper> {
+  /** Wakes it at this time and not at the one that was said before. */
+  set(sleeper: S, at: number): void;
+  stop(): void;
+}
+
+export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S) => void): Agenda<S> {
+  // A sleeper whose time was changed leaves its old entry behind; it is known by the time that no longer fits.
+  const entries = createHeap<{ readonly sleeper: S; readonly at: number }>(({ at }) => at);
+  let cancel = (): void => {};
+  let armedFor = Number.POSITIVE_INFINITY;
+
+  function arm(): void {
+    const at = entries.peek()?.at ?? Number.POSITIVE_INFINITY;
+    if (at === armedFor) return;
+    cancel();
+    armedFor = at;
+    cancel =
+      at === Number.POSITIVE_INFINITY
+        ? () => {}
+        : clock.after(Math.min(LONGEST, Math.max(0, Math.ceil(at - clock.monotonic()))), fire);
+  }
+
+  function fire(): void {
+    armedFor = Number.POSITIVE_INFINITY;
+    cancel = () => {};
+    const now = clock.monotonic();
+    for (let entry = entries.peek(); entry && entry.at <= now; entry = entries.peek()) {
+      entries.take();
+      if (entry.sleeper.wakeAt !== entry.at) continue;
+      entry.sleeper.wakeAt = Number.POSITIVE_INFINITY;
+      wake(entry.sleeper);
+    }
+    arm();
+  }
+
+  return Object.freeze({
+    set(sleeper: S, at: number) {
+      if (sleeper.wakeAt === at) return;
+      sleeper.wakeAt = at;
+      if (at === Number.POSITIVE_INFINITY) return;
+      entries.add({ sleeper, at });
+      arm();
+    },
+    stop() {
+      cancel();
+      entries.drain();
+      armedFor = Number.NEGATIVE_INFINITY;
+    },
+  });
+}

@@ -1,0 +1,355 @@
+import { basename } from 'node:path';
+import { crc32 } from 'node:zlib';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
+import type { Verdicts } from '../mail/envelope.ts';
+import type {
+  AcceptOutcome,
+  Body,
+  Delivery,
+  EndpointSummary,
+  Message,
+  NewMessage,
+  Settlement,
+  Spool,
+  SpoolSettings,
+} from './delivery.ts';
+import { type Blobs, createBlobs, isTight } from './disk/bodies.ts';
+import { createBulk } from './disk/bulk.ts';
+import type { MessageRow } from './disk/changes.ts';
+import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
+import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
+import { openReading, type Reading } from './disk/reading.ts';
+import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
+import { createEventQueue, type EventNews } from './events.ts';
+
+export interface SpoolDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  /**
+   * daemon (when nothing is said): the one process that takes mail; it holds the folder and makes good what a crash left.
+   * visitor: the command line, which looks and changes beside it.
+   */
+  readonly role?: 'daemon' | 'visitor';
+  readonly metrics?: Metrics | undefined;
+}
+
+/** Bytes of bodies just accepted that are kept in memory. */
+const CACHE_BYTES = 64 * 1024 * 1024;
+/** How often what is due is read when rows of it are damaged. */
+const DUE_TRIES = 3;
+
+/** The due time of an endpoint for which nothing waits. */
+const NEVER = Number.MAX_SAFE_INTEGER;
+
+interface Parts {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly folder: Folder;
+  readonly file: QueueFile;
+  readonly reading: Reading;
+  readonly room: Room;
+  readonly blobs: Blobs;
+  readonly cache: Cache;
+  readonly listeners: Listeners;
+}
+
+/**
+ * Opens the queue of this host. Throws SpoolInUse when another daemon has it, SpoolTooNew when a newer version wrote it,
+ * SpoolFault when it cannot be had.
+ */
+export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
+  const { clock, log, role = 'daemon', metrics } = deps;
+  const folder = folderOf(settings.dir);
+  makeFolders(folder);
+  const lock = role === 'daemon' ? takeLock(folder.lock) : null;
+  try {
+    const swept = lock ? emptyTmp(folder) : 0;
+    if (lock) lookAtLog(folder, { clock, log });
+    const parts = await openParts(settings, folder, { clock, log, role, metrics });
+    if (lock) await recover({ ...parts, path: folder.blobs }, swept);
+    await parts.room.start();
+    const spool = createSpool(parts, () => lock?.release());
+    const { file, reading, room } = parts;
+    showQueue(
+      {
+        waiting: file.tally.byEndpoint,
+        hasRoom: spool.hasRoom,
+        disk: room.disk,
+        oldest: () => reading.read('oldest'),
+        ended: () => reading.read('ended'),
+      },
+      clock,
+      metrics,
+    );
+    return spool;
+  } catch (error) {
+    lock?.release();
+    throw error;
+  }
+}
+
+async function openParts(
+  settings: SpoolSettings,
+  folder: Folder,
+  { clock, log, role, metrics }: Required<SpoolDeps>,
+): Promise<Parts> {
+  const data = { dir: folder.dir, role, now: clock.now() };
+  const listeners = createListeners(log);
+  let reading: Reading | undefined;
+  const file = await openQueueFile(
+    data,
+    { clock, log, metrics },
+    {
+      changed: () => listeners.tell([]),
+      async replaced() {
+        await reading?.reopen();
+      },
+    },
+  );
+  try {
+    reading = await openReading(data, { clock, log }, file.repair);
+  } catch (error) {
+    await file.close();
+    throw error;
+  }
+  const room = createRoom('spool', settings, { clock, log, look: () => lookAtDisk(folder.dir) });
+  return {
+    clock,
+    log,
+    folder,
+    file,
+    reading,
+    room,
+    listeners,
+    blobs: createBlobs(folder),
+    cache: createCache(CACHE_BYTES),
+  };
+}
+
+function createSpool(parts: Parts, release: () => void): Spool {
+  const { file, reading, room, blobs, cache, listeners } = parts;
+  const events = createEventQueue({ file, reading, room, say: listeners.say, tell: listeners.tell });
+  let closing: Promise<void> | undefined;
+  const close = async () => {
+    room.stop();
+    await file.close();
+    await reading.close();
+    release();
+  };
+  return Object.freeze({
+    body: blobs.writer,
+    accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
+    hasRoom: () => file.sound() && room.has(),
+    backlog: file.tally.ofAccount,
+    message: (messageId: string, deliveryId?: string) => findMessage(parts, messageId, deliveryId),
+    async settle(settlement: Settlement, fresh?: Verdicts) {
+      const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
+      if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
+      if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
+      if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
+    },
+    keepEndpoint: (account: string, url: string, memory: string | null) =>
+      file.write('keepEndpoint', account, url, memory),
+    lastTime: () => reading.read('lastTime'),
+    keepTime: (memory: string) => file.write('keepTime', memory),
+    delivery: (id: string) => reading.read('delivery', id),
+    async due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
+      const read = () => reading.read('due', account, url, now, limit, except);
+      let due = await read();
+      // What was damaged took places of others; a row that cannot be given up either is not asked for again.
+      for (let tries = 0; due.damaged.length > 0 && tries < DUE_TRIES; tries++) {
+        await buryDamaged(parts, due.damaged);
+        due = await read();
+      }
+      return due.found;
+    },
+    endpoints: () => summarize(parts),
+    reports: (limit: number) => reading.read('reports', limit),
+    reported: (ids: readonly string[]) => file.write('reported', ids),
+    attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
+    ...createBulk(parts),
+    events: Object.freeze({ ...events, onNews: listeners.onNews }),
+    onChange: listeners.onChange,
+    check: file.check,
+    close: () => (closing ??= close()),
+  });
+}
+
+async function accept(parts: Parts, message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
+  const { file, blobs, cache, listeners } = parts;
+  const body = toTight(message.body);
+  const outcome = deliveries.length === 0 ? 'accepted' : await file.accept(toRow(message, body), deliveries);
+  if (outcome === 'accepted' && deliveries.length > 0) {
+    blobs.claim(body);
+    const { id, receivedAt, envelope, trace } = message;
+    cache.put({ id, receivedAt, envelope, trace, verdicts: null }, body, deliveries.length);
+    listeners.tell(deliveries);
+  } else if (body.kind === 'blob') {
+    await blobs.remove([basename(body.path)]);
+  }
+  return outcome;
+}
+
+function toTight(body: Body): Body {
+  if (body.kind === 'blob' || isTight(body.bytes)) return body;
+  return { kind: 'inline', bytes: new Uint8Array(body.bytes) };
+}
+
+function toRow({ id, receivedAt, envelope, trace }: NewMessage, body: Body): MessageRow {
+  const row = {
+    id,
+    receivedAt,
+    trace,
+    envelope: JSON.stringify(envelope),
+    bytes: null,
+    crc: null,
+    blob: null,
+    sha256: null,
+  };
+  if (body.kind === 'blob') return { ...row, size: body.size, blob: basename(body.path), sha256: body.sha256 };
+  return { ...row, size: body.bytes.byteLength, bytes: body.bytes, crc: crc32(body.bytes) };
+}
+
+async function findMessage(
+  parts: Parts,
+  messageId: string,
+  deliveryId?: string,
+): Promise<{ message: Message; body: Body } | undefined> {
+  const cached = parts.cache.get(messageId);
+  // Whoever got the bytes before may have given them away to a thread.
+  if (cached && isWhole(cached.body, cached.size)) return { message: cached.message, body: cached.body };
+  const found = await parts.reading.read('message', messageId);
+  if (found?.kind === 'damaged') await quarantine(parts, messageId, found.reason);
+  // Nothing waits without its message: its id, or that in the index, was changed.
+  else if (!found && deliveryId !== undefined) await buryDamaged(parts, [deliveryId], messageId);
+  return found?.kind === 'whole' ? { message: found.message, body: found.body } : undefined;
+}
+
+/** Bytes that were given away have no length any more. */
+function isWhole(body: Body, size: number): boolean {
+  return body.kind === 'blob' || body.bytes.byteLength === size;
+}
+
+async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
+  const due = new Map(await reading.read('firstDue'));
+  return file.tally.entries().map(({ key, account, url, memory, waiting }) => ({
+    account,
+    url,
+    waiting,
+    memory,
+    nextDue: waiting > 0 ? (due.get(key) ?? 0) : NEVER,
+  }));
+}
+
+/** Who hears of deliveries, and who of events. */
+export interface Listeners {
+  onChange(listener: (fresh: readonly Delivery[]) => void): void;
+  onNews(listener: (news: EventNews) => void): void;
+  /** Fresh deliveries; none: the queue was changed by hand. */
+  tell(fresh: readonly Delivery[]): void;
+  say(news: EventNews): void;
+}
+
+/** A listener that fails takes nothing back of what was accepted. */
+export function createListeners(log: Log): Listeners {
+  const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
+  const ofEvents: ((news: EventNews) => void)[] = [];
+
+  function inform<T>(listeners: readonly ((what: T) => void)[], what: T): void {
+    for (const listener of listeners) {
+      try {
+        listener(what);
+      } catch (error) {
+        log.error('spool.fault', { reason: 'a listener failed', error });
+      }
+    }
+  }
+
+  return Object.freeze({
+    onChange(listener: (fresh: readonly Delivery[]) => void) {
+      ofDeliveries.push(listener);
+    },
+    onNews(listener: (news: EventNews) => void) {
+      ofEvents.push(listener);
+    },
+    tell(fresh: readonly Delivery[]) {
+      inform(ofDeliveries, fresh);
+      if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
+    },
+    say(news: EventNews) {
+      inform(ofEvents, news);
+    },
+  });
+}
+
+/** Messages that were just accepted, so that their first attempt needs no trip to the disk. */
+export interface Cache {
+  put(message: Message, body: Body, deliveries: number): void;
+  get(messageId: string): { readonly message: Message; readonly body: Body; readonly size: number } | undefined;
+  /** Keeps the verdicts of the message that the delivery brings. */
+  keepVerdicts(deliveryId: string, verdicts: Message['verdicts']): void;
+  /** One of its deliveries has ended; a message without open deliveries leaves. */
+  ended(deliveryId: string): void;
+  clear(): void;
+}
+
+interface Entry {
+  message: Message;
+  readonly body: Body;
+  /** Bytes of the body when it came. */
+  readonly size: number;
+  open: number;
+}
+
+/** What an entry takes beside its bytes, about. */
+const OVERHEAD = 1024;
+
+/** A cache of at most `limit` bytes; the oldest leave first. */
+export function createCache(limit: number): Cache {
+  const entries = new Map<string, Entry>();
+  let bytes = 0;
+  const sizeOf = ({ body, size }: Entry) => OVERHEAD + (body.kind === 'inline' ? size : 0);
+  const remove = (id: string) => {
+    const entry = entries.get(id);
+    if (!entry) return;
+    entries.delete(id);
+    bytes -= sizeOf(entry);
+  };
+  const makeRoom = () => {
+    for (const id of entries.keys()) {
+      if (bytes <= limit) return;
+      remove(id);
+    }
+  };
+  return Object.freeze({
+    put(message: Message, body: Body, deliveries: number) {
+      const size = body.kind === 'inline' ? body.bytes.byteLength : body.size;
+      const entry = { message, body, size, open: deliveries };
+      entries.set(message.id, entry);
+      bytes += sizeOf(entry);
+      if (bytes > limit) makeRoom();
+    },
+    get: (messageId: string) => entries.get(messageId),
+    keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
+      const entry = entries.get(messageIdOf(deliveryId));
+      if (entry) entry.message = { ...entry.message, verdicts };
+    },
+    ended(deliveryId: string) {
+      const messageId = messageIdOf(deliveryId);
+      const entry = entries.get(messageId);
+      if (entry && --entry.open <= 0) remove(messageId);
+    },
+    clear() {
+      entries.clear();
+      bytes = 0;
+    },
+  });
+}
+
+/** base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. What has an id of another form stays until it is pushed out. */
+function messageIdOf(deliveryId: string): string {
+  return deliveryId.slice(0, -13);
+}

@@ -1,0 +1,207 @@
+import { hash } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import type { Clock } from '../base/clock.ts';
+import { deliveryId } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { parseAddress } from '../mail/address.ts';
+import { type DsnRequest, type RecipientDsn, toMailDate } from '../mail/envelope.ts';
+import { REPORT_SCHEME } from '../mail/return-address.ts';
+import type { Delivery, Message, Spool } from '../queue/delivery.ts';
+
+export interface NotifyingSettings {
+  readonly hostname: string;
+  /** Whom reports are from. */
+  readonly from: string;
+}
+
+export interface NotifyingDeps {
+  readonly spool: Pick<Spool, 'message' | 'body' | 'accept'>;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Tells senders what became of their messages, as far as they asked for it (RFC 3461). */
+export interface Notifying {
+  /**
+   * Puts a report onto the spool when this is something that was asked for. `diag`: what a server said. Never throws.
+   */
+  tell(message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string): Promise<void>;
+}
+
+/** The account of reports on the spool. No account has this id. */
+const REPORTS = 'reports';
+
+export function createNotifying(
+  { hostname, from }: NotifyingSettings,
+  { spool, clock, log }: NotifyingDeps,
+): Notifying {
+  async function report(
+    message: Message,
+    { id, recipient }: Pick<Delivery, 'id' | 'recipient'>,
+    fate: Fate,
+    diag: string,
+  ): Promise<void> {
+    const { dsn, outgoing } = message.envelope;
+    const asked = dsn?.recipients[recipient];
+    const domain = parseAddress(dsn?.returnTo ?? '')?.domain;
+    if (!dsn || !asked || domain === undefined || !asked.notify?.includes(fate === 'failed' ? 'FAILURE' : 'SUCCESS'))
+      return;
+    // Of what a template made there is no message to show the beginning of.
+    const found = outgoing?.form === 'draft' ? undefined : await spool.message(message.id);
+    const body = found && (found.body.kind === 'blob' ? await readFile(found.body.path) : found.body.bytes);
+    // From the delivery: what is told again after a crash is on the spool already.
+    const reportId = hash('sha256', `report\0${fate}\0${id}`, 'hex').slice(0, 32);
+    const now = clock.now();
+    const bytes = composeReport({
+      hostname,
+      from,
+      id: reportId,
+      at: now,
+      receivedAt: message.receivedAt,
+      dsn,
+      asked,
+      recipient,
+      fate,
+      diag,
+      bytes: body ? Buffer.concat([Buffer.from(message.trace), body]) : null,
+    });
+    const writer = spool.body(reportId);
+    await writer.write(bytes);
+    const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
+    const outcome = await spool.accept(
+      { id: reportId, receivedAt: now, envelope, trace: '', body: await writer.finish() },
+      [
+        {
+          id: deliveryId(reportId, 'report', dsn.returnTo),
+          messageId: reportId,
+          account: REPORTS,
+          url: `${REPORT_SCHEME}${domain}`,
+          routeId: '',
+          pattern: '',
+          recipient: dsn.returnTo,
+        },
+      ],
+    );
+    if (outcome !== 'accepted')
+      log.warn('report.lost', { message: message.id, delivery: id, recipient, reason: outcome });
+  }
+
+  return Object.freeze({
+    tell: (message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string) =>
+      report(message, delivery, fate, diag).catch((error: unknown) =>
+        log.warn('report.lost', { message: message.id, delivery: delivery.id, error }),
+      ),
+  });
+}
+
+/** What became of a message for one recipient. relayed: another server took it, which promised nothing. */
+export type Fate = 'delivered' | 'relayed' | 'failed';
+
+export interface ReportFacts {
+  /** Whose report it is: the host, and the address that it comes from. */
+  readonly hostname: string;
+  readonly from: string;
+  readonly id: string;
+  readonly at: number;
+  readonly receivedAt: number;
+  readonly dsn: DsnRequest;
+  readonly asked: RecipientDsn;
+  readonly recipient: string;
+  readonly fate: Fate;
+  /** `smtp;550 5.1.1 …`; empty when no server said anything. */
+  readonly diag: string;
+  /** Of the message, behind our Received line; null: there is nothing to show of it. */
+  readonly bytes: Buffer | null;
+}
+
+const SUBJECTS: Readonly<Record<Fate, string>> = { delivered: 'Delivered', relayed: 'Relayed', failed: 'Undelivered' };
+const SENTENCES: Readonly<Record<Fate, string>> = {
+  delivered: 'Your message was delivered.',
+  relayed: 'Your message was handed over to the next server, which may not tell you more.',
+  failed: 'Your message could not be delivered.',
+};
+/** A message that failed is sent back whole up to here, when that was asked for. */
+const MOST_RETURNED = 1024 * 1024;
+const END_OF_HEADER = '\r\n\r\n';
+
+/** A delivery status notification (RFC 3464) in CRLF lines. */
+export function composeReport(facts: ReportFacts): Buffer {
+  const { hostname, from, id, at, dsn, fate, bytes } = facts;
+  const boundary = `report-${id}`;
+  const head = [
+    `From: Mail Delivery System <${from}>`,
+    `To: <${dsn.returnTo}>`,
+    `Subject: ${SUBJECTS[fate]}: delivery status notification`,
+    `Date: ${toMailDate(at)}`,
+    `Message-ID: <${id}@${hostname}>`,
+    // RFC 3834 section 5.
+    'Auto-Submitted: auto-replied',
+    'MIME-Version: 1.0',
+    `Content-Type: multipart/report; report-type=delivery-status; boundary="${boundary}"`,
+    '',
+    `--${boundary}`,
+    'Content-Type: text/plain; charset=utf-8',
+    'Content-Transfer-Encoding: 8bit',
+    '',
+    SENTENCES[fate],
+    '',
+    `Recipient: ${facts.recipient}`,
+    ...(facts.diag === '' ? [] : [`Answer: ${oneLine(facts.diag)}`]),
+    '',
+    `--${boundary}`,
+    'Content-Type: message/delivery-status',
+    '',
+    ...statusFields(facts),
+    '',
+  ];
+  return Buffer.concat([
+    Buffer.from(`${head.join('\r\n')}\r\n`),
+    ...(bytes ? returnedPart(facts, bytes, boundary) : []),
+    Buffer.from(`--${boundary}--\r\n`),
+  ]);
+}
+
+/** The message as it came back, or the beginning of it. */
+function returnedPart({ fate, dsn }: ReportFacts, bytes: Buffer, boundary: string): Buffer[] {
+  const whole = fate === 'failed' && dsn.ret === 'FULL' && bytes.length <= MOST_RETURNED;
+  const end = bytes.indexOf(END_OF_HEADER);
+  const returned = whole ? bytes : bytes.subarray(0, end < 0 ? bytes.length : end + 2).subarray(0, MOST_RETURNED);
+  const fields = [
+    `--${boundary}`,
+    `Content-Type: ${whole ? 'message/rfc822' : 'text/rfc822-headers'}`,
+    ...(isSevenBit(returned) ? [] : ['Content-Transfer-Encoding: 8bit']),
+  ];
+  return [Buffer.from(`${fields.join('\r\n')}\r\n\r\n`), returned, Buffer.from('\r\n')];
+}
+
+/** RFC 3464 section 2.2 and 2.3: what is about the message, an empty line, what is about the recipient. */
+function statusFields({ hostname, receivedAt, at, dsn, asked, recipient, fate, diag }: ReportFacts): string[] {
+  const original = /^([^;]*);(.*)$/s.exec(asked.orcpt ?? '');
+  return [
+    ...(dsn.envid === null ? [] : [`Original-Envelope-Id: ${dsn.envid}`]),
+    `Reporting-MTA: dns; ${hostname}`,
+    `Arrival-Date: ${toMailDate(receivedAt)}`,
+    '',
+    ...(original ? [`Original-Recipient: ${address(original[1] ?? '', original[2] ?? '')}`] : []),
+    `Final-Recipient: ${address('rfc822', recipient)}`,
+    `Action: ${fate}`,
+    `Status: ${statusOf(fate, diag)}`,
+    ...(diag === '' ? [] : [`Diagnostic-Code: ${oneLine(diag).replace(/^(\w+);\s*/, '$1; ')}`]),
+    `Last-Attempt-Date: ${toMailDate(at)}`,
+  ];
+}
+
+/** An address beyond ASCII is written with \x{…} (RFC 6533 section 3), which every reader of reports may see. */
+function address(type: string, text: string): string {
+  const ascii = text.replace(/[^ -~]/gu, (char) => `\\x{${(char.codePointAt(0) ?? 0).toString(16).toUpperCase()}}`);
+  return `${ascii === text ? type : 'utf-8'};${ascii}`;
+}
+
+function statusOf(fate: Fate, diag: string): string {
+  if (fate !== 'failed') return '2.0.0';
+  return /\b5\.\d{1,3}\.\d{1,3}\b/.exec(diag)?.[0] ?? (/\b4\.4\.7\b/.test(diag) ? '4.4.7' : '5.0.0');
+}
+
+const oneLine = (text: string): string => text.replace(/[^ -~]+/g, ' ').slice(0, 500);
+
+const isSevenBit = (bytes: Buffer): boolean => bytes.every((byte) => byte < 0x80);

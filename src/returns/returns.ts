@@ -1,0 +1,205 @@
+import { createHash, hash } from 'node:crypto';
+import { open } from 'node:fs/promises';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Lists, MessageEvent, Recorder } from '../events/types.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import { firstValue, parseHeaders } from '../mail/headers.ts';
+import { findMessage, type ReturnMailbox, readReturnMailbox } from '../mail/return-address.ts';
+import type { Body, Delivery, Message } from '../queue/delivery.ts';
+import type { TokenSecret } from '../store/rows/hosts.ts';
+import type { MessageEventKind, SentMessageRow } from '../store/rows/messages.ts';
+import type { Store } from '../store/store.ts';
+import { headerText, type Judgement, judge } from './bounce-message.ts';
+import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe, type UnsubscribeLinks } from './unsubscribe.ts';
+import { createVisitQueue, createVisits, type VisitQueue, type Visits } from './visits.ts';
+
+export interface ReturnsDeps {
+  readonly store: Pick<Store, 'messages'>;
+  readonly accountOf: AccountOf;
+  readonly recorder: Pick<Recorder, 'record'>;
+  readonly unsubscribe: Unsubscribe;
+  readonly secret: () => Promise<string>;
+  readonly log: Log;
+}
+
+/** done: in few words what became of it · later: the message it is about is not in the store yet. */
+export type Handled = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
+
+/** Reads mail that came back and records what it says. */
+export interface Returns {
+  /** Throws `StoreAway` when the store is away: nothing is recorded then, or all of it is the next time. */
+  handle(delivery: Pick<Delivery, 'id' | 'recipient'>, message: Message, body: Body, now: number): Promise<Handled>;
+}
+
+/** A report of that size is parsed as a whole; of a larger one only the beginning, where reports say what they are. */
+const WHOLE_BYTES = 1024 * 1024;
+const START_BYTES = 256 * 1024;
+/** Rows of messages are written behind the spool when the store was away; a report may be faster for so long. */
+const ROW_LATEST_MS = 3_600_000;
+
+interface Named {
+  readonly account: number;
+  readonly message: string;
+}
+interface Found {
+  readonly account: string;
+  readonly row: SentMessageRow;
+}
+
+export function createReturns(deps: ReturnsDeps): Returns {
+  const { store, recorder, log } = deps;
+
+  async function find({ account: number, message }: Named): Promise<Found | undefined> {
+    const account = await deps.accountOf(number);
+    const row = account === undefined ? undefined : await store.messages.one({ id: message, account });
+    return account === undefined || row === undefined ? undefined : { account, row };
+  }
+
+  async function record(
+    { account, row }: Found,
+    said: Exclude<Judgement, { kind: 'nothing' }>,
+    arrived: Arrived,
+  ): Promise<string> {
+    if (said.kind === 'unsub') return `unsub ${await deps.unsubscribe({ account, row, at: arrived.at })}`;
+    const event = toEvent(said, row.id, arrived);
+    return `${event.kind} ${await recorder.record({ ...event, account, at: arrived.at })}`;
+  }
+
+  return Object.freeze({
+    async handle(
+      delivery: Pick<Delivery, 'id' | 'recipient'>,
+      message: Message,
+      body: Body,
+      now: number,
+    ): Promise<Handled> {
+      const secret = await deps.secret();
+      const mailbox = readMailbox(secret, delivery.recipient);
+      const done = (words: string): Handled => {
+        log.info('return.handled', { delivery: delivery.id, message: message.id, to: mailbox?.kind, words });
+        return { kind: 'done', words };
+      };
+      if (!mailbox) return done('nothing: the address is not one of ours');
+      const bytes = await readStart(body);
+      const named = mailbox.kind === 'complaints' ? undefined : mailbox;
+      const known = named && (await find(named));
+      const said = judge(mailbox.kind, bytes, known?.row.email ?? null);
+      if (said.kind === 'nothing') return done(`nothing: ${said.why}`);
+      const other = named ?? ('original' in said ? findMessage(secret, said.original) : undefined);
+      if (!other) return done('nothing: the report is about no message of ours');
+      const found = known ?? (await find(other));
+      if (found) return done(await record(found, said, { at: new Date(message.receivedAt), mail: idOf(bytes) }));
+      return now - message.receivedAt < ROW_LATEST_MS
+        ? { kind: 'later' }
+        : done('nothing: there is no such message any more');
+    },
+  });
+}
+
+/** An address of our return domain, or of one that its message has for itself. */
+function readMailbox(secret: string, recipient: string): ReturnMailbox | undefined {
+  const at = recipient.lastIndexOf('@');
+  const [name, domain] = [recipient.slice(0, at), toAsciiDomain(recipient.slice(at + 1))];
+  return (
+    readReturnMailbox(secret, name) ?? (domain === undefined ? undefined : readReturnMailbox(secret, name, domain))
+  );
+}
+
+interface Arrived {
+  readonly at: Date;
+  /** What the mail that came back is known by. */
+  readonly mail: string;
+}
+
+function toEvent(
+  said: Exclude<Judgement, { kind: 'nothing' | 'unsub' }>,
+  message: string,
+  { mail }: Arrived,
+): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
+  // A message bounces once and is complained about once, however many reports there are: its recipient knows the address too and could
+  // write as many as he likes. Delays are told each time.
+  if (said.kind === 'spam')
+    return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
+  const { kind, description, bgtools_code: code } = said.bounce;
+  const detail = { diag: said.diag, description, code };
+  if (said.kind === 'delayed')
+    return { id: returnEventId(message, 'deferral', mail), message, kind: 'deferral', detail };
+  return { id: returnEventId(message, kind), message, kind, detail };
+}
+
+/** The Message-ID; a mail without one is the same again when its bytes are. */
+function idOf(bytes: Buffer): string {
+  const id = firstValue(parseHeaders(Buffer.from(headerText(bytes), 'latin1')), 'message-id');
+  return id === undefined || id === '' ? createHash('sha256').update(bytes).digest('hex') : id;
+}
+
+async function readStart(body: Body): Promise<Buffer> {
+  if (body.kind === 'inline') return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
+  const length = body.size <= WHOLE_BYTES ? body.size : START_BYTES;
+  const file = await open(body.path, 'r');
+  try {
+    const bytes = Buffer.alloc(length);
+    for (let at = 0; at < length; ) {
+      const { bytesRead } = await file.read(bytes, at, length - at, at);
+      if (bytesRead === 0) return bytes.subarray(0, at);
+      at += bytesRead;
+    }
+    return bytes;
+  } finally {
+    await file.close();
+  }
+}
+
+export interface FeedbackDeps {
+  readonly store: Store;
+  readonly tokenSecret: TokenSecret;
+  readonly recorder: Recorder;
+  readonly lists: Lists;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** What the world says of a message that was sent: by mail that comes back, and by the links in it. */
+export interface Feedback {
+  readonly returns: Returns;
+  readonly tracking: { readonly visits: Visits; readonly unsubscribeLinks: UnsubscribeLinks };
+  readonly visitQueue: VisitQueue;
+}
+
+/** Builds the parts that turn feedback into events. */
+export function createFeedback({ store, tokenSecret, recorder, lists, clock, log }: FeedbackDeps): Feedback {
+  const secret = tokenSecret.read;
+  const accountOf = createAccountOf(store);
+  const unsubscribe = createUnsubscribe({ recorder, lists });
+  const visitQueue = createVisitQueue({ accountOf, recorder, clock, log });
+  return Object.freeze({
+    returns: createReturns({ store, accountOf, recorder, unsubscribe, secret, log }),
+    tracking: Object.freeze({
+      visits: createVisits({ queue: visitQueue, secret, clock }),
+      unsubscribeLinks: createUnsubscribeLinks({ store, accountOf, secret, unsubscribe, clock }),
+    }),
+    visitQueue,
+  });
+}
+
+/** The id of an event that somebody outside brought about: the same message, kind and occasion are the same event. */
+export function returnEventId(
+  message: string,
+  kind: MessageEventKind,
+  ...occasion: readonly (string | number)[]
+): string {
+  return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
+}
+
+/** The account behind a number that a token names; undefined when there is none. A number never changes hands, so it is asked for once. */
+export type AccountOf = (number: number) => Promise<string | undefined>;
+
+/** Keeps what it has found: as many numbers as there are accounts whose mail comes back. */
+export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
+  const known = new Map<number, string>();
+  return async (number) => {
+    const account = known.get(number) ?? (await store.accounts.one({ number }))?.id;
+    if (account !== undefined) known.set(number, account);
+    return account;
+  };
+}

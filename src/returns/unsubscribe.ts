@@ -1,0 +1,96 @@
+import type { Clock } from '../base/clock.ts';
+import type { Lists, Recorder } from '../events/types.ts';
+import { readToken } from '../mail/return-address.ts';
+import type { SentMessageRow } from '../store/rows/messages.ts';
+import type { Store } from '../store/store.ts';
+import { type AccountOf, returnEventId } from './returns.ts';
+
+/** The recipient of a message wants no more mail. */
+export interface UnsubscribeWish {
+  readonly account: string;
+  readonly row: Pick<SentMessageRow, 'id' | 'email' | 'subaccount'>;
+  readonly at: Date;
+}
+
+/** Records the wish; the event puts the address on the rejection list. */
+export type Unsubscribe = (wish: UnsubscribeWish) => Promise<'recorded' | 'duplicate' | 'unknown'>;
+
+const DAY_MS = 86_400_000;
+const MINUTE_MS = 60_000;
+
+/**
+ * Buttons are pressed twice, and mail programs repeat their POST: a wish counts once a day. But when the account has taken the address
+ * off its list again since, the wish is a new one and must not get lost.
+ */
+export function createUnsubscribe({
+  recorder,
+  lists,
+}: {
+  readonly recorder: Pick<Recorder, 'record'>;
+  readonly lists: Pick<Lists, 'suppression'>;
+}): Unsubscribe {
+  const record = ({ account, row, at }: UnsubscribeWish, spanMs: number) =>
+    recorder.record({
+      id: returnEventId(row.id, 'unsub', spanMs, Math.floor(at.getTime() / spanMs)),
+      account,
+      message: row.id,
+      kind: 'unsub',
+      at,
+    });
+  return async (wish) => {
+    const first = await record(wish, DAY_MS);
+    if (first !== 'duplicate' || (await lists.suppression(wish.account, wish.row.email, wish.row.subaccount, wish.at)))
+      return first;
+    return record(wish, MINUTE_MS);
+  };
+}
+
+/** Whom an unsubscribe link is about: who sent, and to whom. */
+export interface Subscription {
+  readonly sender: string;
+  readonly email: string;
+}
+
+export interface UnsubscribeLinksDeps {
+  readonly store: Pick<Store, 'messages'>;
+  readonly accountOf: AccountOf;
+  /** Rejects with `StoreAway` while it cannot be read. */
+  readonly secret: () => Promise<string>;
+  readonly unsubscribe: Unsubscribe;
+  readonly clock: Clock;
+}
+
+/** What stands behind an unsubscribe link: `unknown` for one that we did not make, `gone` when its message is forgotten. Both throw `StoreAway`. */
+export interface UnsubscribeLinks {
+  look(token: string): Promise<Subscription | 'unknown' | 'gone'>;
+  /** Records the wish before it answers. */
+  follow(token: string): Promise<Subscription | 'unknown' | 'gone'>;
+}
+
+export function createUnsubscribeLinks({
+  store,
+  accountOf,
+  secret,
+  unsubscribe,
+  clock,
+}: UnsubscribeLinksDeps): UnsubscribeLinks {
+  async function find(token: string) {
+    const named = readToken(await secret(), 'unsub', token);
+    if (!named) return 'unknown';
+    const account = await accountOf(named.account);
+    const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });
+    return account === undefined || row === undefined ? 'gone' : { account, row };
+  }
+  return Object.freeze({
+    async look(token: string) {
+      const found = await find(token);
+      return typeof found === 'string' ? found : found.row;
+    },
+    async follow(token: string) {
+      const found = await find(token);
+      if (typeof found === 'string') return found;
+      const { account, row } = found;
+      return (await unsubscribe({ account, row, at: new Date(clock.now()) })) === 'unknown' ? 'gone' : row;
+    },
+  });
+}

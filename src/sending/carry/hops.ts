@@ -1,0 +1,142 @@
+import { isIPv4, isIPv6 } from 'node:net';
+import { isReachable, type Network } from '../../base/networks.ts';
+import type { Resolver } from '../../dns/types.ts';
+import type { Relay } from './relay.ts';
+
+/** One server, and how it is spoken to. */
+export interface Hop {
+  readonly host: string;
+  readonly address: string;
+  readonly port: number;
+  readonly secure: boolean;
+  readonly auth: Relay['auth'];
+  readonly tls: TlsWish;
+}
+
+/**
+ * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`: encrypted where
+ * the server offers it and it works, for plain text would be the alternative.
+ */
+export type TlsWish = 'verified' | 'encrypted' | 'any' | 'none';
+
+/** The operator chose the relay, so it may be anywhere. `setting` is where the operator finds it. */
+export async function relayExchange({ host }: Relay, resolver: Resolver, setting: string): Promise<Exchanges> {
+  const answer = await resolver.addresses(host);
+  if (answer.kind !== 'records') return { kind: 'deferred', reason: `the relay ${host} has no address (${setting})` };
+  return { kind: 'found', exchanges: [{ host, addresses: answer.records }] };
+}
+
+const isLoopback = (address: string) => address === '::1' || (isIPv4(address) && address.startsWith('127.'));
+
+/** The ways to a relay, in order. */
+export function* hopsToRelay(
+  exchanges: readonly Exchange[],
+  { port, secure, auth }: Relay,
+  wish: TlsWish,
+): Generator<Hop> {
+  for (const { host, addresses } of exchanges) {
+    for (const address of addresses) {
+      // A password travels encrypted to the one it is meant for, or not off this machine.
+      const here = wish === 'none' ? 'none' : 'any';
+      yield { host, address, port, secure, auth, tls: isLoopback(address) ? here : auth || secure ? 'verified' : wish };
+    }
+  }
+}
+
+/** The ways to the hosts of a domain, in order. Of one host, those come first that the first of the sources can go. */
+export function* hopsToExchanges(
+  exchanges: readonly Exchange[],
+  port: number,
+  tls: TlsWish,
+  sources: readonly string[],
+): Generator<Hop> {
+  for (const { host, addresses } of exchanges) {
+    for (const address of addresses.toSorted((a, b) => rank(a, sources) - rank(b, sources)))
+      yield { host, address, port, secure: false, auth: undefined, tls };
+  }
+}
+
+/** The sources of the family of an address. */
+export function sourcesFor(address: string, sources: readonly string[]): readonly string[] {
+  return sources.filter((source) => isIPv6(source) === isIPv6(address));
+}
+
+function rank(address: string, sources: readonly string[]): number {
+  const first = sources.findIndex((source) => isIPv6(source) === isIPv6(address));
+  return first < 0 ? sources.length : first;
+}
+
+/** A host that takes mail, and where it may be reached. */
+export interface Exchange {
+  readonly host: string;
+  readonly addresses: readonly string[];
+}
+
+export type Exchanges =
+  | { readonly kind: 'found'; readonly exchanges: readonly Exchange[] }
+  /** As in `MailOutcome`. */
+  | { readonly kind: 'deferred' | 'failed'; readonly reason: string };
+
+/** A domain may list as many as it likes; we knock at so many doors. */
+const MOST_HOSTS = 5;
+const MOST_ADDRESSES = 4;
+
+/**
+ * The hosts that take mail for a domain, the preferred one first: its MX records, or the domain itself when it has none
+ * (RFC 5321 section 5.1). A null MX takes no mail (RFC 7505). Each address is checked: a stranger chose these names.
+ */
+export async function findExchanges(
+  resolver: Resolver,
+  domain: string,
+  allowed: readonly Network[],
+  jitter: () => number,
+): Promise<Exchanges> {
+  const answer = await resolver.resolve(domain, 'MX');
+  if (answer.kind === 'failure')
+    return { kind: 'deferred', reason: `the MX records of ${domain} could not be looked up` };
+  if (answer.kind !== 'records') {
+    return answer.kind === 'none'
+      ? addressesOf(resolver, [domain], domain, allowed)
+      : { kind: 'failed', reason: `the domain ${domain} does not exist` };
+  }
+  const records = answer.records.map(({ exchange, priority }) => ({
+    host: exchange.replace(/\.$/, ''),
+    priority,
+    chance: jitter(),
+  }));
+  if (records.every(({ host }) => host === ''))
+    return { kind: 'failed', reason: `the domain ${domain} accepts no mail (null MX)` };
+  // Equal ones in any order, so that the load is spread (RFC 5321 section 5.1).
+  const hosts = records
+    .toSorted((a, b) => a.priority - b.priority || a.chance - b.chance)
+    .map(({ host }) => host)
+    .filter((host) => host !== '');
+  return addressesOf(resolver, [...new Set(hosts)].slice(0, MOST_HOSTS), domain, allowed);
+}
+
+async function addressesOf(
+  resolver: Resolver,
+  hosts: readonly string[],
+  domain: string,
+  allowed: readonly Network[],
+): Promise<Exchanges> {
+  const exchanges: Exchange[] = [];
+  let [unknown, forbidden] = [false, false];
+  for (const host of hosts) {
+    const answer = await resolver.addresses(host);
+    if (answer.kind === 'failure') unknown = true;
+    if (answer.kind !== 'records') continue;
+    // One forbidden address among many refuses the host: which of them would be connected to is not ours to hope for.
+    if (answer.records.every((address) => isReachable(address, allowed)))
+      exchanges.push({ host, addresses: answer.records.slice(0, MOST_ADDRESSES) });
+    else forbidden = true;
+  }
+  if (exchanges.some(({ addresses }) => addresses.length > 0)) return { kind: 'found', exchanges };
+  if (unknown) return { kind: 'deferred', reason: `the mail hosts of ${domain} could not be looked up` };
+  return {
+    kind: 'failed',
+    reason: forbidden
+      ? `the mail hosts of ${domain} have forbidden addresses`
+      : `the mail hosts of ${domain} have no address`,
+  };
+}

@@ -1,0 +1,205 @@
+import type { IncomingMessage } from 'node:http';
+import { request } from 'node:https';
+import { TextDecoder } from 'node:util';
+import type { Clock } from '../../base/clock.ts';
+import { isReachable, type Network } from '../../base/networks.ts';
+import type { Resolver } from '../../dns/types.ts';
+
+/** The MTA-STS policies of domains (RFC 8461), remembered as long as they ask for. */
+export interface Policies {
+  /** The policy that holds for mail to a domain (A-labels); undefined: none. Never throws. */
+  of(domain: string): Promise<Policy | undefined>;
+}
+
+/** The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws when it cannot be had. */
+export type FetchPolicy = (domain: string) => Promise<string>;
+
+interface Known {
+  readonly id: string;
+  readonly policy: Policy;
+  readonly until: number;
+}
+
+const MOST_KNOWN = 10_000;
+/** After a policy could not be fetched (RFC 8461 section 3.3). */
+const PAUSE_MS = 300_000;
+/** A year (RFC 8461 section 3.2). */
+const LONGEST_S = 31_557_600;
+
+export function createPolicies({
+  resolver,
+  clock,
+  fetchPolicy,
+}: {
+  readonly resolver: Resolver;
+  readonly clock: Clock;
+  readonly fetchPolicy: FetchPolicy;
+}): Policies {
+  const known = new Map<string, Known>();
+  const paused = new Map<string, number>();
+  const asked = new Map<string, Promise<Policy | undefined>>();
+
+  async function find(domain: string): Promise<Policy | undefined> {
+    const now = clock.monotonic();
+    const found = known.get(domain);
+    const current = found && now < found.until ? found : undefined;
+    const answer = await resolver.resolve(`_mta-sts.${domain}`, 'TXT');
+    const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
+    // A policy holds to its end, whatever became of its record: else whoever can hide the record could switch it off.
+    if (id === undefined || id === current?.id || now < (paused.get(domain) ?? 0)) return current?.policy;
+    return (await refresh(domain, id)) ?? current?.policy;
+  }
+
+  async function refresh(domain: string, id: string): Promise<Policy | undefined> {
+    const text = await fetchPolicy(domain).catch(() => undefined);
+    const policy = text === undefined ? undefined : parsePolicy(text);
+    if (!policy) {
+      remember(paused, domain, clock.monotonic() + PAUSE_MS);
+      return undefined;
+    }
+    remember(known, domain, { id, policy, until: clock.monotonic() + Math.min(policy.maxAgeS, LONGEST_S) * 1000 });
+    return policy;
+  }
+
+  return Object.freeze({
+    of(domain: string) {
+      const running = asked.get(domain);
+      if (running) return running;
+      const next = find(domain).finally(() => asked.delete(domain));
+      asked.set(domain, next);
+      return next;
+    },
+  });
+}
+
+/** The oldest gives way: what a stranger can make us remember must have an end. */
+function remember<T>(map: Map<string, T>, name: string, value: T): void {
+  map.delete(name);
+  map.set(name, value);
+  const [oldest] = map.keys();
+  if (map.size > MOST_KNOWN && oldest !== undefined) map.delete(oldest);
+}
+
+/** Whether a policy lists a host; `*.` stands for one label (RFC 8461 section 4.1). */
+export function policyAllows({ hosts }: Policy, host: string): boolean {
+  const name = host.toLowerCase().replace(/\.$/, '');
+  const parent = name.slice(name.indexOf('.') + 1);
+  return hosts.some((pattern) =>
+    pattern.startsWith('*.') ? name.includes('.') && parent === pattern.slice(2) : name === pattern,
+  );
+}
+
+/** What a domain asks of those that mail it (RFC 8461 section 3.2). */
+export interface Policy {
+  readonly mode: 'enforce' | 'testing' | 'none';
+  /** Names and patterns of MX hosts, lower case. */
+  readonly hosts: readonly string[];
+  readonly maxAgeS: number;
+}
+
+/** The id in the TXT records of `_mta-sts`; undefined when there is no such record, or more than one (section 3.1). */
+export function parsePolicyId(records: readonly string[]): string | undefined {
+  const ours = records.filter((record) => /^v=STSv1[ \t]*;/.test(record));
+  const [record] = ours;
+  if (record === undefined || ours.length > 1) return undefined;
+  return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
+}
+
+/** Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is none. */
+export function parsePolicy(text: string): Policy | undefined {
+  const lines = text
+    .split(/\r?\n/)
+    .map((line) => /^([A-Za-z0-9][\w.-]{0,31})[ \t]*:[ \t]*(.*?)[ \t]*$/.exec(line))
+    .filter((line) => line !== null);
+  const valueOf = (name: string) => lines.find((line) => line[1] === name)?.[2];
+  const mode = valueOf('mode');
+  const age = valueOf('max_age');
+  const hosts = lines
+    .filter((line) => line[1] === 'mx')
+    .map((line) => (line[2] ?? '').toLowerCase().replace(/\.$/, ''));
+  if (valueOf('version') !== 'STSv1' || age === undefined || !/^\d{1,10}$/.test(age)) return undefined;
+  if (mode !== 'enforce' && mode !== 'testing' && mode !== 'none') return undefined;
+  if (mode !== 'none' && hosts.length === 0) return undefined;
+  return { mode, hosts, maxAgeS: Number(age) };
+}
+
+export interface PolicyFetchSettings {
+  readonly allowed: readonly Network[];
+  /** 443. */
+  readonly port: number;
+}
+
+/** For everything (RFC 8461 section 3.3 suggests a minute, which a message would wait for). */
+const DEADLINE_MS = 10_000;
+const MOST_BYTES = 64 * 1024;
+
+/** Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC 8461 section 3.3). */
+export function createPolicyFetch(
+  { allowed, port }: PolicyFetchSettings,
+  { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
+): FetchPolicy {
+  async function addressOf(host: string): Promise<string> {
+    const answer = await resolver.addresses(host);
+    if (answer.kind !== 'records') throw new Error(`${host} has no address`);
+    if (!answer.records.every((address) => isReachable(address, allowed)))
+      throw new Error(`${host} has forbidden addresses`);
+    return answer.records[0] ?? '';
+  }
+
+  return async (domain) => {
+    const host = `mta-sts.${domain}`;
+    const late = new AbortController();
+    const cancel = clock.after(DEADLINE_MS, () => late.abort());
+    try {
+      const address = await addressOf(host);
+      return await get({ address, host, port }, late.signal);
+    } finally {
+      cancel();
+    }
+  };
+}
+
+interface Place {
+  readonly address: string;
+  readonly host: string;
+  readonly port: number;
+}
+
+function get({ address, host, port }: Place, signal: AbortSignal): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const headers = { host: port === 443 ? host : `${host}:${port}` };
+    // `servername` is what the certificate is held against; the address was checked and is what we connect to.
+    const asked = request({
+      host: address,
+      port,
+      servername: host,
+      path: '/.well-known/mta-sts.txt',
+      headers,
+      agent: false,
+      signal,
+      rejectUnauthorized: true,
+    });
+    asked
+      .on('error', reject)
+      .on('response', (response) =>
+        read(response)
+          .then(resolve, reject)
+          .finally(() => asked.destroy()),
+      )
+      .end();
+  });
+}
+
+async function read(response: IncomingMessage): Promise<string> {
+  if (response.statusCode !== 200) throw new Error(`the policy host answered ${response.statusCode}`);
+  if (!/^text\/plain[ \t]*(?:;|$)/i.test(response.headers['content-type'] ?? ''))
+    throw new Error('the policy is not text/plain');
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of response) {
+    chunks.push(chunk);
+    size += chunk.length;
+    if (size > MOST_BYTES) throw new Error('the policy is too long');
+  }
+  return new TextDecoder().decode(Buffer.concat(chunks));
+}

@@ -1,0 +1,214 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { type Hop, sourcesFor } from './hops.ts';
+import {
+  type Handover,
+  isSourceMissing,
+  isTlsFault,
+  type Letter,
+  openConnection,
+  openSession,
+  reasonOf,
+  type Session,
+} from './session.ts';
+import type { SourceNames } from './sources.ts';
+
+/** What became of a letter at one server. `unopened`: the server never came as far as MAIL FROM. */
+export type Visit =
+  | { readonly kind: 'unopened'; readonly reason: string }
+  | (Handover & { readonly source: string | null; readonly tls: boolean });
+
+/** Sessions with servers: opened where none is kept, kept where another message may follow. */
+export interface Sessions {
+  visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit>;
+  stop(): void;
+}
+
+export interface SessionsDeps {
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly names: SourceNames;
+}
+
+/** How long an address that is not on this machine is left alone. */
+const MISSING_MS = 60_000;
+
+export interface SessionsSettings {
+  /** For one address to come as far as MAIL FROM. */
+  readonly hostTimeoutMs: number;
+  /** Sessions that are kept to one server from one address. */
+  readonly mostPerWay: number;
+}
+
+export function createSessions(
+  { hostTimeoutMs, mostPerWay }: SessionsSettings,
+  { clock, log, names }: SessionsDeps,
+): Sessions {
+  const pool = createSessionPool({ mostPerWay }, clock);
+  const missing = new Map<string, number>();
+
+  /** The addresses to leave from, in order; the last one is the system's own choice. */
+  function candidates(hop: Hop, sources: readonly string[]): readonly (string | undefined)[] {
+    return [
+      ...sourcesFor(hop.address, sources).filter((source) => (missing.get(source) ?? 0) <= clock.monotonic()),
+      undefined,
+    ];
+  }
+
+  async function open(hop: Hop, sources: readonly (string | undefined)[], signal: AbortSignal): Promise<Session> {
+    for (const source of sources) {
+      try {
+        return await openFrom(hop, source, signal);
+      } catch (error) {
+        if (source === undefined || !isSourceMissing(error)) throw error;
+        missing.set(source, clock.monotonic() + MISSING_MS);
+        log.error('ip.missing', { ip: source, host: hop.host });
+      }
+    }
+    throw new Error('there is no address to leave from');
+  }
+
+  async function openFrom(hop: Hop, source: string | undefined, signal: AbortSignal): Promise<Session> {
+    const late = new AbortController();
+    const cancel = clock.after(hostTimeoutMs, () => late.abort());
+    const either = AbortSignal.any([signal, late.signal]);
+    try {
+      const name = await names(source);
+      const begin = async (one: Hop) =>
+        openSession(
+          await openConnection({ address: one.address, port: one.port, source }, clock, either),
+          one,
+          name,
+          either,
+        );
+      return await begin(hop).catch((error: unknown) => {
+        if (hop.tls !== 'any' || !isTlsFault(error) || either.aborted) throw error;
+        return begin({ ...hop, tls: 'none' });
+      });
+    } finally {
+      cancel();
+    }
+  }
+
+  /** Hands the letter over; an abort cuts the session. */
+  async function use(session: Session, letter: Letter, signal: AbortSignal): Promise<Handover> {
+    signal.addEventListener('abort', session.destroy, { once: true });
+    try {
+      return await session.send(letter);
+    } finally {
+      signal.removeEventListener('abort', session.destroy);
+    }
+  }
+
+  async function again(session: Session, letter: Letter, signal: AbortSignal): Promise<Handover | undefined> {
+    signal.addEventListener('abort', session.destroy, { once: true });
+    const usable = await session.reset().finally(() => signal.removeEventListener('abort', session.destroy));
+    const handover = usable ? await use(session, letter, signal) : undefined;
+    return handover && !isStale(handover) ? handover : undefined;
+  }
+
+  return Object.freeze({
+    async visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit> {
+      const from = candidates(hop, sources);
+      const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
+      const conclude = (session: Session, source: string | undefined, handover: Handover): Visit => {
+        pool.keep(way(source), session);
+        return { ...handover, source: session.source, tls: session.tls };
+      };
+      const kept = pool.take(way(from[0]));
+      const handover = kept && (await again(kept, letter, signal));
+      if (kept && handover) return conclude(kept, from[0], handover);
+      kept?.destroy();
+      try {
+        const session = await open(hop, from, signal);
+        return conclude(
+          session,
+          from.find((source) => source === session.source),
+          await use(session, letter, signal),
+        );
+      } catch (error) {
+        return { kind: 'unopened', reason: reasonOf(error) };
+      }
+    },
+    stop: pool.stop,
+  });
+}
+
+/** A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its place. */
+function isStale(handover: Handover): boolean {
+  return handover.kind === 'lost'
+    ? !handover.given
+    : !handover.given && (handover.code === 421 || handover.code === 503);
+}
+
+/** Sessions that wait for another message to the same server. */
+export interface SessionPool {
+  /** The one used last, which is the least likely to be closed by now. */
+  take(way: string): Session | undefined;
+  /** Keeps a session, or ends it when it has done enough or enough are kept. */
+  keep(way: string, session: Session): void;
+  /** Ends all of them, and those that are handed in from now on. */
+  stop(): void;
+}
+
+/** In all: each is a file descriptor here and a place at somebody else's. */
+const MOST = 500;
+const IDLE_MS = 10_000;
+/** Many servers end a session after about as many. */
+const MOST_MESSAGES = 100;
+
+interface Kept {
+  readonly session: Session;
+  readonly cancel: () => void;
+}
+
+export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock): SessionPool {
+  const ways = new Map<string, Kept[]>();
+  let count = 0;
+  let stopped = false;
+
+  function remove(way: string, kept: Kept): void {
+    const others = (ways.get(way) ?? []).filter((other) => other !== kept);
+    if (others.length > 0) ways.set(way, others);
+    else ways.delete(way);
+    kept.cancel();
+    count--;
+  }
+
+  function add(way: string, session: Session): void {
+    const kept: Kept = {
+      session,
+      cancel: clock.after(IDLE_MS, () => {
+        remove(way, kept);
+        session.end();
+      }),
+    };
+    ways.set(way, [...(ways.get(way) ?? []), kept]);
+    count++;
+  }
+
+  return Object.freeze({
+    take(way: string) {
+      for (;;) {
+        const kept = ways.get(way)?.at(-1);
+        if (!kept) return undefined;
+        remove(way, kept);
+        if (kept.session.alive()) return kept.session;
+      }
+    },
+    keep(way: string, session: Session) {
+      const full = count >= MOST || (ways.get(way)?.length ?? 0) >= mostPerWay;
+      if (stopped || full || session.sent() >= MOST_MESSAGES || !session.alive()) session.end();
+      else add(way, session);
+    },
+    stop() {
+      stopped = true;
+      for (const [way, all] of ways) {
+        for (const kept of all) {
+          remove(way, kept);
+          kept.session.end();
+        }
+      }
+    },
+  });
+}

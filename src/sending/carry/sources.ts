@@ -1,0 +1,185 @@
+import type { Clock } from '../../base/clock.ts';
+import { checkA, toReverseName } from '../../dns/checks.ts';
+import type { Resolver } from '../../dns/types.ts';
+import { toAsciiDomain } from '../../mail/address.ts';
+import type { Outgoing } from '../../mail/outgoing.ts';
+import { createPoolFinder, DEFAULT_POOL, readPlacement } from '../../store/rows/ips.ts';
+import type { AccountStore, Store } from '../../store/store.ts';
+import type { Sources } from '../types.ts';
+
+/** How long an account's addresses are remembered: after a change, mail goes the old way for so long. */
+const KEPT_MS = 5000;
+/** Of one account; far more than anybody has. */
+const MOST = 1000;
+const MOST_ACCOUNTS = 10_000;
+const DAY_MS = 86_400_000;
+
+/** An address, the pool it is in, and its warmup. */
+interface Place {
+  readonly ip: string;
+  readonly pool: string;
+  readonly warmupStartAt: Date | null;
+  readonly warmupEndAt: Date | null;
+}
+
+/** What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is warming up. */
+interface Own {
+  readonly places: readonly Place[];
+  readonly daily: number;
+}
+
+interface Known {
+  readonly own: Promise<Own>;
+  readonly until: number;
+}
+
+/** `choose` fails while the store is away, for an account that it was not asked about before. */
+export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
+  const known = new Map<string, Known>();
+
+  function ownOf(account: string, now: Date): Promise<Own> {
+    const found = known.get(account);
+    if (found && clock.monotonic() < found.until) return found.own;
+    // While the store is away, what was known before serves on.
+    const own = read(store, account, now).catch((error: unknown) => {
+      if (!found) known.delete(account);
+      return found?.own ?? Promise.reject(error);
+    });
+    known.delete(account);
+    known.set(account, { own, until: clock.monotonic() + KEPT_MS });
+    const [oldest] = known.keys();
+    if (known.size > MOST_ACCOUNTS && oldest !== undefined) known.delete(oldest);
+    return own;
+  }
+
+  return Object.freeze({
+    async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
+      const { places, daily } = await ownOf(account, now);
+      // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there are.
+      const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
+      const inPool = places.filter((place) => place.pool === pool);
+      const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
+        ip,
+        share: isWarming(warmupEndAt, now) ? warmupShare(warmupStartAt, now, daily / inPool.length) : 1,
+      }));
+      return chooseSource(candidates, chance);
+    },
+  });
+}
+
+async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<Own> {
+  const own = store.of(account);
+  const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
+  if (rows.length === 0) return { places: [], daily: 0 };
+  const poolOf = createPoolFinder(await readPlacement(own));
+  const places = rows.map(({ id, warmupStartAt, warmupEndAt }) => ({
+    ip: id,
+    pool: poolOf(id),
+    warmupStartAt,
+    warmupEndAt,
+  }));
+  return {
+    places,
+    daily: places.some(({ warmupEndAt }) => isWarming(warmupEndAt, now)) ? await sentInDay(own, now) : 0,
+  };
+}
+
+/** What the account sent in the last 24 hours, by all of its pools. */
+async function sentInDay(
+  { account, counters }: Pick<AccountStore, 'account' | 'counters'>,
+  now: Date,
+): Promise<number> {
+  const start = { range: { gt: new Date(now.getTime() - DAY_MS) } };
+  const hours = await counters.many({ kind: 'account', span: 'hour', key: account, start });
+  return hours.reduce((sum, { sent }) => sum + sent, 0);
+}
+
+/** An address that a message may leave from. `share`: 1 when it is warm, else the share of its mail that it may take so far. */
+export interface Candidate {
+  readonly ip: string;
+  readonly share: number;
+}
+
+/**
+ * The address that `chance` (from 0 to below 1) falls on, and behind it the warm ones, for where it cannot go. Of n addresses each
+ * would take an nth; one that is warming up takes its share of that, and what it leaves goes to the warm ones in equal parts,
+ * or, when none is warm, to the host's own address: an empty list.
+ */
+export function chooseSource(candidates: readonly Candidate[], chance: number): readonly string[] {
+  const warm = candidates.filter(({ share }) => share >= 1);
+  const warming = candidates.filter(({ share }) => share < 1);
+  let end = 0;
+  for (const { ip, share } of warming) {
+    end += share / candidates.length;
+    if (chance < end) return [ip, ...warm.map((other) => other.ip)];
+  }
+  if (warm.length === 0) return [];
+  const first = Math.min(warm.length - 1, Math.floor(((chance - end) / (1 - end)) * warm.length));
+  return [...warm.slice(first), ...warm.slice(0, first)].map(({ ip }) => ip);
+}
+
+/** What we call ourselves when we come from an address of ours. */
+export type SourceNames = (source: string | undefined) => Promise<string>;
+
+const NAMES_KEPT_MS = 600_000;
+
+/**
+ * The name that the reverse DNS of an address gives, when that name has the address: receivers hold the name in EHLO against
+ * both. Else our hostname.
+ */
+export function createSourceNames(
+  hostname: string,
+  { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
+): SourceNames {
+  const known = new Map<string, { readonly name: Promise<string>; readonly until: number }>(); // as many as we have addresses
+
+  async function look(source: string): Promise<string> {
+    const answer = await resolver.resolve(toReverseName(source) ?? '', 'PTR');
+    const name = answer.kind === 'records' ? toAsciiDomain(answer.records[0] ?? '') : undefined;
+    if (name === undefined) return hostname;
+    const check = await checkA(resolver, name, source);
+    return check !== 'unknown' && check.valid ? name : hostname;
+  }
+
+  return (source) => {
+    if (source === undefined) return Promise.resolve(hostname);
+    const found = known.get(source);
+    if (found && clock.monotonic() < found.until) return found.name;
+    const name = look(source).catch(() => hostname);
+    known.set(source, { name, until: clock.monotonic() + NAMES_KEPT_MS });
+    return name;
+  };
+}
+
+/** How long a warmup takes, in days. */
+export const WARMUP_DAYS = 30;
+
+/**
+ * Messages that a new address may carry on its first day. The warmup plans that operators publish begin with 50 to 500 a day and
+ * double every day or two; 200 that double daily come to the 500,000 a day that one address carries in less than two weeks.
+ */
+const FIRST_DAY = 200;
+
+/** The curve in words, for the reference. */
+export const WARMUP_CURVE = `It carries about ${FIRST_DAY} messages on its first day and twice as many on each day that follows.`;
+
+/** When a warmup that begins then is over. */
+export function warmupEnd(startedAt: Date): Date {
+  return new Date(startedAt.getTime() + WARMUP_DAYS * DAY_MS);
+}
+
+/** Whether an address with these times is warming up. */
+export function isWarming(endAt: Date | null | undefined, now: Date): boolean {
+  return endAt instanceof Date && now < endAt;
+}
+
+/**
+ * The share of mail, of what would go over the address if it were warm, that does go over it. `daily` is how many messages that would
+ * be in 24 hours: one that sends little warms an address with all of it from the first day on. Null: it is not warming up.
+ */
+export function warmupShare(startedAt: Date | null, now: Date, daily: number): number {
+  if (startedAt === null) return 1;
+  const day = Math.floor((now.getTime() - startedAt.getTime()) / DAY_MS);
+  const allowed = FIRST_DAY * 2 ** Math.min(WARMUP_DAYS, Math.max(0, day));
+  return Math.min(1, allowed / Math.max(1, daily));
+}

@@ -1,0 +1,213 @@
+import { createPrivateKey, type KeyObject } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { toHtmlPage } from '../../mail/compose/plain-text.ts';
+import { TooLong } from '../../mail/faults.ts';
+import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
+import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
+import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
+import type { Composed, ComposeJob } from '../types.ts';
+import { composeDocument } from './document.ts';
+import { composeDraft, parseDraft } from './draft.ts';
+import { createFilling, type Filling } from './merge-fields.ts';
+import { sign } from './sign.ts';
+
+/** Keys that are kept at once, of some kilobytes each. */
+const MOST_KEYS = 500;
+
+/**
+ * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
+ * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried, and
+ * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
+ */
+export function composeMail(job: ComposeJob): Promise<Composed> {
+  return createComposer()(job);
+}
+
+/** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
+export function createComposer(): (job: ComposeJob) => Promise<Composed> {
+  const keys = new Map<string, KeyObject>();
+  let inlining: Promise<Inline> | undefined;
+  // Few messages ask for it, and it is a lot of code.
+  const inliner = () =>
+    (inlining ??= import('../../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner()));
+  const keyOf = (pem: string) => {
+    const key = keys.get(pem) ?? createPrivateKey(pem);
+    if (keys.size >= MOST_KEYS) keys.clear();
+    keys.set(pem, key);
+    return key;
+  };
+  return async (job) => {
+    const { settings, accountNumber, id, dkim } = job;
+    const body = await load(job);
+    const { message, links } = await written(
+      body,
+      job,
+      job.outgoing.extras?.inlineCss === true ? await inliner() : undefined,
+    );
+    const signed = dkim ? sign(message, { ...dkim, privateKey: keyOf(dkim.privateKey) }) : message;
+    const trace = Buffer.from(settings.trace);
+    if (trace.length + signed.length > mostOctets(body.length)) throw new TooLarge();
+    // Memory of its own, which a thread may hand over: small buffers of Node's share theirs.
+    const bytes = new Uint8Array(trace.length + signed.length);
+    bytes.set(trace);
+    bytes.set(signed, trace.length);
+    const { secret, returnDomain, ownReturns } = settings;
+    return {
+      bytes,
+      links,
+      mailFrom: bounceAddress(secret, accountNumber, id, returnDomain, ownReturns ? returnDomain : ''),
+    };
+  };
+}
+
+interface Written {
+  readonly message: Buffer;
+  readonly links: readonly string[];
+}
+
+async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Written> {
+  try {
+    const personal = createPersonal(job, inline);
+    const message =
+      job.outgoing.form === 'draft'
+        ? await composeDraft(parseDraft(body), job, personal)
+        : composeDocument(body, job, personal);
+    return { message, links: personal.followed() };
+  } catch (error) {
+    throw error instanceof TooLong ? new TooLarge() : error;
+  }
+}
+
+async function load({ body }: ComposeJob): Promise<Buffer> {
+  if (body.kind === 'blob') return readFile(body.path);
+  return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
+}
+
+/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling `FaultyTemplate` too. */
+export interface Personal extends Filling {
+  /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
+  readonly tracks: boolean;
+  /** Style sheets, links and the open pixel of an HTML part; `withPixel` is false for all but the first. */
+  trackHtml(html: string, withPixel: boolean): string;
+  trackText(text: string): string;
+  /** HTML of a text part whose tags are replaced, for a message that has none. */
+  toHtml(text: string): string;
+  /** The links that are followed in what was written so far, as clicks on them are told. */
+  followed(): readonly string[];
+  readonly listUnsubscribe: ReadonlyArray<readonly [name: string, value: string]>;
+  readonly messageId: string;
+}
+
+/** Writes style sheets into the elements of an HTML text, where that is asked for. */
+export type Inline = (html: string) => string;
+
+export function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
+  const { outgoing, settings, accountNumber, id } = job;
+  const { secret, publicUrl } = settings;
+  const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
+  const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
+  const links = createMessageLinks(job);
+  const clicks = outgoing.trackClicks;
+  const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
+  return Object.freeze({
+    ...createFilling(job, unsubUrl, most),
+    tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
+    trackHtml(html: string, withPixel: boolean) {
+      return changeHtml(
+        inline ? inline(html) : html,
+        {
+          relink: links.relink(clicks === 'html' || clicks === 'all'),
+          atEnd: outgoing.trackOpens && withPixel ? pixel : undefined,
+        },
+        most,
+      );
+    },
+    trackText(text: string) {
+      const relink = links.relink(clicks === 'text' || clicks === 'all');
+      return relink ? changeText(text, relink, most) : text;
+    },
+    toHtml: (text: string) => toHtmlPage(text, most),
+    followed: links.followed,
+    listUnsubscribe: [
+      [
+        'List-Unsubscribe',
+        `<${unsubUrl}>, <mailto:${unsubAddress(secret, accountNumber, id, settings.returnDomain, settings.ownReturns ? settings.returnDomain : '')}>`,
+      ],
+      ['List-Unsubscribe-Post', 'List-Unsubscribe=One-Click'], // RFC 8058 section 3.1
+    ] as const,
+    messageId: `<${id}@${settings.hostname}>`,
+  });
+}
+
+function attribute(url: string): string {
+  return url.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
+}
+
+/** What becomes of the links of a message. */
+export interface MessageLinks {
+  /** Whether links change that are not followed: some say where they come from. */
+  readonly tags: boolean;
+  /** For links that are followed, and for those that are not. */
+  relink(follows: boolean): Relink | undefined;
+  /** The links that are followed so far, each once, as clicks on them are told; at most 100. */
+  followed(): readonly string[];
+}
+
+/** Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included. */
+const LONGEST_TARGET = 8000;
+const CONTROLS = /\p{Cc}/u;
+// encodeURIComponent leaves these, and readers of plain text end a link before some of them.
+const LEFT = /[!'()*]/g;
+
+export function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
+  const { analytics, stripQuery } = outgoing.extras ?? {};
+  const { secret, publicUrl, ownUrl = publicUrl } = settings;
+  const links = new Map<string, string>();
+  const followed = new Set<string>();
+  const tag = analytics && createTagging(analytics, outgoing.sender);
+  // Ours already: who wants no more mail is not followed there, and a link to a link would say it twice.
+  const isOurs = (url: string) =>
+    [publicUrl, ownUrl].some((own) => url.startsWith(`${own}/unsubscribe/`) || url.startsWith(`${own}/track/`));
+
+  function follow(given: string): string | undefined {
+    const tagged = tag?.(given);
+    const url = tagged ?? given;
+    if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return tagged; // what could not be led on to stays what it is
+    const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
+    if (target.length > LONGEST_TARGET) return tagged;
+    const shown = stripQuery ? withoutQuery(url) : url;
+    if (shown.length <= LONGEST_COUNTED_URL && followed.size < MOST_COUNTED_URLS) followed.add(shown);
+    return `${publicUrl}/track/click/${toToken(secret, stripQuery ? 'bare-click' : 'click', accountNumber, id, url)}?u=${target}`;
+  }
+
+  function followOnce(url: string): string | undefined {
+    if (isOurs(url)) return undefined;
+    const link = links.get(url) ?? follow(url);
+    if (link !== undefined) links.set(url, link);
+    return link;
+  }
+  const tagOnly = tag && ((url: string) => (isOurs(url) ? undefined : tag(url)));
+  return {
+    tags: tag !== undefined,
+    relink: (follows) => (follows ? followOnce : tagOnly),
+    followed: () => [...followed],
+  };
+}
+
+/** Octets of a message that leaves. Servers of today take at least so many, and many no more. */
+export const MAX_COMPOSED = 25 * 1024 * 1024;
+/** What was taken from an account may be as large as it was taken: with this much for what is added. */
+const MARGIN = 1024 * 1024;
+
+/** A message became larger than it may be: no server would take it, now or later. */
+export class TooLarge extends Error {
+  override readonly name = 'TooLarge';
+  constructor() {
+    super('the message is larger than it may be');
+  }
+}
+
+/** Octets that a message may become which was handed over with so many. */
+export function mostOctets(size: number): number {
+  return Math.max(MAX_COMPOSED, size + MARGIN);
+}

@@ -1,0 +1,350 @@
+import { isAscii } from 'node:buffer';
+import { parseAddress } from '../../mail/address.ts';
+import { soleAuthor } from '../../mail/author.ts';
+import {
+  applyChanges,
+  type Change,
+  encodeBase64,
+  encodeQuotedPrintable,
+  type FieldSpan,
+  findFields,
+  fitsLines,
+  setField,
+  toContentType,
+  toCrlf,
+} from '../../mail/compose/fields.ts';
+import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { toMailDate } from '../../mail/envelope.ts';
+import { decodeWords, firstValue, type HeaderField, parseHeaders, parseStructured } from '../../mail/headers.ts';
+import { mediaTypeOf, type Part, scanStructure } from '../../mail/structure.ts';
+import { decodeTransfer, type TransferEncoding, toTransferEncoding } from '../../mail/transfer.ts';
+import type { ComposeJob } from '../types.ts';
+import type { Personal } from './compose.ts';
+import { toField, toTextPart } from './draft.ts';
+
+const NOTHING = Buffer.alloc(0);
+/** What was said to us alone, and what only the last server may write (RFC 5321 section 4.4). */
+const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
+/** Not a byte inside of these may change: the signature is over them. */
+const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
+const MBOX_LINE = /^From [^:]/;
+
+/** Makes a whole MIME document the message of one recipient; what need not change stays byte for byte. Throws `TooLong`. */
+export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
+  const whole = toCrlf(raw);
+  // A line of an mbox file in front is no field, and would end the header that we begin.
+  const start = MBOX_LINE.test(whole.toString('latin1', 0, 10)) ? whole.indexOf('\n') + 1 : 0;
+  const bytes = whole.subarray(start);
+  const { fields, end } = findFields(bytes, 0);
+  const headless = fields[0]?.name === ''; // no header at all
+  const added = Buffer.from(addedFields(bytes, headless ? [] : fields, job, personal).join(''));
+  if (headless) return Buffer.concat([added, Buffer.from('\r\n'), bytes]);
+  const scan = scanStructure(bytes);
+  const changes = [
+    ...headerChanges(bytes, fields, job, personal),
+    ...(scan.breach === undefined ? partChanges(bytes, scan.root, job, personal) : []),
+  ];
+  const pieces = [added, ...applyChanges(bytes, changes)];
+  if (end === undefined) pieces.push(Buffer.from(bytes.at(-1) === 0x0a || bytes.length === 0 ? '\r\n' : '\r\n\r\n'));
+  return Buffer.concat(pieces);
+}
+
+function addedFields(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): string[] {
+  const has = (name: string) => fields.some((field) => field.name === name);
+  const { sender, fromName } = job.outgoing;
+  return [
+    ...(has('list-unsubscribe') ? [] : personal.listUnsubscribe.map(([name, value]) => toField(name, value))),
+    ...(has('from') && !isOtherSender(bytes, fields, sender)
+      ? []
+      : [toField('From', { name: personal.fillLine(fromName ?? ''), address: sender })]),
+    ...(has('date') ? [] : [toField('Date', toMailDate(job.at))]),
+    ...(has('message-id') ? [] : [toField('Message-ID', personal.messageId)]),
+  ];
+}
+
+/** Whether the one mailbox in From is certainly not the sender: the account gave another beside the document. */
+function isOtherSender(bytes: Buffer, fields: readonly FieldSpan[], sender: string): boolean {
+  const author = soleAuthor(fields.filter(({ name }) => name === 'from').flatMap((field) => fieldsIn(bytes, field)));
+  const [given, wanted] = [parseAddress(author?.address ?? ''), parseAddress(sender)];
+  if (!given || !wanted) return false;
+  return given.domain !== wanted.domain || given.mailbox.toLowerCase() !== wanted.mailbox.toLowerCase();
+}
+
+function headerChanges(bytes: Buffer, fields: readonly FieldSpan[], job: ComposeJob, personal: Personal): Change[] {
+  const foreign = isOtherSender(bytes, fields, job.outgoing.sender);
+  const listed = fields.some(({ name }) => name === 'list-unsubscribe');
+  const fill: Readonly<Record<string, typeof filledSubject>> = personal.merges
+    ? { subject: filledSubject, from: filledFrom }
+    : {};
+  return fields.flatMap((field) => {
+    const { name, start, end } = field;
+    const removed = REMOVED.test(name) || (foreign && name === 'from') || (!listed && name === 'list-unsubscribe-post');
+    if (removed) return [{ start, end, bytes: NOTHING }];
+    const changed = Object.hasOwn(fill, name) ? fill[name]?.(bytes, field, personal) : undefined;
+    return changed === undefined ? [] : [{ start, end, bytes: Buffer.from(changed) }];
+  });
+}
+
+function filledSubject(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
+  const subject = decodeWords(valueOf(bytes, field));
+  const filled = subject !== undefined && personal.hasTags(subject) ? personal.fillLine(subject) : subject;
+  return filled === undefined || filled === subject ? undefined : toField('Subject', filled);
+}
+
+function filledFrom(bytes: Buffer, field: FieldSpan, personal: Personal): string | undefined {
+  const mailbox = soleAuthor(fieldsIn(bytes, field));
+  if (!mailbox?.name || !personal.hasTags(mailbox.name)) return undefined;
+  const name = personal.fillLine(mailbox.name);
+  return name === mailbox.name ? undefined : toField('From', { name, address: mailbox.address });
+}
+
+/** In one line, folds taken out. */
+function valueOf(bytes: Buffer, field: FieldSpan): string {
+  return fieldsIn(bytes, field)[0]?.value ?? '';
+}
+
+function fieldsIn(bytes: Buffer, { start, end }: FieldSpan): HeaderField[] {
+  return parseHeaders(bytes.subarray(start, end));
+}
+
+/** The changes in all text parts. The pixel stands in the first HTML part. */
+function partChanges(bytes: Buffer, root: Part, job: ComposeJob, personal: Personal): Change[] {
+  const changes: Change[] = [];
+  const { autoText, extras } = job.outgoing;
+  const loneOf = (asked: boolean | undefined, type: 'text/plain' | 'text/html') =>
+    asked === true ? findLone(root, type, SEALED) : undefined;
+  const [onlyText, onlyHtml] = [loneOf(extras?.autoHtml, 'text/plain'), loneOf(autoText, 'text/html')];
+  let pixels = 0;
+  const rewrite: Rewrite = (text, type) => {
+    const filled = personal.fill(text, type);
+    return type === 'text/html' ? personal.trackHtml(filled, pixels++ === 0) : personal.trackText(filled);
+  };
+  const open = [root];
+  for (let part = open.pop(); part; part = open.pop()) {
+    if (SEALED.has(part.type.value)) continue;
+    open.push(...part.children.toReversed());
+    if (part.children.length > 0 || part.type.value.startsWith('multipart/')) continue;
+    if (part === onlyText) changes.push(...loneText(bytes, part, job, personal));
+    else if (part === onlyHtml) changes.push(...loneHtml(bytes, part, job, personal, pixels++ === 0));
+    else changes.push(...changeTextPart(bytes, part, personal.merges || personal.tracks ? rewrite : undefined));
+  }
+  return changes;
+}
+
+/** The changes in the text part of a message that gets HTML besides; a part that cannot be read gets none. */
+function loneText(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal): Change[] {
+  let html = '';
+  const changes = changeTextPart(bytes, part, (text) => {
+    const filled = personal.fill(text, 'text/plain');
+    if (filled.trim() !== '') html = personal.trackHtml(personal.toHtml(filled), true).replace(/\r?\n/g, '\r\n');
+    return personal.trackText(filled);
+  });
+  return html === '' ? changes : withOther(bytes, part, changes, { type: 'text/html', text: html }, `=_${id}-html`);
+}
+
+/** The same for the HTML of a message that gets a text besides. */
+function loneHtml(bytes: Buffer, part: Part, { id }: ComposeJob, personal: Personal, withPixel: boolean): Change[] {
+  let text = '';
+  const changes = changeTextPart(bytes, part, (html) => {
+    const filled = personal.fill(html, 'text/html');
+    text = personal.trackText(toPlainText(filled)).replace(/\r?\n/g, '\r\n');
+    return personal.trackHtml(filled, withPixel);
+  });
+  return text === '' ? changes : withOther(bytes, part, changes, { type: 'text/plain', text }, `=_${id}-text`);
+}
+
+const LINE_END = Buffer.from('\r\n');
+const ABOUT_THE_BODY = /^content-/i;
+const EIGHT_BIT = /^content-transfer-encoding[ \t]*:[ \t\r\n]*(8bit|binary)/im;
+
+/** What a message says, as text or as HTML. */
+export type Saying = 'text/plain' | 'text/html';
+
+/**
+ * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is none, or
+ * somebody's signature is over it.
+ */
+export function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
+  let found: Part | undefined;
+  const open = [root];
+  for (let part = open.pop(); part; part = open.pop()) {
+    if (sealed.has(part.type.value)) return undefined;
+    open.push(...part.children.toReversed());
+    if (part.children.length > 0 || isFile(part)) continue;
+    const saying = sayingOf(part);
+    if (saying === wanted) found ??= part;
+    else if (saying !== undefined) return undefined;
+  }
+  return found;
+}
+
+function sayingOf(part: Part): Saying | undefined {
+  const type = mediaTypeOf(part);
+  return type === 'text/html' || type === 'text/plain' ? type : undefined;
+}
+
+function isFile({ fields }: Part): boolean {
+  const disposition = parseStructured(firstValue(fields, 'content-disposition') ?? '').value;
+  return disposition !== '' && disposition !== 'inline';
+}
+
+/**
+ * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are those of the
+ * part itself.
+ */
+export function withOther(
+  bytes: Buffer,
+  part: Part,
+  changes: readonly Change[],
+  other: { readonly type: Saying; readonly text: string },
+  boundary: string,
+): Change[] {
+  const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
+  const moved = fields.filter(({ name }) => ABOUT_THE_BODY.test(name));
+  const body = changes.find(({ start }) => start === part.bodyStart);
+  const inside = changes.filter(
+    (change) => change !== body && ABOUT_THE_BODY.test(change.bytes.toString('latin1', 0, 20)),
+  );
+  const others = changes.filter((change) => change !== body && !inside.includes(change));
+  const header = innerHeader(bytes, moved, inside);
+  const own = Buffer.concat([header, LINE_END, body?.bytes ?? bytes.subarray(part.bodyStart, part.bodyEnd)]);
+  const made = toTextPart(other.type, other.text);
+  const isMime =
+    part.parent !== undefined || others.length > 0 || firstValue(part.fields, 'mime-version') !== undefined;
+  const at = moved[0]?.start ?? part.headerStart;
+  return [
+    ...others,
+    { start: at, end: at, bytes: outerHeader(boundary, header, isMime) },
+    ...moved.map(({ start, end }) => ({ start, end, bytes: NOTHING })),
+    // The plainest first (RFC 2046 section 5.1.4).
+    {
+      start: part.bodyStart,
+      end: part.bodyEnd,
+      bytes: other.type === 'text/html' ? join(boundary, own, made) : join(boundary, made, own),
+    },
+  ];
+}
+
+/** What the header says about the body, with the changes that were made to it. */
+function innerHeader(bytes: Buffer, moved: readonly FieldSpan[], inside: readonly Change[]): Buffer {
+  return Buffer.concat([
+    ...moved.map(
+      (span) => inside.find((change) => isOver(change, span))?.bytes ?? bytes.subarray(span.start, span.end),
+    ),
+    ...inside.filter((change) => !moved.some((span) => isOver(change, span))).map((change) => change.bytes),
+  ]);
+}
+
+/** What the header says about both. `inner`: what it said about the one. */
+function outerHeader(boundary: string, inner: Buffer, isMime: boolean): Buffer {
+  const encoding = EIGHT_BIT.exec(inner.toString('latin1'))?.[1];
+  return Buffer.from(
+    [
+      `Content-Type: multipart/alternative; boundary="${boundary}"\r\n`,
+      ...(encoding === undefined ? [] : [`Content-Transfer-Encoding: ${encoding}\r\n`]),
+      ...(isMime ? [] : ['MIME-Version: 1.0\r\n']),
+    ].join(''),
+  );
+}
+
+function join(boundary: string, first: Buffer, second: Buffer): Buffer {
+  const delimiter = Buffer.from(`--${boundary}\r\n`);
+  return Buffer.concat([delimiter, first, LINE_END, delimiter, second, LINE_END, Buffer.from(`--${boundary}--\r\n`)]);
+}
+
+function isOver(change: Change, span: FieldSpan): boolean {
+  return change.start === span.start && change.end === span.end;
+}
+
+/** Changes the text of a part; the same text when nothing is to be changed. */
+export type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
+
+/** A leaf of the MIME tree that is text, and how it is written down. */
+interface TextPart {
+  readonly part: Part;
+  readonly type: string;
+  readonly charset: string;
+  readonly encoding: TransferEncoding;
+  readonly body: Buffer;
+}
+
+const IDENTITIES = new Set(['', '7bit', '8bit', 'binary']);
+const UTF8 = new Set(['utf-8', 'utf8']);
+const ASCII = new Set(['', 'us-ascii', 'ascii']);
+const LONE_BREAK = /(?<!\r)\n|\r(?!\n)/;
+/** Charsets of which ASCII is no part. */
+const NOT_ASCII = /^(?:utf-16|ucs-2|unicode|iso-2022|csiso2022|hz-gb)/;
+
+/**
+ * What changes in a text part: its text where `rewrite` wants it so, and its encoding where that has to follow or the lines are longer
+ * than SMTP lets through. A part whose charset or encoding is unknown, or whose bytes are not of its charset, stays byte for byte.
+ */
+export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
+  const text = readTextPart(bytes, part);
+  if (!text) return [];
+  const rewritten = rewrite && rewriteText(text, rewrite);
+  if (rewritten) return written(bytes, text, rewritten.bytes, rewritten.charset);
+  return fitsLines(text.body) ? [] : written(bytes, text, decodeTransfer(text.body, text.encoding), undefined);
+}
+
+function readTextPart(bytes: Buffer, part: Part): TextPart | undefined {
+  const type = mediaTypeOf(part);
+  const word = (firstValue(part.fields, 'content-transfer-encoding') ?? '')
+    .replace(/\([^()]*\)/g, '')
+    .trim()
+    .toLowerCase();
+  const encoding = toTransferEncoding(word);
+  const unknown = encoding === 'uuencode' || (encoding === 'identity' && !IDENTITIES.has(word));
+  if (!type.startsWith('text/') || unknown) return undefined;
+  const charset = (part.type.params.get('charset') ?? '').trim().toLowerCase();
+  return { part, type, charset, encoding, body: bytes.subarray(part.bodyStart, part.bodyEnd) };
+}
+
+/** Undefined when nothing changes. `charset` is what the part has to be declared as from now on. */
+function rewriteText(
+  { part, type, charset, encoding, body }: TextPart,
+  rewrite: Rewrite,
+): { bytes: Buffer; charset: string | undefined } | undefined {
+  if (type !== 'text/plain' && type !== 'text/html') return undefined;
+  const disposition = parseStructured(firstValue(part.fields, 'content-disposition') ?? '').value;
+  if (disposition !== '' && disposition !== 'inline') return undefined;
+  const text = decode(decodeTransfer(body, encoding), charset);
+  const changed = text === undefined ? undefined : rewrite(text, type);
+  if (text === undefined || changed === undefined || changed === text) return undefined;
+  // Line ends of values as those of the text around them.
+  const bytes = Buffer.from(LONE_BREAK.test(text) ? changed : changed.replace(/\r\n?|\n/g, '\r\n'));
+  const stays =
+    UTF8.has(charset) ||
+    (isAscii(bytes) && !NOT_ASCII.test(charset)) ||
+    (ASCII.has(charset) && !isAscii(body) && encoding === 'identity');
+  return { bytes, charset: stays ? undefined : 'utf-8' };
+}
+
+/** Undefined when the bytes are no text of that charset. */
+function decode(bytes: Buffer, charset: string): string | undefined {
+  try {
+    return new TextDecoder(ASCII.has(charset) ? 'utf-8' : charset, { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    return undefined;
+  }
+}
+
+/** The new body of a part, in the old encoding if it fits, and the header fields that have to say something else now. */
+function written(
+  bytes: Buffer,
+  { part, type, encoding, body }: TextPart,
+  content: Buffer,
+  charset: string | undefined,
+): Change[] {
+  const changes: Change[] = [];
+  const { fields } = findFields(bytes.subarray(0, part.bodyStart), part.headerStart);
+  const set = (name: string, value: string) => changes.push(setField(fields, part.headerStart, name, value));
+  if (charset !== undefined) set('Content-Type', toContentType(type, part.type, charset));
+  // 8-bit bytes where there were none would need a declaration, and a server that takes them.
+  const plain = encoding === 'identity' && fitsLines(content) && (isAscii(content) || !isAscii(body));
+  if (encoding === 'identity' && !plain) set('Content-Transfer-Encoding', 'quoted-printable');
+  if (changes.length > 0 && part.parent === undefined && firstValue(part.fields, 'mime-version') === undefined)
+    set('MIME-Version', '1.0');
+  const encoded = plain ? content : encoding === 'base64' ? encodeBase64(content) : encodeQuotedPrintable(content);
+  return [...changes, { start: part.bodyStart, end: part.bodyEnd, bytes: encoded }];
+}

@@ -1,0 +1,183 @@
+import type { MailComposerOptions } from 'nodemailer/lib/mail-composer';
+import MailComposer from 'nodemailer/lib/mail-composer';
+import { foldLines } from 'nodemailer/lib/mime-funcs';
+import MimeNode from 'nodemailer/lib/mime-node';
+import { encodeQuotedPrintable } from '../../mail/compose/fields.ts';
+import { toPlainText } from '../../mail/compose/plain-text.ts';
+import { createNames, toFileName } from '../../mail/filename.ts';
+import type { Draft, DraftFile } from '../../mail/outgoing.ts';
+import type { ComposeJob } from '../types.ts';
+import type { Personal } from './compose.ts';
+import { oneLine } from './merge-fields.ts';
+
+type Headers = Draft['headers'];
+type Recipients = Draft['to'];
+
+const NAME = /^[!-9;-~]{1,76}$/;
+/**
+ * Fields that say how the message is built, by whom and for whom, and which way it took: those are ours to write. From, To and
+ * Subject have parameters of their own.
+ */
+const OURS =
+  /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
+// RFC 5322 section 3.6.4, without its obsolete forms.
+const MESSAGE_ID = /^<[!-;=?-~]{1,200}@[!-;=?-~]{1,200}>$/;
+// RFC 5322 section 3.3, without its obsolete forms.
+const DATE =
+  /^(?:(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun), +)?\d{1,2} +(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{4} +\d{2}:\d{2}(?::\d{2})? +[+-]\d{4}$/;
+const MEDIA_TYPE = /^(?!multipart\/|message\/)[\w!#$&^.+-]+\/[\w!#$&^.+-]+(?:;[ -~]*)?$/i;
+
+/** Writes a draft as the MIME message of one recipient. Throws `TooLong`. */
+export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal): Promise<Buffer> {
+  const { outgoing } = job;
+  const html = htmlOf(draft, outgoing, personal);
+  const files = [...draft.attachments.map(attachment(createNames())), ...draft.images.map(image(createNames()))];
+  const text = textOf(draft, html, outgoing.autoText, personal);
+  const ownUnsubscribe = draft.headers.some(([name]) => name.toLowerCase() === 'list-unsubscribe');
+  const kept = draft.headers.filter(
+    ([name, value]) =>
+      NAME.test(name) &&
+      !OURS.test(name) &&
+      value.trim() !== '' &&
+      (ownUnsubscribe || name.toLowerCase() !== 'list-unsubscribe-post'),
+  );
+  const written = new Map(kept.map(([name]) => [name.toLowerCase(), name]));
+  return buildMime(
+    {
+      ...addressing(draft.to, job),
+      from: { name: personal.fillLine(outgoing.fromName ?? ''), address: outgoing.sender },
+      subject: personal.fillLine(outgoing.subject),
+      messageId: given(draft.headers, 'message-id', MESSAGE_ID) ?? personal.messageId,
+      date: given(draft.headers, 'date', DATE) ?? new Date(job.at),
+      headers: [...kept, ...(ownUnsubscribe ? [] : personal.listUnsubscribe)].map(([key, value]) => ({
+        key,
+        value: oneLine(value),
+      })),
+      // The composer would write `X-MyTag` as `X-Mytag`.
+      normalizeHeaderKey: (name) => written.get(name.toLowerCase()) ?? name,
+      ...bodies(
+        text === null ? null : personal.trackText(text),
+        html === null ? null : personal.trackHtml(html, true),
+        files.length > 0,
+      ),
+      attachments: files,
+    },
+    job.id,
+  );
+}
+
+/** Where a text is the whole message, the composer has to write it; elsewhere it is a part that we write, as that is faster. */
+function bodies(text: string | null, html: string | null, withFiles: boolean): Pick<MimeOptions, 'text' | 'html'> {
+  const parts = withFiles || (text !== null && html !== null);
+  return {
+    ...(text !== null && { text: parts ? { raw: toTextPart('text/plain', text) } : text }),
+    ...(html !== null && { html: parts ? { raw: toTextPart('text/html', html) } : html }),
+  };
+}
+
+function htmlOf({ html, text }: Draft, { extras }: ComposeJob['outgoing'], personal: Personal): string | null {
+  if (html !== null) return toCrlf(personal.fill(html, 'text/html'));
+  const filled = extras?.autoHtml === true ? personal.fill(text ?? '', 'text/plain') : '';
+  return filled.trim() === '' ? null : toCrlf(personal.toHtml(filled));
+}
+
+function textOf(draft: Draft, html: string | null, autoText: boolean, personal: Personal): string | null {
+  if (draft.text !== null) return toCrlf(personal.fill(draft.text, 'text/plain'));
+  return autoText && html !== null ? toCrlf(toPlainText(html)) : null;
+}
+
+function toCrlf(text: string): string {
+  return text.replace(/\r\n?|\n/g, '\r\n');
+}
+
+function given(headers: Headers, name: string, form: RegExp): string | undefined {
+  return headers.find(([written, value]) => written.toLowerCase() === name && form.test(value.trim()))?.[1].trim();
+}
+
+/** Each sees only oneself, unless all are to be seen by all; then those of type bcc are still seen by nobody. */
+function addressing(all: Recipients, { recipient, outgoing }: ComposeJob): Pick<MimeOptions, 'to' | 'cc'> {
+  if (!outgoing.preserveRecipients) {
+    const own = all.find(({ email }) => email.toLowerCase() === recipient.toLowerCase());
+    return { to: [{ name: oneLine(own?.name ?? ''), address: recipient }] };
+  }
+  const to = mailboxes(all, 'to');
+  const cc = mailboxes(all, 'cc');
+  // RFC 5322 section 3.4, the group that says it names nobody.
+  return { to: to.length + cc.length > 0 ? to : 'undisclosed-recipients:;', cc };
+}
+
+function mailboxes(all: Recipients, wanted: Recipients[number]['type']) {
+  return all
+    .filter(({ type }) => type === wanted)
+    .map(({ email, name }) => ({ name: oneLine(name ?? ''), address: email }));
+}
+
+type Names = ReturnType<typeof createNames>;
+type File = NonNullable<MimeOptions['attachments']>[number];
+
+function attachment(names: Names): (file: DraftFile) => File {
+  return (file) => {
+    const contentType = mediaType(file);
+    return {
+      filename: names.take(toFileName(file.name), contentType.toLowerCase()),
+      contentType,
+      content: Buffer.from(file.content, 'base64'),
+      contentDisposition: 'attachment',
+    };
+  };
+}
+
+function image(names: Names): (file: DraftFile) => File {
+  const toFile = attachment(names);
+  return (file) => {
+    const cid = file.name.replace(/[\p{Cc}<>\s]/gu, '');
+    return cid === '' ? toFile(file) : { ...toFile(file), cid, contentDisposition: 'inline' };
+  };
+}
+
+/** A part inside a message could not be encoded (RFC 2046 section 5.2.1), so it travels as a file. */
+function mediaType({ type }: DraftFile): string {
+  return MEDIA_TYPE.test(type.trim()) ? type.trim() : 'application/octet-stream';
+}
+
+/** The draft of a body that is one; only our own code writes these. */
+export function parseDraft(bytes: Buffer): Draft {
+  return JSON.parse(bytes.toString());
+}
+
+export type MimeOptions = Pick<
+  MailComposerOptions,
+  | 'from'
+  | 'to'
+  | 'cc'
+  | 'subject'
+  | 'text'
+  | 'html'
+  | 'attachments'
+  | 'headers'
+  | 'messageId'
+  | 'date'
+  | 'normalizeHeaderKey'
+>;
+
+/** A part with its header, for `raw` of the composer, whose own encoder takes three times as long. */
+export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buffer {
+  return Buffer.concat([
+    Buffer.from(`Content-Type: ${type}; charset=utf-8\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n`),
+    encodeQuotedPrintable(Buffer.from(text)),
+  ]);
+}
+
+/** Builds a MIME message. Neither files nor URLs are read, whatever the options say. */
+export async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
+  const node = new MailComposer({ ...options, disableFileAccess: true, disableUrlAccess: true }).compile();
+  // From the message's own id: the same message has the same bytes each time it is tried.
+  node.baseBoundary = boundary;
+  return node.build();
+}
+
+/** A header field with its CRLF: non-ASCII encoded (RFC 2047), folded. */
+export function toField(name: string, value: string | { readonly name: string; readonly address: string }): string {
+  const encoded = MimeNode.encodeHeaderValue(name, typeof value === 'string' ? value : { ...value });
+  return `${foldLines(`${name}: ${encoded}`, 76)}\r\n`;
+}

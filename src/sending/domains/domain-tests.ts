@@ -1,0 +1,151 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Task } from '../../base/service.ts';
+import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
+import type { Resolver } from '../../dns/types.ts';
+import type { SenderDomainRow } from '../../store/rows/domains.ts';
+import type { Store } from '../../store/store.ts';
+import { type DomainKeys, type KeySwitch, keyPlace, selectorOf } from './keys.ts';
+
+export interface SenderSettings {
+  readonly hostname: string;
+  /** What the SPF record of a sender domain must include. */
+  readonly spfInclude: string;
+  /** The first label of where its DKIM key is, unless that was rotated. */
+  readonly dkimSelector: string;
+}
+
+/** Tests the records of sender domains and writes down what came out. */
+export interface DomainTests {
+  /** The row as it is afterwards. */
+  test(row: SenderDomainRow): Promise<SenderDomainRow>;
+}
+
+export interface DomainTestDeps {
+  readonly store: Pick<Store, 'senderDomains'>;
+  readonly resolver: Resolver;
+  readonly keys: DomainKeys;
+  readonly keySwitch: Pick<KeySwitch, 'look'>;
+  readonly clock: Clock;
+}
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+/** How long somebody is likely to be at work on records that are not right yet. */
+const RECENT_MS = 7 * DAY_MS;
+/** A TTL of years is a mistake, or mischief: nobody has to keep a record for longer than this (RFC 8767 section 4). */
+const LONGEST_TTL_S = 7 * 24 * 3600;
+const TRIES = 5;
+/** What a record says of a domain that the DNS has never answered for. */
+const NEVER_ANSWERED = "This domain's DNS could not be reached. It will be tested again.";
+
+export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps): DomainTests {
+  const { store, resolver, keys, keySwitch, clock } = deps;
+
+  async function test(row: SenderDomainRow): Promise<SenderDomainRow> {
+    const key = await keySwitch.look(await keys.keyOf(row.domain));
+    const { publicKey } = key;
+    const [spf, dkim] = await Promise.all([
+      checkSpf(resolver, row.domain, settings.spfInclude),
+      checkDkim(
+        resolver,
+        keyPlace(settings, row.domain, { selector: selectorOf(key, settings), publicKey }),
+        publicKey,
+      ),
+    ]);
+    let before: SenderDomainRow | undefined = row;
+    for (let tries = 0; before && tries < TRIES; tries++) {
+      const patch = toPatch(before, spf, dkim, new Date(clock.now()));
+      const after = await store.senderDomains.change({ id: row.id, version: before.version }, patch);
+      if (after) return after;
+      before = await store.senderDomains.one({ id: row.id }); // somebody else tested it meanwhile
+    }
+    return before ?? row;
+  }
+  return Object.freeze({ test });
+}
+
+/** Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else has one. */
+export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
+  const counts = (valid: boolean | null, after: Date | null) => valid === true && (after === null || after <= now);
+  return (
+    row.verifiedAt !== null && counts(row.spfValid, row.spfValidAfter) && counts(row.dkimValid, row.dkimValidAfter)
+  );
+}
+
+/** What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong. */
+export interface Known {
+  readonly valid: boolean | null;
+  readonly validAfter: Date | null;
+  readonly error: string | null;
+}
+
+/** What is known of a record after a test. */
+export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
+  if (check === 'unknown') return before.valid === null ? { ...before, error: NEVER_ANSWERED } : before;
+  if (!check.valid) return { valid: false, validAfter: null, error: check.error };
+  if (before.valid === true) return before;
+  // Valid from the first test on: nobody can have kept a wrong one on our account.
+  const validAfter = before.valid === null ? null : new Date(now.getTime() + Math.min(check.ttl, LONGEST_TTL_S) * 1000);
+  return { valid: true, validAfter, error: null };
+}
+
+function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordCheck, now: Date) {
+  const spf = afterTest({ valid: row.spfValid, validAfter: row.spfValidAfter, error: row.spfError }, spfCheck, now);
+  const dkim = afterTest(
+    { valid: row.dkimValid, validAfter: row.dkimValidAfter, error: row.dkimError },
+    dkimCheck,
+    now,
+  );
+  const changed = spf.valid !== row.spfValid || dkim.valid !== row.dkimValid;
+  const answered = spfCheck !== 'unknown' || dkimCheck !== 'unknown';
+  const changedAt = changed ? now : row.changedAt;
+  const settled = spf.valid === true && dkim.valid === true;
+  const recent = now.getTime() - (changedAt ?? row.createdAt).getTime() < RECENT_MS;
+  return {
+    spfValid: spf.valid,
+    spfValidAfter: spf.validAfter,
+    spfError: spf.error,
+    dkimValid: dkim.valid,
+    dkimValidAfter: dkim.validAfter,
+    dkimError: dkim.error,
+    ...(answered && { lastTestedAt: now }),
+    changedAt,
+    nextTestAt: new Date(now.getTime() + (!settled && recent ? HOUR_MS : DAY_MS)),
+    version: row.version + 1,
+  };
+}
+
+/** Domains of one run; the rest is oldest at the next one. */
+const MOST_AT_ONCE = 500;
+const IN_FLIGHT = 10;
+
+/** Takes new DKIM keys into use that the DNS shows by now, and tests SPF and DKIM of the sender domains that are due, the longest due first. */
+export function retestSenderDomainsTask(deps: {
+  readonly store: Pick<Store, 'senderDomains'>;
+  readonly domainTests: DomainTests;
+  readonly keySwitch: Pick<KeySwitch, 'lookAtAll'>;
+  readonly clock: Clock;
+}): Task {
+  const { store, domainTests, keySwitch, clock } = deps;
+  return {
+    name: 'retest-sender-domains',
+    schedule: '*/5 * * * *',
+    async run(ending) {
+      const rotated = await keySwitch.lookAtAll(ending);
+      const due = await store.senderDomains.many(
+        { nextTestAt: { range: { lte: new Date(clock.now()) } } },
+        { sort: 'nextTestAt', limit: MOST_AT_ONCE },
+      );
+      let [tested, changed] = [0, 0];
+      for (let at = 0; at < due.length && !ending?.aborted; at += IN_FLIGHT) {
+        const step = due.slice(at, at + IN_FLIGHT);
+        const after = await Promise.all(step.map((row) => domainTests.test(row)));
+        tested += step.length;
+        changed += after.filter(
+          (row, index) => row.spfValid !== step[index]?.spfValid || row.dkimValid !== step[index]?.dkimValid,
+        ).length;
+      }
+      return tested > 0 || rotated > 0 ? { tested, changed, ...(rotated > 0 && { rotated }) } : undefined;
+    },
+  };
+}

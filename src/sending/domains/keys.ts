@@ -1,0 +1,274 @@
+import { createHash, generateKeyPair } from 'node:crypto';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { checkDkim, type KeyPlace } from '../../dns/checks.ts';
+import type { Resolver } from '../../dns/types.ts';
+import type { DomainKeyRow, NextKey } from '../../store/rows/domains.ts';
+import type { Store } from '../../store/store.ts';
+
+export interface KeyPair {
+  /** SubjectPublicKeyInfo as base64. */
+  readonly publicKey: string;
+  /** PKCS #8 in PEM. */
+  readonly privateKey: string;
+}
+
+/** The keys that sign mail, one pair for each domain. */
+export interface DomainKeys {
+  /** The pair of a domain (A-labels), made when it is first asked for. */
+  keyOf(domain: string): Promise<DomainKeyRow>;
+}
+
+/** RFC 8301 section 3.2: at least 1024, should be 2048; more does not fit into one UDP answer. */
+const BITS = 2048;
+
+/** An RSA key pair, made on another thread. */
+export function newKeyPair(): Promise<KeyPair> {
+  return new Promise((resolve, reject) => {
+    generateKeyPair(
+      'rsa',
+      {
+        modulusLength: BITS,
+        publicKeyEncoding: { type: 'spki', format: 'der' },
+        privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+      },
+      (error, publicKey, privateKey) => {
+        if (error) reject(error);
+        else resolve({ publicKey: publicKey.toString('base64'), privateKey });
+      },
+    );
+  });
+}
+
+/** A short name of a public key, for a host name. */
+export function fingerprint(publicKey: string): string {
+  return createHash('sha256').update(publicKey).digest('hex').slice(0, 20);
+}
+
+export function createDomainKeys(deps: {
+  readonly store: Pick<Store, 'domainKeys'>;
+  readonly clock: Clock;
+  readonly newKeyPair: () => Promise<KeyPair>;
+}): DomainKeys {
+  const { domainKeys } = deps.store;
+  const asked = new Map<string, Promise<DomainKeyRow>>();
+  let last: Promise<unknown> = Promise.resolve();
+
+  async function find(domain: string): Promise<DomainKeyRow> {
+    const known = await domainKeys.one({ id: domain });
+    if (known) return known;
+    const row = { id: domain, ...(await inTurn(deps.newKeyPair)), createdAt: new Date(deps.clock.now()) };
+    if ((await domainKeys.insert(row)) === 'inserted') return row;
+    const other = await domainKeys.one({ id: domain }); // another process was quicker
+    if (!other) throw new Error('a domain key that was there is gone');
+    return other;
+  }
+
+  /** One at a time: a key takes a thread of the pool, which reads files too, for a good while. */
+  function inTurn(make: () => Promise<KeyPair>): Promise<KeyPair> {
+    const next = last.then(make);
+    last = next.catch(() => undefined); // the next one does not wait for this one's luck
+    return next;
+  }
+
+  return Object.freeze({
+    keyOf(domain: string) {
+      const running = asked.get(domain);
+      if (running) return running;
+      const next = find(domain).finally(() => asked.delete(domain));
+      asked.set(domain, next);
+      return next;
+    },
+  });
+}
+
+/**
+ * A rotation: a second pair is made, under a second selector, and its record is published beside the first one's. The
+ * old pair signs until the DNS shows the new record, and the old record stays for a while after that, because mail it
+ * signed is still under way. Two selectors take turns, so that nobody publishes a third name.
+ */
+
+export interface RotationSettings {
+  readonly hostname: string;
+  /** `senders.dkim_selector`. */
+  readonly dkimSelector: string;
+}
+
+/**
+ * resting: mail that the key before the present one signed is still under way, and its selector is the one that would
+ * be used.
+ */
+export type Begun =
+  | { readonly kind: 'begun' | 'under way'; readonly row: DomainKeyRow; readonly next: NextKey }
+  | { readonly kind: 'resting'; readonly until: Date }
+  | { readonly kind: 'no key' };
+
+export interface KeyRotation {
+  /** Makes the next pair of a domain (A-labels), or answers the one that waits already. */
+  begin(domain: string): Promise<Begun>;
+  /** Forgets the next pair; false when there is none. */
+  cancel(domain: string): Promise<boolean>;
+}
+
+/** Takes new keys into use. */
+export interface KeySwitch {
+  /**
+   * Looks whether the DNS shows the next key of a row, and lets it sign when it does. Answers the row as it is then.
+   */
+  look(row: DomainKeyRow): Promise<DomainKeyRow>;
+  /** Looks at all keys that wait. Answers how many took over. */
+  lookAtAll(ending?: AbortSignal): Promise<number>;
+}
+
+const DAY_MS = 24 * 3_600_000;
+/** A TTL of years is a mistake, or mischief (RFC 8767 section 4). */
+const LONGEST_TTL_S = 7 * 24 * 3600;
+/** Mail is tried for five days as a rule (RFC 5321 section 4.5.4.1), and may be verified when it was fetched. */
+const KEPT_MS = 7 * DAY_MS;
+const MOST_AT_ONCE = 500;
+
+/** The selector of the key that signs. */
+export function selectorOf(
+  { selector }: Pick<DomainKeyRow, 'selector'>,
+  { dkimSelector }: Pick<RotationSettings, 'dkimSelector'>,
+): string {
+  return selector ?? dkimSelector;
+}
+
+/** Where a public key of a domain belongs in the DNS. */
+export function keyPlace(
+  { hostname }: Pick<RotationSettings, 'hostname'>,
+  domain: string,
+  key: { readonly selector: string; readonly publicKey: string },
+): KeyPlace {
+  return { name: `${key.selector}._domainkey.${domain}`, target: `${fingerprint(key.publicKey)}.dkim.${hostname}` };
+}
+
+/** The TXT record of a public key. */
+export function keyRecord(publicKey: string): string {
+  return `v=DKIM1; k=rsa; p=${publicKey}`;
+}
+
+/** A label has 63 characters at most. */
+function otherSelector(present: string, base: string): string {
+  const second = `${base.slice(0, 62)}${base.endsWith('2') ? '3' : '2'}`;
+  return present === second ? base : second;
+}
+
+interface RotationDeps {
+  readonly store: Pick<Store, 'domainKeys'>;
+  readonly clock: Clock;
+}
+
+export function createKeyRotation(
+  settings: RotationSettings,
+  deps: RotationDeps & { readonly newKeyPair: () => Promise<KeyPair> },
+): KeyRotation {
+  const { domainKeys } = deps.store;
+
+  async function begin(domain: string): Promise<Begun> {
+    const row = await domainKeys.one({ id: domain });
+    if (!row) return { kind: 'no key' };
+    if (row.next) return { kind: 'under way', row, next: row.next };
+    const now = new Date(deps.clock.now());
+    const selector = otherSelector(selectorOf(row, settings), settings.dkimSelector);
+    if (row.previous?.selector === selector && row.previous.keepUntil > now)
+      return { kind: 'resting', until: row.previous.keepUntil };
+    const next = { selector, ...(await deps.newKeyPair()), usableAt: null };
+    const begun = await domainKeys.change(
+      { id: domain, publicKey: row.publicKey, rotatingSince: null },
+      { next, rotatingSince: now },
+    );
+    return begun ? { kind: 'begun', row: begun, next } : begin(domain); // somebody else was quicker
+  }
+
+  return Object.freeze({
+    begin,
+    async cancel(domain: string) {
+      return (
+        (await domainKeys.change(
+          { id: domain, rotatingSince: { exists: true } },
+          { next: null, rotatingSince: null },
+        )) !== undefined
+      );
+    },
+  });
+}
+
+export function createKeySwitch(
+  settings: RotationSettings,
+  deps: RotationDeps & { readonly resolver: Resolver; readonly log: Log },
+): KeySwitch {
+  const {
+    store: { domainKeys },
+    resolver,
+    clock,
+    log,
+  } = deps;
+
+  async function look(row: DomainKeyRow): Promise<DomainKeyRow> {
+    const { id: domain, next } = row;
+    if (!next) return row;
+    const seen = await checkDkim(resolver, keyPlace(settings, domain, next), next.publicKey);
+    if (seen === 'unknown') return row;
+    if (!seen.valid) return next.usableAt === null ? row : change(row, { next: { ...next, usableAt: null } });
+    const now = new Date(clock.now());
+    // Until then a cache may hold what was there before: nothing, or an older key under this selector.
+    const usableAt = next.usableAt ?? new Date(now.getTime() + Math.min(seen.ttl, LONGEST_TTL_S) * 1000);
+    return usableAt <= now ? takeOver(row, next, now) : change(row, { next: { ...next, usableAt } });
+  }
+
+  async function takeOver(
+    row: DomainKeyRow,
+    { selector, publicKey, privateKey }: NextKey,
+    now: Date,
+  ): Promise<DomainKeyRow> {
+    const previous = {
+      selector: selectorOf(row, settings),
+      publicKey: row.publicKey,
+      keepUntil: new Date(now.getTime() + KEPT_MS),
+    };
+    const after = await change(row, {
+      selector,
+      publicKey,
+      privateKey,
+      createdAt: now,
+      next: null,
+      rotatingSince: null,
+      previous,
+    });
+    if (after.publicKey === publicKey)
+      log.info('dkim.rotated', {
+        domain: row.id,
+        selector,
+        before: previous.selector,
+        keep_until: previous.keepUntil.toISOString(),
+      });
+    return after;
+  }
+
+  /** As long as nobody began or ended a rotation meanwhile; answers what is there then. */
+  async function change(row: DomainKeyRow, patch: Partial<Omit<DomainKeyRow, 'id'>>): Promise<DomainKeyRow> {
+    const after = await domainKeys.change(
+      { id: row.id, publicKey: row.publicKey, rotatingSince: row.rotatingSince ?? null },
+      patch,
+    );
+    return after ?? (await domainKeys.one({ id: row.id })) ?? row;
+  }
+
+  return Object.freeze({
+    look,
+    async lookAtAll(ending?: AbortSignal) {
+      const waiting = await domainKeys.many(
+        { rotatingSince: { exists: true } },
+        { sort: 'rotatingSince', limit: MOST_AT_ONCE },
+      );
+      let switched = 0;
+      for (const row of waiting) {
+        if (ending?.aborted) break;
+        if ((await look(row)).publicKey !== row.publicKey) switched++;
+      }
+      return switched;
+    },
+  });
+}

@@ -1,0 +1,176 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Ids } from '../../base/ids.ts';
+import { type KeyPlace, takesMail } from '../../dns/checks.ts';
+import type { Resolver } from '../../dns/types.ts';
+import { isFreeMail, isPublicSuffix } from '../../mail/reserved-names.ts';
+import { noteSenderDomain, type SenderDomainRow, senderDomainId, tokenHash } from '../../store/rows/domains.ts';
+import type { Store } from '../../store/store.ts';
+import type { Notices } from '../types.ts';
+import type { DomainTests, SenderSettings } from './domain-tests.ts';
+import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
+
+export interface SenderDomainSettings extends SenderSettings {
+  /** Where links begin, without a final slash. */
+  readonly publicUrl: string;
+}
+
+/** A DKIM record, to be published. */
+export interface KeyInDns {
+  readonly selector: string;
+  readonly place: KeyPlace;
+  readonly txt: string;
+}
+
+/** What belongs into the DNS of a domain. */
+export interface DnsRecords extends KeyInDns {
+  readonly spfInclude: string;
+  /** The key that signs once its record is there, while the key is being rotated. */
+  readonly next: KeyInDns | null;
+  /** The key that signed before, and how long its record has to stay. */
+  readonly previous: (KeyInDns & { readonly keepUntil: Date }) | null;
+}
+
+/** What a link is worth now. */
+export type Link =
+  | { readonly state: 'open' | 'done'; readonly domain: string }
+  | { readonly state: 'used' | 'expired' | 'unknown' };
+
+/** What became of a wish to have a domain verified. */
+export type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
+
+/** Sender domains of all accounts: what the API does with them. Domains are A-labels here. */
+export interface SenderDomains {
+  /** The row of a domain; added, with its key, when it is not there. */
+  add(account: string, domain: string): Promise<SenderDomainRow>;
+  /** Adds it when it is not there, and tests its records now. */
+  check(account: string, domain: string): Promise<SenderDomainRow>;
+  records(account: string, domain: string): Promise<DnsRecords>;
+  /**
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says that it takes
+   * none. `limited`: too many were mailed already.
+   */
+  verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
+  /** What a link would do, without doing it. */
+  look(token: string): Promise<Link>;
+  /** Follows a link: the domain is verified for the account that asked. */
+  follow(token: string): Promise<Link>;
+}
+
+export interface SenderDomainDeps {
+  readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
+  readonly tests: DomainTests;
+  readonly keys: DomainKeys;
+  /** Whether a domain takes mail: its answers should be fresh. */
+  readonly resolver: Resolver;
+  readonly notices: Pick<Notices, 'enqueue'>;
+  readonly clock: Clock;
+  readonly ids: Ids;
+}
+
+const LINK_MS = 7 * 24 * 3_600_000;
+
+export function createSenderDomains(settings: SenderDomainSettings, deps: SenderDomainDeps): SenderDomains {
+  const { store, tests, keys, resolver, notices, clock, ids } = deps;
+  const now = () => new Date(clock.now());
+
+  async function noted(account: string, domain: string): Promise<SenderDomainRow> {
+    const row = await noteSenderDomain(store, account, domain, now());
+    if (!row) throw new Error('a domain that was read is none');
+    return row;
+  }
+
+  async function add(account: string, domain: string): Promise<SenderDomainRow> {
+    const row = await noted(account, domain);
+    await keys.keyOf(row.domain);
+    return row;
+  }
+
+  async function verify(account: string, domain: string, mailbox: string): Promise<Verifying> {
+    if (isFreeMail(domain)) return 'free-mail';
+    if (isPublicSuffix(domain)) return 'public-suffix';
+    const { verifiedAt } = await noted(account, domain);
+    if (verifiedAt !== null) return 'already_verified';
+    if ((await takesMail(resolver, domain)) === false) return 'no-mail';
+    const token = ids.key();
+    const at = clock.now();
+    const email = `${mailbox}@${domain}`;
+    const id = tokenHash(token);
+    // The link first: a mail must not be under way with a link that leads nowhere.
+    await store.verifications.insert({
+      id,
+      account,
+      domain,
+      email,
+      createdAt: new Date(at),
+      expiresAt: new Date(at + LINK_MS),
+      usedAt: null,
+    });
+    const outcome = await notices.enqueue({
+      account,
+      to: email,
+      ...letter(domain, `${settings.publicUrl}/verify/${token}`),
+    });
+    if (outcome === 'queued') return 'sent';
+    await store.verifications.remove({ id });
+    return outcome;
+  }
+
+  async function look(token: string): Promise<Link> {
+    const row = await store.verifications.one({ id: tokenHash(token) });
+    if (!row) return { state: 'unknown' };
+    if (row.usedAt !== null) return { state: 'used' };
+    return row.expiresAt <= now() ? { state: 'expired' } : { state: 'open', domain: row.domain };
+  }
+
+  async function follow(token: string): Promise<Link> {
+    const id = tokenHash(token);
+    const link = await look(token);
+    const row = link.state === 'open' ? await store.verifications.one({ id }) : undefined;
+    if (!row) return link;
+    const domain = senderDomainId(row.account, row.domain);
+    // The domain first: cut off between the two, the link still works, and verifying twice changes nothing.
+    await store.senderDomains.change({ id: domain, verifiedAt: null }, { verifiedAt: now() });
+    const first = await store.verifications.change({ id, usedAt: null }, { usedAt: now() });
+    return first ? { state: 'done', domain: row.domain } : { state: 'used' };
+  }
+
+  return Object.freeze({
+    add,
+    check: async (account: string, domain: string) => tests.test(await noted(account, domain)),
+    async records(account: string, domain: string) {
+      const row = await noted(account, domain);
+      const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
+      const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns => ({
+        selector: one.selector,
+        place: keyPlace(settings, row.domain, one),
+        txt: keyRecord(one.publicKey),
+      });
+      return {
+        ...inDns({ selector: selectorOf(key, settings), publicKey }),
+        spfInclude: settings.spfInclude,
+        next: next ? inDns(next) : null,
+        previous: previous && previous.keepUntil > now() ? { ...inDns(previous), keepUntil: previous.keepUntil } : null,
+      };
+    },
+    verify,
+    look,
+    follow,
+  });
+}
+
+/** The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots and hyphens. */
+function letter(domain: string, link: string) {
+  return {
+    subject: `Please confirm that ${domain} is yours`.slice(0, 200),
+    text: `Somebody asked to send mail from ${domain} and named this mailbox to prove that the domain is theirs.
+
+If it was you, open this page and press the button on it:
+
+${link}
+
+The link works once, within seven days.
+
+If it was not you, do nothing: without this confirmation no mail is signed for the domain.
+`,
+  };
+}

@@ -1,0 +1,200 @@
+import { hash } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import type { Log } from '../base/log.ts';
+import type { Service } from '../base/service.ts';
+import { atOnce, toEnd } from '../base/turns.ts';
+import type { MessageEvent, NewSentMessage, Recorder } from '../events/types.ts';
+import { sentId } from '../mail/return-address.ts';
+import type { Message, Report, Spool } from '../queue/delivery.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import { makingSentMessage } from './submit.ts';
+import type { SentDelivery } from './types.ts';
+
+export interface ReporterDeps {
+  readonly spool: Pick<Spool, 'reports' | 'reported'>;
+  readonly recorder: Recorder;
+  readonly clock: Clock;
+  readonly log: Log;
+}
+
+/** Tells the store what became of mail that went out. */
+export interface Reporter extends Service {
+  /** There are new reports. */
+  poke(): void;
+  /** Everything has been told. */
+  idle(): boolean;
+}
+
+/** Reports that are told before the spool forgets them, together. */
+const BATCH = 50;
+/** So many can share one write of the spool, and mail coming in has its turn. */
+const PACE_MS = 20;
+const FIRST_WAIT_MS = 1000;
+const LONGEST_WAIT_MS = 60_000;
+/** A report that the store cannot take, although it is there, is told again now and then, and holds up no other. */
+const STUBBORN_MS = 300_000;
+
+/**
+ * Takes reports off the spool, oldest first, and records them; only then the spool may forget them. What was cut off in between
+ * is told twice and recorded once, for events have the ids of their reports. While the store is away it waits: reports stay.
+ */
+export function createReporter({ spool, recorder, clock, log }: ReporterDeps): Reporter {
+  /** Those that failed for a reason of their own, and when they may be told again. */
+  const stubborn = new Map<string, number>();
+  let phase: 'new' | 'running' | 'stopped' = 'new';
+  let wait = FIRST_WAIT_MS;
+  let working: Promise<void> | undefined;
+  let fresh = false;
+  let cancel = (): void => {};
+  /** What it waits for before it goes on, if anything. */
+  let pausing: 'pace' | 'store' | 'stubborn' | undefined;
+
+  function poke(): void {
+    fresh = true;
+    if (phase !== 'running' || working || pausing === 'pace' || pausing === 'store') return;
+    pause('pace', PACE_MS);
+  }
+
+  function pause(reason: NonNullable<typeof pausing>, ms: number): void {
+    cancel();
+    pausing = reason;
+    cancel = clock.after(ms, () => {
+      pausing = undefined;
+      working = work();
+    });
+  }
+
+  async function work(): Promise<void> {
+    fresh = false;
+    const outcome = await tellSome().catch((error: unknown) => {
+      if (!(error instanceof StoreAway) && phase === 'running') log.error('event.fault', { error });
+      return 'failed' as const;
+    });
+    // In the same step as the look at `fresh` below: whoever pokes in between would be heard by nobody.
+    working = undefined;
+    if (phase !== 'running') return;
+    if (outcome === 'failed') {
+      pause('store', wait);
+      wait = Math.min(2 * wait, LONGEST_WAIT_MS);
+      return;
+    }
+    wait = FIRST_WAIT_MS;
+    if (outcome === 'more' || fresh) pause('pace', PACE_MS);
+    else if (stubborn.size > 0) pause('stubborn', STUBBORN_MS);
+  }
+
+  async function tellSome(): Promise<'more' | 'done'> {
+    const now = clock.monotonic();
+    const found = await spool.reports(BATCH + stubborn.size);
+    const ready = found.filter(({ id }) => (stubborn.get(id) ?? now) <= now).slice(0, BATCH);
+    const turns = new Map<string, Promise<unknown>>();
+    const told = await atOnce(ready, (report) => {
+      // Those of one message in their order.
+      const about = readReport(report)?.event.message ?? report.id;
+      const mine = Promise.resolve(turns.get(about)).then(() => tell(report));
+      turns.set(about, mine);
+      return mine;
+    });
+    const done = ready.filter((_, n) => told[n] === true).map(({ id }) => id);
+    if (done.length > 0) await spool.reported(done);
+    for (const id of done) stubborn.delete(id);
+    if (told.includes(false)) throw new StoreAway('reports are told later');
+    return ready.length === BATCH ? 'more' : 'done';
+  }
+
+  /** Whether it has been told; false: the store is away. */
+  async function tell(report: Report): Promise<boolean | 'refused'> {
+    try {
+      await record(report);
+      return true;
+    } catch (error) {
+      if (error instanceof StoreAway) return false;
+      log.error('event.fault', { report: report.id, error });
+      stubborn.set(report.id, clock.monotonic() + STUBBORN_MS);
+      return 'refused';
+    }
+  }
+
+  async function record(report: Report): Promise<void> {
+    const told = readReport(report);
+    if (!told) throw new Error('a report cannot be read');
+    const { event, sent } = told;
+    if ((await recorder.record(event)) !== 'unknown') return;
+    // The store was away when the message came. A lost message has no row, and nothing to make one of.
+    if (sent) await recorder.begin(sent);
+    if ((await recorder.record(event)) === 'unknown')
+      log.warn('event.fault', { report: report.id, reason: 'its message has no row' });
+  }
+
+  return Object.freeze({
+    async start() {
+      phase = 'running';
+      pause('pace', 0);
+    },
+    async stop() {
+      phase = 'stopped';
+      cancel();
+      await working;
+    },
+    poke,
+    idle: () => !working && (pausing === undefined || pausing === 'stubborn') && !fresh,
+  });
+}
+
+/** What happened to mail going out, as the events of messages have it. */
+export interface Happening {
+  readonly kind: MessageEvent['kind'];
+  readonly detail: NonNullable<MessageEvent['detail']>;
+  readonly links?: readonly string[];
+}
+
+/** A report as the store gets it. */
+export interface Told {
+  readonly event: MessageEvent;
+  /** The row of its message, in case it could not be written when the message came. Null when the message itself was lost. */
+  readonly sent: NewSentMessage | null;
+}
+
+interface Body {
+  readonly event: Omit<MessageEvent, 'at' | 'id'> & { readonly at: number };
+  readonly sent: (Omit<NewSentMessage, 'createdAt'> & { readonly createdAt: number }) | null;
+}
+
+export interface Reported {
+  readonly delivery: SentDelivery;
+  /** Attempts made before. */
+  readonly attempts: number;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+  /** On the spool; undefined when it was lost. */
+  readonly message: Message | undefined;
+}
+
+/**
+ * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that a crash
+ * made twice is one event.
+ */
+export function toReport({ delivery, attempts, at, message }: Reported, { kind, detail, links }: Happening): Report {
+  const { id, account } = delivery;
+  const outgoing = message?.envelope.outgoing;
+  const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
+  const body: Body = {
+    event: { account, message: sentId(id), kind, at, detail, ...(links && { links }) },
+    sent: sent && { ...sent, createdAt: sent.createdAt.getTime() },
+  };
+  return { id: hash('sha256', `${kind}\0${id}\0${attempts}`, 'hex').slice(0, 32), body: JSON.stringify(body) };
+}
+
+/** Undefined: the text is no report, because the disk damaged it or a later version wrote it. */
+export function readReport({ id, body }: Report): Told | undefined {
+  try {
+    // Written by `toReport` and kept by the spool, which is trusted.
+    const { event, sent }: Body = JSON.parse(body);
+    return {
+      event: { ...event, id, at: new Date(event.at) },
+      sent: sent && { ...sent, createdAt: new Date(sent.createdAt) },
+    };
+  } catch {
+    return undefined;
+  }
+}

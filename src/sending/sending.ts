@@ -1,0 +1,118 @@
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { createRecent } from '../base/recent.ts';
+import type { Recorder } from '../events/types.ts';
+import { toAsciiDomain } from '../mail/address.ts';
+import type { Outgoing } from '../mail/outgoing.ts';
+import type { Spool } from '../queue/delivery.ts';
+import { senderDomainId } from '../store/rows/domains.ts';
+import type { TokenSecret } from '../store/rows/hosts.ts';
+import type { Store } from '../store/store.ts';
+import type { CustomDomains } from './domains/custom-domains.ts';
+import { mayBeSigned } from './domains/domain-tests.ts';
+import { createDomainKeys, type DomainKeys, newKeyPair, selectorOf } from './domains/keys.ts';
+import { createReporter, type Reporter } from './reporter.ts';
+import type { MailParts, SignerOf } from './road.ts';
+import type { Scheduling } from './scheduling.ts';
+import type { ComposeJob, Leaving, MailCarrier, Sources } from './types.ts';
+
+export interface SendingSettings extends SignerSettings {
+  readonly hostname: string;
+  /** How long mail is tried. */
+  readonly maxAgeHours: number;
+}
+
+export interface SendingDeps {
+  readonly spool: Pick<Spool, 'reports' | 'reported'>;
+  readonly store: Pick<Store, 'accounts' | 'senderDomains' | 'domainKeys'>;
+  readonly tokenSecret: Pick<TokenSecret, 'read'>;
+  readonly recorder: Recorder;
+  readonly customDomains: CustomDomains;
+  readonly leaving: Leaving;
+  readonly scheduling: Scheduling;
+  readonly sources: Sources;
+  readonly mailCarrier: MailCarrier;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+}
+
+/** How long the number of an account is believed; it never changes, but the account may go. Milliseconds. */
+const FRESH_MS = 60_000;
+
+/** What mail going out needs of the store and of those who know about it, and who tells the store what became of it. */
+export function createSending(
+  settings: SendingSettings,
+  deps: SendingDeps,
+): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
+  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
+  const { hostname } = settings;
+  const reporter = createReporter(deps);
+  const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
+  const keys = createDomainKeys({ store, clock, newKeyPair });
+  return Object.freeze({
+    reporter,
+    mail: {
+      leaving,
+      scheduling,
+      sources,
+      mailCarrier,
+      limit: settings.maxAgeHours * 3_600_000,
+      signerOf: createSignerOf(settings, { store, keys, clock }),
+      numberOf: (account: string) => numbers.get(account, clock.monotonic()),
+      composing: async (account: string, { extras }: Outgoing) => ({
+        hostname,
+        ...(await customDomains.of(account, extras)),
+        secret: await tokenSecret.read(),
+      }),
+      reported: reporter.poke,
+    },
+  });
+}
+
+export interface SignerSettings {
+  /** Signs when the sender's domain may not; empty: then nothing does. Its record is the operator's to publish. */
+  readonly ownDomain: string;
+  readonly dkimSelector: string;
+}
+
+export interface SignerDeps {
+  readonly store: Pick<Store, 'senderDomains'>;
+  readonly keys: DomainKeys;
+  readonly clock: Clock;
+}
+
+type Signer = ComposeJob['dkim'];
+
+/** How long an answer is believed: a domain that was verified just now need not wait for long. */
+const KEY_FRESH_MS = 10_000;
+
+/** Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else nobody. */
+export function createSignerOf(
+  { ownDomain, dkimSelector }: SignerSettings,
+  { store, keys, clock }: SignerDeps,
+): SignerOf {
+  const known = createRecent(find, KEY_FRESH_MS);
+
+  /** `key` is an account and domains that may be asked for, apart by spaces: neither holds one. */
+  async function find(key: string): Promise<Signer> {
+    const [account = '', ...wanted] = key.split(' ');
+    for (const domain of wanted) {
+      const row = await store.senderDomains.one({ id: senderDomainId(account, domain) });
+      if (row && mayBeSigned(row, new Date(clock.now()))) return await signAs(domain);
+    }
+    return ownDomain === '' ? null : await signAs(ownDomain);
+  }
+
+  async function signAs(domain: string): Promise<Signer> {
+    const { privateKey, ...key } = await keys.keyOf(domain);
+    return { domain, selector: selectorOf(key, { dkimSelector }), privateKey };
+  }
+
+  return (account: string, { sender, signingDomain }: Outgoing) => {
+    const named = [signingDomain ?? '', sender.slice(sender.lastIndexOf('@') + 1)];
+    const wanted = new Set(named.flatMap((name) => toAsciiDomain(name) ?? []));
+    return known.get([account, ...wanted].join(' '), clock.monotonic());
+  };
+}

@@ -1,0 +1,344 @@
+import type { Clock } from '../base/clock.ts';
+import { deliveryId, type Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
+import { atOnce, inSlices, type Steps } from '../base/turns.ts';
+import type { Lists, NewSentMessage, Recorder } from '../events/types.ts';
+import { parseAddress } from '../mail/address.ts';
+import { type DsnRequest, type Envelope, traceLine } from '../mail/envelope.ts';
+import { mailUrl, type Outgoing } from '../mail/outgoing.ts';
+import { sentId } from '../mail/return-address.ts';
+import type { AcceptOutcome, Delivery, Spool } from '../queue/delivery.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import { subaccountId } from '../store/rows/subaccounts.ts';
+import type { Store } from '../store/store.ts';
+import { fillingSubject } from './compose/merge-fields.ts';
+import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
+
+export interface SubmitSettings {
+  /** Stands in our Received line. */
+  readonly hostname: string;
+  /** Where bounces come back to: nobody's mailbox. */
+  readonly returnDomain: string;
+}
+
+export interface SubmitDeps {
+  readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
+  readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
+  readonly lists: Pick<Lists, 'suppression'>;
+  readonly recorder: Recorder;
+  readonly leaving: Pick<Leaving, 'heldBecause'>;
+  readonly clock: Clock;
+  readonly ids: Pick<Ids, 'message'>;
+  readonly log: Log;
+  readonly metrics?: Metrics | undefined;
+}
+
+/** Chunks that a body is written in; no part of the spool holds more than it has to. */
+const CHUNK_BYTES = 65_536;
+
+/** A submission with its recipients sorted: who gets it, who must not, who cannot. */
+interface Sorted {
+  readonly submission: Submission;
+  readonly messageId: string;
+  readonly receivedAt: number;
+  readonly deliveries: readonly Delivery[];
+  readonly suppressed: readonly { readonly delivery: Delivery; readonly reason: string }[];
+  /** The rows of all of them, by the delivery's id. */
+  readonly rows: ReadonlyMap<string, NewSentMessage>;
+  readonly answers: readonly Submitted[];
+}
+
+/**
+ * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be mailed. Its
+ * rows come after the sync; when the store goes away just then, they are made when the deliveries are reported.
+ */
+export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
+  const { store, log } = deps;
+  const count = createCount(deps.metrics);
+  return Object.freeze({
+    async submit(submission: Submission): Promise<SubmitOutcome> {
+      const {
+        account,
+        outgoing: { subaccount },
+      } = submission;
+      try {
+        if (subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) })))
+          return { outcome: 'unknown-subaccount' };
+        const sorted = await sort(submission, settings, deps);
+        const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
+        if (outcome !== 'accepted') return { outcome };
+        await recordAll(sorted, deps);
+        log.info('message.submitted', {
+          account,
+          message: sorted.messageId,
+          deliveries: sorted.deliveries.length,
+          rejected: sorted.suppressed.length,
+        });
+        count(sorted);
+        return { outcome, recipients: sorted.answers };
+      } catch (error) {
+        if (!(error instanceof StoreAway)) log.error('message.fault', { account, error }); // that it is away is logged once
+        return { outcome: 'fault' };
+      }
+    },
+  });
+}
+
+function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
+  const of = (source: string) => metrics.counter('postern_submissions_total', { source });
+  const sources = { smtp: of('smtp'), api: of('api') };
+  const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
+  const statuses = new Map<string, Counter>(
+    ['queued', 'scheduled', 'rejected', 'invalid'].map((status) => [
+      status,
+      metrics.counter('postern_submission_recipients_total', { status }),
+    ]),
+  );
+  return ({ submission, answers }) => {
+    (submission.client === null ? sources.api : sources.smtp).add();
+    sizes.observe(submission.bytes.length);
+    for (const { status } of answers) statuses.get(status)?.add();
+  };
+}
+
+async function sort(
+  submission: Submission,
+  { returnDomain }: SubmitSettings,
+  { lists, clock, ids, leaving }: SubmitDeps,
+): Promise<Sorted> {
+  const { account, recipients, sendAt, outgoing } = submission;
+  const { subaccount } = outgoing;
+  const messageId = ids.message();
+  const receivedAt = clock.now();
+  const notBefore = sendAt && sendAt.getTime() > receivedAt ? { notBefore: sendAt.getTime() } : {};
+  const answers: Submitted[] = [];
+  const deliveries: Delivery[] = [];
+  const suppressed: { delivery: Delivery; reason: string }[] = [];
+  const wanted = distinct(recipients);
+  const queuedReason = (await leaving.heldBecause(account, outgoing, receivedAt)) ?? 'sending-backlog';
+  const found = await atOnce(
+    wanted,
+    async ({ read }) => read && lists.suppression(account, read.recipient, subaccount, new Date(receivedAt)),
+  );
+  for (const [at, { text, read }] of wanted.entries()) {
+    const id = deliveryId(messageId, 'out', read?.recipient ?? text);
+    const answer = { id: sentId(id), email: read?.email ?? text, rejectReason: null, queuedReason: null };
+    const listed = found[at];
+    if (!read || read.domain === returnDomain) {
+      answers.push({ ...answer, status: 'invalid', rejectReason: 'invalid' });
+      continue;
+    }
+    const delivery = {
+      id,
+      messageId,
+      account,
+      url: mailUrl(read.domain),
+      routeId: subaccount === null ? '' : subaccountId(account, subaccount),
+      pattern: '',
+      recipient: read.recipient,
+      ...notBefore,
+    };
+    if (listed) suppressed.push({ delivery, reason: listed.reason });
+    else deliveries.push(delivery);
+    answers.push({
+      ...answer,
+      ...(listed
+        ? { status: 'rejected', rejectReason: listed.reason }
+        : 'notBefore' in notBefore
+          ? { status: 'scheduled' }
+          : { status: 'queued', queuedReason }),
+    });
+  }
+  const rows = new Map<string, NewSentMessage>();
+  for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
+    rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
+  return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
+}
+
+/** Each recipient once; what cannot be read is told apart by its text. */
+function distinct(recipients: readonly string[]): { readonly text: string; readonly read: Recipient | undefined }[] {
+  const once = new Map<string, { readonly text: string; readonly read: Recipient | undefined }>();
+  for (const text of recipients) {
+    const read = readRecipient(text);
+    const key = read ? read.key : ` ${text}`;
+    if (!once.has(key)) once.set(key, { text, read });
+  }
+  return [...once.values()];
+}
+
+async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
+  const { spool, log } = deps;
+  const {
+    submission: { bytes, client, outgoing, account, dsn },
+    messageId,
+    receivedAt,
+    deliveries,
+  } = sorted;
+  if (!spool.hasRoom()) return 'full';
+  const envelope: Envelope = {
+    mailFrom: '',
+    client: client ?? { address: null, helo: null, tls: null },
+    outgoing,
+    ...(dsn && { dsn: renamed(dsn) }),
+  };
+  const writer = spool.body(messageId);
+  try {
+    for (let at = 0; at < bytes.length; at += CHUNK_BYTES) await writer.write(bytes.subarray(at, at + CHUNK_BYTES));
+    const body = await writer.finish();
+    await schedule(sorted, deps);
+    const outcome = await spool.accept(
+      { id: messageId, receivedAt, envelope, trace: traceOf(sorted, envelope, settings), body },
+      deliveries,
+    );
+    if (outcome !== 'accepted') await unschedule(sorted, deps);
+    return outcome;
+  } catch (error) {
+    await Promise.allSettled([writer.abort(), unschedule(sorted, deps)]);
+    if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
+    return 'fault';
+  }
+}
+
+/** A delivery names its recipient with the domain in A-labels; RCPT may not have. */
+function renamed(dsn: DsnRequest): DsnRequest {
+  return {
+    ...dsn,
+    recipients: Object.fromEntries(
+      Object.entries(dsn.recipients).map(([text, wish]) => [readRecipient(text)?.recipient ?? text, wish]),
+    ),
+  };
+}
+
+/** What the API takes has come over no transport, and begins with us. */
+function traceOf(
+  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted,
+  envelope: Envelope,
+  { hostname }: SubmitSettings,
+): string {
+  if (client === null) return '';
+  // RFC 3848: authenticated, with and without TLS.
+  const protocol = client.tls === null ? 'ESMTPA' : 'ESMTPSA';
+  const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
+  return traceLine({
+    envelope: { ...envelope, mailFrom: outgoing.sender },
+    protocol,
+    hostname,
+    messageId,
+    receivedAt,
+    recipient: only,
+  });
+}
+
+/** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
+async function schedule(
+  {
+    submission: {
+      account,
+      outgoing: { sender, subject },
+    },
+    receivedAt,
+    deliveries,
+    rows,
+  }: Sorted,
+  { store }: SubmitDeps,
+): Promise<void> {
+  await atOnce(
+    deliveries.filter(({ notBefore }) => notBefore !== undefined),
+    ({ id, recipient, notBefore = receivedAt }) =>
+      store.scheduled.insert({
+        id: sentId(id),
+        account,
+        createdAt: new Date(receivedAt),
+        sendAt: new Date(notBefore),
+        sender,
+        subject: rows.get(id)?.subject ?? subject,
+        email: recipient.toLowerCase(),
+        delivery: id,
+        state: null,
+      }),
+  );
+}
+
+async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+  await atOnce(
+    deliveries.filter(({ notBefore }) => notBefore !== undefined),
+    ({ id }) => store.scheduled.remove({ id: sentId(id) }),
+  );
+}
+
+/** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
+async function recordAll(
+  { submission: { account }, messageId, rows, deliveries, suppressed }: Sorted,
+  { recorder, log }: SubmitDeps,
+): Promise<void> {
+  try {
+    const rowOf = (delivery: Delivery) => rows.get(delivery.id);
+    await atOnce(deliveries.map(rowOf), async (row) => {
+      if (row) await recorder.begin(row);
+    });
+    await atOnce(suppressed, async ({ delivery, reason }) => {
+      const row = rowOf(delivery);
+      if (!row) return;
+      await recorder.begin(row);
+      await recorder.record({
+        id: `${row.id}-reject`,
+        account,
+        message: row.id,
+        kind: 'reject',
+        at: row.createdAt,
+        detail: { reason },
+      });
+    });
+  } catch (error) {
+    log.warn('message.unrecorded', { account, message: messageId, error });
+  }
+}
+
+/** Somebody who is to get a message. */
+export interface Recipient {
+  /** As the account wrote it, without spaces around it. */
+  readonly email: string;
+  /** As the envelope names it: the domain in its A-label form. */
+  readonly recipient: string;
+  readonly domain: string;
+  /** `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person. */
+  readonly key: string;
+}
+
+/** Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX one could know. */
+export function readRecipient(text: string): Recipient | undefined {
+  const email = text.trim();
+  const address = parseAddress(email);
+  if (!address || address.domain.startsWith('[')) return undefined;
+  const recipient = `${email.slice(0, email.lastIndexOf('@'))}@${address.domain}`;
+  return { email, recipient, domain: address.domain, key: recipient.toLowerCase() };
+}
+
+/**
+ * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool message's. In steps, because
+ * its subject is merged, and a call may have a thousand recipients.
+ */
+export function* makingSentMessage(
+  outgoing: Outgoing,
+  delivery: Pick<Delivery, 'id' | 'account' | 'recipient'>,
+  receivedAt: number,
+): Steps<NewSentMessage> {
+  const { sender, tags, template, subaccount, apiKey } = outgoing;
+  const subject = yield* fillingSubject(outgoing, delivery.recipient, new Date(receivedAt));
+  const metadata = { ...outgoing.metadata, ...outgoing.rcptMetadata[delivery.recipient.toLowerCase()] };
+  return {
+    id: sentId(delivery.id),
+    account: delivery.account,
+    createdAt: new Date(receivedAt),
+    email: delivery.recipient,
+    delivery: delivery.id,
+    sender,
+    subject,
+    tags,
+    template,
+    subaccount,
+    apiKey,
+    metadata,
+  };
+}

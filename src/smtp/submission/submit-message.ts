@@ -1,0 +1,224 @@
+import { inSlices } from '../../base/turns.ts';
+import { findingFault } from '../../mail/merge/language.ts';
+import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
+import type { Submission } from '../../sending/types.ts';
+import { StoreAway } from '../../store/driver/port.ts';
+import { dsnOf } from '../policy.ts';
+import type { Keeping } from '../reception.ts';
+import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../refusal.ts';
+import type { Said, Who } from '../verbs.ts';
+import { type Document, fillTemplate, readDocument, takeApart } from './draft.ts';
+import type { SubmissionDeps, SubmissionSettings } from './listener.ts';
+
+type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'log'> & {
+  readonly room: Room;
+  readonly tracking: SubmissionSettings['tracking'];
+};
+type Made<T> = { readonly made: T } | { readonly made?: undefined; readonly refused: Reply };
+
+/** Holds a message in memory until it is whole, and hands it over to be sent. */
+export function openHandingOver(parts: Parts, who: Who, said: Said, address: string): Keeping {
+  const { submitting, log, ids, room } = parts;
+  const messageId = ids.message();
+  const held = createHeld(room);
+  const { helo, tls, transaction } = said;
+  const recipients = [...(transaction?.recipients.values() ?? [])].map(({ recipient }) => recipient);
+
+  async function hand(): Promise<Awaited<ReturnType<Keeping['finish']>>> {
+    const read = readDocument(held.bytes());
+    if (read.refused) return read;
+    const { document } = read;
+    if (document.options.ignored.length > 0)
+      log.info('submission.note', {
+        account: who.account,
+        client: address,
+        ignored: document.options.ignored.join(', '),
+      });
+    const content = await toContent(document, who, parts);
+    if (!content.made) return content;
+    const submission = toSubmission(document, content.made, who, parts);
+    const copies = document.options.bcc === null ? [] : [document.options.bcc];
+    const submitted = await submitting.submit({
+      ...submission,
+      recipients: [...recipients, ...copies],
+      client: { address, helo, tls },
+      dsn: transaction && dsnOf(transaction),
+    });
+    if (submitted.outcome === 'accepted') return { id: submitted.recipients[0]?.id ?? messageId };
+    if (submitted.outcome === 'unknown-subaccount')
+      return { refused: unknownThing('No subaccount exists with the id', document.options.subaccount ?? '') };
+    return { refused: submitted.outcome === 'full' ? REFUSALS.full : REFUSALS.fault };
+  }
+
+  return {
+    messageId,
+    write: (bytes) => (held.add(bytes) ? undefined : Promise.resolve(REFUSALS.full)),
+    async finish() {
+      try {
+        return await hand();
+      } catch (error) {
+        // That it is away stands in the log once, and not for every message.
+        if (error instanceof StoreAway) return { refused: REFUSALS.fault };
+        throw error;
+      } finally {
+        held.release();
+      }
+    },
+    async abort() {
+      held.release();
+    },
+  };
+}
+
+/** What is sent: the document, or the template that it fills. */
+type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };
+
+async function toContent(
+  { bytes, subject, options: { template, mergeLanguage } }: Document,
+  { account }: Who,
+  { store }: Parts,
+): Promise<Made<Body>> {
+  if (template === null) return { made: { form: 'mime', template: null, subject, bytes } };
+  const apart = await takeApart(bytes);
+  if (!apart) return { refused: REFUSALS.badBody };
+  const filling = await fillTemplate(store, account, template, apart.content);
+  if (!filling.filled)
+    return {
+      refused:
+        filling.why === 'unknown' ? unknownThing('No such template', `"${template.name}"`) : REFUSALS.templateTooLong,
+    };
+  const { slug, html, text, subject: usual } = filling.filled;
+  const fault =
+    mergeLanguage &&
+    (await inSlices(
+      findingFault(mergeLanguage, [
+        ['html', html],
+        ['text', text],
+        ['subject', subject === '' ? usual : subject],
+      ]),
+    ));
+  if (fault) return { refused: faultyTemplate(fault) };
+  const draft = JSON.stringify({ ...apart.rest, html, text });
+  return {
+    made: {
+      form: 'draft',
+      template: slug,
+      subject: subject === '' ? (usual ?? '') : subject,
+      bytes: Buffer.from(draft),
+    },
+  };
+}
+
+function toSubmission(
+  { sender, fromName, options }: Document,
+  { bytes, ...content }: Body,
+  who: Who,
+  { clock, tracking }: Parts,
+): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
+  const {
+    track,
+    sendAt,
+    globalVars,
+    rcptVars,
+    metadata,
+    rcptMetadata,
+    tags,
+    subaccount,
+    preserveRecipients,
+    signingDomain,
+    pool,
+    mergeLanguage,
+  } = options;
+  const { opens, clicks } = track ?? tracking;
+  const outgoing: Outgoing = {
+    sender,
+    fromName,
+    tags,
+    subaccount,
+    metadata,
+    rcptMetadata,
+    rcptVars,
+    preserveRecipients,
+    signingDomain,
+    pool,
+    ...content,
+    ...toExtras(options.extras),
+    apiKey: who.key,
+    ...(mergeLanguage && { mergeLanguage }),
+    // A document is sent as it is; what a template makes is ours to complete.
+    autoText: options.autoText ?? content.form === 'draft',
+    trackOpens: opens,
+    trackClicks: clicks,
+    // A template has merge tags, whether somebody named values for them or not.
+    globalVars: globalVars ?? (content.template === null ? null : []),
+  };
+  return {
+    account: who.account,
+    outgoing,
+    bytes,
+    sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null,
+  };
+}
+
+/** How much memory the messages in DATA take, in all sessions together. */
+export interface Room {
+  isFull(): boolean;
+  /** Takes so many bytes; false when there are not so many left. */
+  take(bytes: number): boolean;
+  give(bytes: number): void;
+}
+
+export function createRoom(maxBytes: number): Room {
+  let taken = 0;
+  return Object.freeze({
+    isFull: () => taken >= maxBytes,
+    take(bytes: number) {
+      if (taken + bytes > maxBytes) return false;
+      taken += bytes;
+      return true;
+    },
+    give(bytes: number) {
+      taken -= bytes;
+    },
+  });
+}
+
+/** Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single piece. */
+export interface Held {
+  /** False when there is no room for them. */
+  add(bytes: Buffer): boolean;
+  bytes(): Buffer;
+  /** Gives the room back; may be called again. */
+  release(): void;
+}
+
+const FIRST_BYTES = 16_384;
+
+export function createHeld(room: Room): Held {
+  let block: Buffer = Buffer.alloc(0);
+  let length = 0;
+
+  function grow(atLeast: number): boolean {
+    const size = Math.max(atLeast, block.length * 2, FIRST_BYTES);
+    if (!room.take(size - block.length)) return false;
+    const larger = Buffer.allocUnsafeSlow(size);
+    block.copy(larger, 0, 0, length);
+    block = larger;
+    return true;
+  }
+
+  return Object.freeze({
+    add(bytes: Buffer) {
+      if (length + bytes.length > block.length && !grow(length + bytes.length)) return false;
+      bytes.copy(block, length);
+      length += bytes.length;
+      return true;
+    },
+    bytes: () => block.subarray(0, length),
+    release() {
+      room.give(block.length);
+      block = Buffer.alloc(0);
+      length = 0;
+    },
+  });
+}

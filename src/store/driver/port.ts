@@ -1,0 +1,265 @@
+import type { Clock } from '../../base/clock.ts';
+import type { Fields, Log } from '../../base/log.ts';
+import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
+
+/**
+ * The port between Postern and its database: two drivers (embedded.ts, mongo.ts) do exactly this and no more,
+ * and one suite runs over both. What is not here is not used, so that what MongoDB promises is what we use.
+ */
+
+/** What a field may hold. A row is a plain object of these; Dates come back as Dates. */
+export type Value = string | number | boolean | null | Date | readonly Value[] | { readonly [name: string]: Value };
+
+/** A row is named by `id`, unique in its collection. */
+export interface Row {
+  readonly id: string;
+}
+
+export type Scalar = string | number | boolean | Date | null;
+
+/** The four conditions beside equality. A fifth needs both drivers and a case in the suite. */
+export type Condition =
+  | { readonly in: readonly Scalar[] }
+  | { readonly range: { readonly gt?: Scalar; readonly gte?: Scalar; readonly lt?: Scalar; readonly lte?: Scalar } }
+  /** Of a string field, not of one that holds Dates; letters count as they are. */
+  | { readonly startsWith: string }
+  /** A field that is null counts as not there. */
+  | { readonly exists: boolean };
+
+/**
+ * All named fields must match. Only top-level fields that hold scalars. Equality with null, alone or in a list, matches null and
+ * absent. Types count: 1 is neither true nor "1", and a range holds values of the type of its bounds only. Text is ordered by
+ * code points. A filter that is not of this language, or names an undefined value, throws a TypeError.
+ */
+export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
+
+/** `null` empties a field; a field that is not named, or undefined, stays. */
+export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
+
+export interface Page<R> {
+  /** Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same direction. Only indexed fields and `id`. */
+  readonly sort?: (keyof R & string) | `-${keyof R & string}`;
+  readonly limit?: number;
+}
+
+export interface Collection<R extends Row> {
+  one(filter: Filter<R>): Promise<R | undefined>;
+  many(filter: Filter<R>, page?: Page<R>): Promise<R[]>;
+  /** `duplicate` when a row has the same id or the same values in a unique index; then nothing was written. */
+  insert(row: R): Promise<'inserted' | 'duplicate'>;
+  /**
+   * Finds one row, patches it and answers it as it is afterwards, in one atomic step; undefined when none matched.
+   * Several matching: one of them. A patch that breaks a unique index throws `DuplicateRow`.
+   */
+  change(filter: Filter<R>, patch: Patch<R>): Promise<R | undefined>;
+  /**
+   * Adds to number fields of the row with this id, in one atomic step; makes the row from `fresh` first when there is none
+   * (a field that is absent counts as 0, one that is null or text throws). Answers the row afterwards.
+   */
+  add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
+  /** Removes one row and answers it as it was; undefined when none matched. */
+  remove(filter: Filter<R>): Promise<R | undefined>;
+}
+
+/** What a collection is: declared once in its own file under store/, read by both drivers. */
+export interface CollectionSpec<R extends Row> {
+  /** Also the name of the table or of the MongoDB collection. */
+  readonly name: string;
+  /** Fields per index, in order; they hold scalars. Every filter that the application uses is served by one of them or by `id`. */
+  readonly indexes: readonly (readonly (keyof R & string)[])[];
+  /** Null and absent are one value here: two rows without it are duplicates. */
+  readonly unique?: readonly (readonly (keyof R & string)[])[];
+  /** Fields that hold Dates (or null), and are the only ones that do at the top of a row. */
+  readonly dates: readonly (keyof R & string)[];
+  /** Rows that deleting and tidying need, few and small: written also where the disk has no room for what is new. */
+  readonly upkeep?: true;
+}
+
+/** A driver: opens collections on one database. */
+export interface Database {
+  /** Makes table and indexes where they are missing. */
+  collection<R extends Row>(spec: CollectionSpec<R>): Promise<Collection<R>>;
+  /** Resolves when a write would be durable now; throws `StoreAway` otherwise. */
+  ping(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** The database cannot be reached, or did not answer in time: temporary by nature. */
+export class StoreAway extends Error {
+  override readonly name = 'StoreAway';
+}
+
+/**
+ * The disk has no room for what is new: rows are neither added nor made much larger. Reading, removing and small changes go on, so
+ * that whoever has too much can delete it.
+ */
+export class StoreFull extends StoreAway {
+  constructor() {
+    super('the disk of the store is nearly full: nothing is added, deleting works');
+  }
+}
+
+/** A change would have given two rows the same values in a unique index. */
+export class DuplicateRow extends Error {
+  override readonly name = 'DuplicateRow';
+}
+
+/** What a field is compared with. Null has conditions of its own. */
+export type Operand = string | number | boolean | Date;
+
+/** One end of a range. */
+export interface Bound {
+  readonly op: 'gt' | 'gte' | 'lt' | 'lte';
+  readonly value: Operand;
+}
+
+/** One checked condition on one field: all that a driver has to translate. `startsWith` has become a range. */
+export type Term =
+  | { readonly kind: 'equal'; readonly field: string; readonly value: Operand }
+  /** `there` false: null or absent. */
+  | { readonly kind: 'exists'; readonly field: string; readonly there: boolean }
+  /** `orNull`: null and absent match too. */
+  | { readonly kind: 'in'; readonly field: string; readonly values: readonly Operand[]; readonly orNull: boolean }
+  /** Bounds are of one type, and only values of that type are in the range (MongoDB's type bracketing). */
+  | { readonly kind: 'range'; readonly field: string; readonly bounds: readonly Bound[] };
+
+/** Sort order and number of rows, checked. */
+export interface Slice {
+  readonly sort: { readonly field: string; readonly descending: boolean } | null;
+  readonly limit: number | null;
+}
+
+const BOUNDS = ['gt', 'gte', 'lt', 'lte'] as const;
+const NOTHING: readonly Operand[] = [];
+
+/**
+ * Reads a filter. Whatever is not exactly of the port's language is refused by a TypeError, at run time too:
+ * an object that came in as JSON must never become an operator, and a field that is undefined must never match every row.
+ */
+export function toTerms(shape: Shape, filter: object): Term[] {
+  const entries: [string, unknown][] = Object.entries(filter);
+  return entries.map(([field, condition]) => {
+    if (field !== 'id') checkField(shape.name, field);
+    return toTerm(shape, field, condition);
+  });
+}
+
+function toTerm(shape: Shape, field: string, condition: unknown): Term {
+  if (condition === null) return { kind: 'exists', field, there: false };
+  if (typeof condition !== 'object' || condition instanceof Date)
+    return { kind: 'equal', field, value: toOperand(shape, field, condition) };
+  const [entry, ...more] = Object.entries(condition);
+  if (!entry || more.length > 0) throw new TypeError(`${shape.name}.${field}: one condition is needed`);
+  const value: unknown = entry[1];
+  if (entry[0] === 'in' && Array.isArray(value)) return toIn(shape, field, value);
+  if (entry[0] === 'range' && typeof value === 'object' && value !== null) return toRange(shape, field, value);
+  if (entry[0] === 'startsWith' && typeof value === 'string' && !shape.dates.has(field))
+    return toPrefix(field, value.toWellFormed());
+  if (entry[0] === 'exists' && typeof value === 'boolean') return { kind: 'exists', field, there: value };
+  throw new TypeError(`${shape.name}.${field}: unknown condition`);
+}
+
+function toOperand(shape: Shape, field: string, value: unknown): Operand {
+  const place = `${shape.name}.${field}`;
+  if (shape.dates.has(field) !== value instanceof Date)
+    throw new TypeError(`${place}: dates are compared with Dates, and nothing else is`);
+  if (field === 'id' && typeof value !== 'string') throw new TypeError(`${place}: not a string`);
+  if (value instanceof Date) return checkDate(place, value);
+  if (typeof value === 'string') return value.toWellFormed();
+  if (typeof value === 'number') return checkNumber(place, value);
+  if (typeof value === 'boolean') return value;
+  throw new TypeError(`${place}: not a value to compare with`);
+}
+
+function toIn(shape: Shape, field: string, list: readonly unknown[]): Term {
+  const values = list.filter((value) => value !== null).map((value) => toOperand(shape, field, value));
+  return { kind: 'in', field, values, orNull: values.length < list.length };
+}
+
+function toRange(shape: Shape, field: string, range: object): Term {
+  const entries: [string, unknown][] = Object.entries(range);
+  const bounds = entries
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => {
+      const op = BOUNDS.find((known) => known === name);
+      if (!op) throw new TypeError(`${shape.name}.${field}: unknown bound`);
+      return { op, value: toOperand(shape, field, value) };
+    });
+  if (bounds.length === 0) throw new TypeError(`${shape.name}.${field}: a range has a bound`);
+  const types = new Set(bounds.map(({ value }) => typeof value));
+  return types.size > 1 ? { kind: 'in', field, values: NOTHING, orNull: false } : { kind: 'range', field, bounds };
+}
+
+/**
+ * A prefix is a range: from the prefix itself up to the next text that does not begin with it. Both databases compare text by its
+ * UTF-8 bytes, which is the order of code points, so this is right for all of Unicode and served by an ordinary index.
+ */
+function toPrefix(field: string, prefix: string): Term {
+  const end = afterPrefix(prefix);
+  const from: Bound = { op: 'gte', value: prefix };
+  return { kind: 'range', field, bounds: end === null ? [from] : [from, { op: 'lt', value: end }] };
+}
+
+function afterPrefix(prefix: string): string | null {
+  for (let rest = prefix; rest !== ''; ) {
+    const last = rest.codePointAt(rest.length - 2) ?? 0;
+    const point = last > 0xffff ? last : rest.charCodeAt(rest.length - 1);
+    rest = rest.slice(0, point > 0xffff ? -2 : -1);
+    if (point === 0xd7ff) return rest + '\ue000'; // surrogates are no code points of a text
+    if (point < 0x10ffff) return rest + String.fromCodePoint(point + 1);
+  }
+  return null;
+}
+
+/** Reads sort order and limit. Only what an index can serve may be sorted by. */
+export function toSlice(shape: Shape, page: { readonly sort?: string; readonly limit?: number }): Slice {
+  const { sort, limit } = page;
+  if (limit !== undefined && !(Number.isSafeInteger(limit) && limit >= 0))
+    throw new TypeError(`${shape.name}: not a limit: ${limit}`);
+  if (sort === undefined) return { sort: null, limit: limit ?? null };
+  const descending = sort.startsWith('-');
+  const field = descending ? sort.slice(1) : sort;
+  if (field !== 'id' && !shape.indexed.has(field))
+    throw new TypeError(`${shape.name}: no index to sort by ${JSON.stringify(field)}`);
+  return { sort: { field, descending }, limit: limit ?? null };
+}
+
+/** The answer of `work`, or `StoreAway` after `ms` milliseconds; `late` is called then, and what `work` still does is ignored. */
+export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> {
+  return new Promise<T>((resolve, reject) => {
+    const cancel = clock.after(ms, () => {
+      late?.();
+      reject(new StoreAway(`no answer within ${ms} ms`));
+    });
+    work.then(resolve, reject).finally(cancel);
+  });
+}
+
+/** Notes whether the database answers, and logs each change once. */
+export interface Presence {
+  here(details?: Fields): void;
+  away(reason: string): void;
+}
+
+export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence {
+  let state: 'unknown' | 'here' | 'away' = 'unknown';
+  return Object.freeze({
+    here(details: Fields = {}) {
+      if (state === 'here') return;
+      log.info(state === 'away' ? 'store.back' : 'store.connected', { driver, ...details });
+      state = 'here';
+    },
+    away(reason: string) {
+      if (state === 'away') return;
+      state = 'away';
+      log.warn('store.away', { driver, reason });
+    },
+  });
+}
+
+/** One row that is only written to prove that writes are durable (`Database.ping`). */
+export interface PingRow extends Row {
+  readonly count: number;
+}
+
+export const pings: CollectionSpec<PingRow> = { name: 'pings', indexes: [], dates: [], upkeep: true };

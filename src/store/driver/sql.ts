@@ -1,0 +1,182 @@
+import type { Bound, Operand, Slice, Term } from './port.ts';
+import type { Fields, Shape } from './values.ts';
+
+/** What SQLite takes as a parameter here. */
+export type Param = string | number | bigint | Uint8Array | null;
+
+/** One statement for the thread that owns the file. Equal texts share a prepared statement, so values are always parameters. */
+export interface Statement {
+  readonly sql: string;
+  readonly params: readonly Param[];
+}
+
+/** What makes a table and its indexes where they are missing. */
+export interface TablePlan {
+  readonly table: string;
+  readonly create: string;
+  readonly columns: readonly { readonly name: string; readonly add: string }[];
+  readonly indexes: readonly string[];
+}
+
+const TRUE = Uint8Array.of(1);
+const FALSE = Uint8Array.of(0);
+
+/**
+ * The value of a field as SQLite compares it. SQLite orders null, numbers, text, blobs; with booleans as blobs that is
+ * MongoDB's order too, and true is not 1. Lists and objects become blobs that equal nothing.
+ */
+function expression(field: string): string {
+  const path = `'$.${field}'`;
+  return `CASE json_type("row", ${path}) WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' WHEN 'object' THEN x'02' WHEN 'array' THEN x'03' ELSE "row" ->> ${path} END`;
+}
+
+function column(shape: Shape, field: string): string {
+  if (field === 'id') return '"id"';
+  return shape.indexed.has(field) ? `"f_${field}"` : expression(field);
+}
+
+/** `indexes` and `unique` are those of the declaration. */
+export function toPlan(
+  shape: Shape,
+  indexes: readonly (readonly string[])[],
+  unique: readonly (readonly string[])[],
+): TablePlan {
+  const table = shape.name;
+  const columns = [...shape.indexed].map((field) => ({
+    name: `f_${field}`,
+    add: `ALTER TABLE "${table}" ADD COLUMN "f_${field}" GENERATED ALWAYS AS (${expression(field)}) VIRTUAL`,
+  }));
+  const index = (fields: readonly string[]) =>
+    `CREATE INDEX IF NOT EXISTS "${table}_by_${fields.join('_')}" ON "${table}" (${[...fields.map((f) => `"f_${f}"`), '"id"'].join(', ')})`;
+  // For a unique index of SQLite nulls differ from each other; for MongoDB they are equal, and so they are here.
+  const uniqueIndex = (fields: readonly string[]) =>
+    `CREATE UNIQUE INDEX IF NOT EXISTS "${table}_one_${fields.join('_')}" ON "${table}" (${fields.map((f) => `ifnull("f_${f}", x'')`).join(', ')})`;
+  return {
+    table,
+    create: `CREATE TABLE IF NOT EXISTS "${table}" ("id" TEXT PRIMARY KEY NOT NULL, "row" TEXT NOT NULL)`,
+    columns,
+    indexes: [...indexes.map(index), ...unique.map(index), ...unique.map(uniqueIndex)],
+  };
+}
+
+function param(value: Operand): Param {
+  if (typeof value === 'boolean') return value ? TRUE : FALSE;
+  return value instanceof Date ? value.toISOString() : value;
+}
+
+const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=' } as const;
+
+/** The ends of each type, for a range that is open at one side: only values of the bound's own type are in it. */
+const ENDS = {
+  number: { floor: null, ceiling: `< ''` }, // below the numbers is only null, which no comparison matches
+  text: { floor: `>= ''`, ceiling: `< x''` },
+  boolean: { floor: `>= x'00'`, ceiling: `<= x'01'` },
+} as const;
+
+function rangeSql(name: string, bounds: readonly Bound[]): Statement {
+  const [first] = bounds;
+  const type = typeof first?.value;
+  const ends = type === 'number' ? ENDS.number : type === 'boolean' ? ENDS.boolean : ENDS.text;
+  const parts = bounds.map(({ op }) => `${name} ${OPERATORS[op]} ?`);
+  if (ends.floor && !bounds.some(({ op }) => op.startsWith('gt'))) parts.push(`${name} ${ends.floor}`);
+  if (!bounds.some(({ op }) => op.startsWith('lt'))) parts.push(`${name} ${ends.ceiling}`);
+  return { sql: parts.join(' AND '), params: bounds.map(({ value }) => param(value)) };
+}
+
+/** One text whatever the length of the list; JSON carries booleans, which become blobs as in `expression`. */
+const LISTED = `IN (SELECT CASE "type" WHEN 'true' THEN x'01' WHEN 'false' THEN x'00' ELSE "atom" END FROM json_each(?))`;
+
+function termSql(name: string, term: Term): Statement {
+  switch (term.kind) {
+    case 'equal':
+      return { sql: `${name} = ?`, params: [param(term.value)] };
+    case 'exists':
+      return { sql: existsSql(name, term), params: [] };
+    case 'range':
+      return rangeSql(name, term.bounds);
+    case 'in': {
+      const listed = `${name} ${LISTED}`;
+      return { sql: term.orNull ? `(${listed} OR ${name} IS NULL)` : listed, params: [JSON.stringify(term.values)] };
+    }
+  }
+}
+
+/** SQLite takes no index for IS NOT NULL; above minus infinity lies everything but null. */
+function existsSql(name: string, term: Extract<Term, { kind: 'exists' }>): string {
+  // A text key is searched for null by going through all of them; it never is null.
+  if (term.field === 'id') return term.there ? 'TRUE' : 'FALSE';
+  return term.there ? `${name} >= -9e999` : `${name} IS NULL`;
+}
+
+/**
+ * Where rows are named by their ids nothing else is needed to find them. SQLite would rather walk over all of an account for it
+ * (0.2 s for a million rows); a plus in front of a column says that its index is not wanted.
+ */
+function whereSql(shape: Shape, terms: readonly Term[]): Statement {
+  const named = terms.some(({ field, kind }) => field === 'id' && (kind === 'equal' || kind === 'in'));
+  const parts = terms.map((term) =>
+    termSql(`${named && term.field !== 'id' ? '+' : ''}${column(shape, term.field)}`, term),
+  );
+  return { sql: parts.map(({ sql }) => sql).join(' AND ') || 'TRUE', params: parts.flatMap(({ params }) => params) };
+}
+
+/** Every statement answers rows of `id` and the row's JSON. */
+const COLUMNS = '"id", "row"';
+
+export function selectSql(shape: Shape, terms: readonly Term[], slice: Slice): Statement {
+  const where = whereSql(shape, terms);
+  const params = [...where.params];
+  let sql = `SELECT ${COLUMNS} FROM "${shape.name}" WHERE ${where.sql}`;
+  if (slice.sort) {
+    const direction = slice.sort.descending ? 'DESC' : 'ASC';
+    const names = slice.sort.field === 'id' ? ['"id"'] : [column(shape, slice.sort.field), '"id"'];
+    sql += ` ORDER BY ${names.map((name) => `${name} ${direction}`).join(', ')}`;
+  }
+  if (slice.limit !== null) {
+    sql += ' LIMIT ?';
+    params.push(slice.limit);
+  }
+  return { sql, params };
+}
+
+export function insertSql(shape: Shape, id: string, fields: Fields): Statement {
+  return { sql: `INSERT INTO "${shape.name}" ("id", "row") VALUES (?, ?)`, params: [id, JSON.stringify(fields)] };
+}
+
+const picked = (shape: Shape, where: string) => `"id" = (SELECT "id" FROM "${shape.name}" WHERE ${where} LIMIT 1)`;
+
+export function changeSql(shape: Shape, terms: readonly Term[], patch: Fields): Statement {
+  const where = whereSql(shape, terms);
+  const sets = Object.keys(patch)
+    .map((field) => `'$.${field}', json(?)`)
+    .join(', ');
+  return {
+    sql: `UPDATE "${shape.name}" SET "row" = json_set("row", ${sets}) WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`,
+    params: [...Object.values(patch).map((value) => JSON.stringify(value)), ...where.params],
+  };
+}
+
+/** `made` is the row if there is none yet. A field that holds no number fails the statement, as it does in MongoDB. */
+export function addSql(shape: Shape, id: string, amounts: Readonly<Record<string, number>>, made: Fields): Statement {
+  const table = `"${shape.name}"`;
+  const sums = Object.keys(amounts).map((field) => {
+    const old = `json_type(${table}."row", '$.${field}')`;
+    return `'$.${field}', CASE WHEN ${old} IS NULL THEN ? WHEN ${old} IN ('integer', 'real') THEN (${table}."row" ->> '$.${field}') + ? ELSE json('not a number') END`;
+  });
+  const row = sums.length > 0 ? `json_set(${table}."row", ${sums.join(', ')})` : `${table}."row"`;
+  return {
+    sql: `INSERT INTO ${table} ("id", "row") VALUES (?, ?) ON CONFLICT ("id") DO UPDATE SET "row" = ${row} RETURNING ${COLUMNS}`,
+    params: [id, JSON.stringify(made), ...Object.values(amounts).flatMap((amount) => [exact(amount), exact(amount)])],
+  };
+}
+
+/** A whole number is bound as one, so that sums stay whole in the stored text. */
+const exact = (amount: number) => (Number.isSafeInteger(amount) ? BigInt(amount) : amount);
+
+export function removeSql(shape: Shape, terms: readonly Term[]): Statement {
+  const where = whereSql(shape, terms);
+  return {
+    sql: `DELETE FROM "${shape.name}" WHERE ${picked(shape, where.sql)} RETURNING ${COLUMNS}`,
+    params: where.params,
+  };
+}

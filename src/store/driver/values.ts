@@ -1,0 +1,191 @@
+import type { CollectionSpec, Row } from './port.ts';
+
+/**
+ * What both drivers let into the database, so that a row reads back the same from either:
+ * - a lone surrogate becomes U+FFFD, because neither UTF-8 nor BSON can write it;
+ * - what JSON cannot hold (NaN, infinities, years outside 0 to 9999) is refused, and -0 is 0;
+ * - Dates stand in the fields that the collection names as dates, or deeper inside a value;
+ * - indexed fields hold scalars (MongoDB would index each element of a list by itself);
+ * - a unique field that is not there is stored as null, and null equals null: two such rows are duplicates, as in MongoDB;
+ * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server reads them as its own.
+ */
+export interface Shape {
+  readonly name: string;
+  readonly indexed: ReadonlySet<string>;
+  readonly unique: ReadonlySet<string>;
+  readonly dates: ReadonlySet<string>;
+  /** As in the declaration. */
+  readonly upkeep: boolean;
+}
+
+/** The top-level fields of a row without its id, checked: safe names, values that both drivers keep alike. */
+export type Fields = Record<string, unknown>;
+
+/** How a driver writes a Date that stands inside a value: MongoDB as it is, JSON with a mark. */
+export type NestedDate = (date: Date) => unknown;
+
+const FIELD = /^[A-Za-z][A-Za-z0-9_]*$/;
+const COLLECTION = /^[a-z][a-z0-9_]*$/;
+const DEEPEST = 90; // MongoDB refuses documents nested deeper than 100
+const LAST_DAY = Date.UTC(9999, 11, 31, 23, 59, 59, 999);
+const FIRST_DAY = Date.parse('0000-01-01T00:00:00.000Z');
+
+/** Reads a declaration once; a name that could mean something to a database is refused. */
+export function shapeOf<R extends Row>(spec: CollectionSpec<R>): Shape {
+  const unique = (spec.unique ?? []).flat();
+  const indexed = [...spec.indexes.flat(), ...unique];
+  if (!COLLECTION.test(spec.name) || spec.name.startsWith('sqlite_'))
+    throw new TypeError(`not a name for a collection: ${spec.name}`);
+  for (const field of [...indexed, ...spec.dates]) checkField(spec.name, field);
+  return Object.freeze({
+    name: spec.name,
+    indexed: new Set(indexed),
+    unique: new Set(unique),
+    dates: new Set(spec.dates),
+    upkeep: spec.upkeep ?? false,
+  });
+}
+
+/** A field name is letters, digits and underscores: never an operator, a path or a prototype. */
+export function checkField(collection: string, field: string): void {
+  if (!FIELD.test(field)) throw new TypeError(`${collection}: not a name for a field: ${JSON.stringify(field)}`);
+}
+
+/** Checks a row to be written. */
+export function toFields(shape: Shape, row: object, nestedDate: NestedDate): Fields {
+  const { id: _, ...rest }: Record<string, unknown> = { ...row };
+  const fields = toPatch(shape, rest, nestedDate);
+  for (const field of shape.unique) fields[field] ??= null;
+  return fields;
+}
+
+/** Checks the fields of a patch; those that are undefined are left out. An id never changes. */
+export function toPatch(shape: Shape, source: object, nestedDate: NestedDate): Fields {
+  const fields: Fields = {};
+  const entries: [string, unknown][] = Object.entries(source);
+  for (const [field, value] of entries) {
+    if (value === undefined) continue;
+    if (field === 'id') throw new TypeError(`${shape.name}: the id of a row does not change`);
+    checkField(shape.name, field);
+    fields[field] = toField(shape, field, value, nestedDate);
+  }
+  return fields;
+}
+
+function toField(shape: Shape, field: string, value: unknown, nestedDate: NestedDate): unknown {
+  const place = `${shape.name}.${field}`;
+  if (value === null) return null;
+  if (shape.dates.has(field) !== value instanceof Date)
+    throw new TypeError(`${place}: Dates belong in the fields that are named as dates, and nothing else does`);
+  if (value instanceof Date) return checkDate(place, value);
+  if (typeof value === 'object' && shape.indexed.has(field))
+    throw new TypeError(`${place}: an indexed field holds a scalar`);
+  return tidy(place, value, nestedDate, 0);
+}
+
+function tidy(place: string, value: unknown, nestedDate: NestedDate, depth: number): unknown {
+  if (depth > DEEPEST) throw new TypeError(`${place}: nested too deep`);
+  if (value === null || value === undefined || typeof value === 'boolean') return value ?? null;
+  if (typeof value === 'string') return value.toWellFormed();
+  if (typeof value === 'number') return checkNumber(place, value);
+  if (value instanceof Date) return nestedDate(checkDate(place, value));
+  if (Array.isArray(value)) return value.map((item: unknown) => tidy(place, item, nestedDate, depth + 1));
+  if (!isPlain(value)) throw new TypeError(`${place}: not a value that can be stored`);
+  const entries: [string, unknown][] = Object.entries(value);
+  // fromEntries defines properties, so that `__proto__` is a name like any other.
+  return Object.fromEntries(
+    entries
+      .filter(([, item]) => item !== undefined)
+      .map(([name, item]) => [escapeName(name), tidy(place, item, nestedDate, depth + 1)]),
+  );
+}
+
+function isPlain(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null) return false;
+  const prototype: unknown = Object.getPrototypeOf(value);
+  return prototype === Object.prototype || prototype === null;
+}
+
+/** A number that both drivers keep exactly. */
+export function checkNumber(place: string, value: number): number {
+  if (!Number.isFinite(value)) throw new TypeError(`${place}: not a finite number`);
+  return value + 0; // -0 becomes 0
+}
+
+/** A Date whose ISO text sorts as its time does. */
+export function checkDate(place: string, value: Date): Date {
+  const time = value.getTime();
+  if (!(time >= FIRST_DAY && time <= LAST_DAY))
+    throw new TypeError(`${place}: not a date between the years 0 and 9999`);
+  return value;
+}
+
+function escapeName(name: string): string {
+  if (name === '') return '%';
+  return name
+    .toWellFormed()
+    .replace(/[%$.\0]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase().padStart(2, '0')}`);
+}
+
+function plainName(name: string): string {
+  if (name === '%') return '';
+  return name.replace(/%([0-9A-F]{2})/g, (_, code: string) => String.fromCharCode(parseInt(code, 16)));
+}
+
+/** The mark of a Date inside JSON. No escaped name can be `$date`, so nothing else looks like it. */
+export const markDate: NestedDate = (date) => ({ $date: date.toISOString() });
+
+function revive(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof Date) return value;
+  if (Array.isArray(value)) return value.map(revive);
+  const entries: [string, unknown][] = Object.entries(value);
+  const [first] = entries;
+  if (first?.[0] === '$date' && typeof first[1] === 'string') return new Date(first[1]);
+  return Object.fromEntries(entries.map(([name, item]) => [plainName(name), revive(item)]));
+}
+
+/** A row as the application knows it, from what a driver keeps. */
+export function toRow<R extends Row>(shape: Shape, id: string, fields: Fields): R {
+  const row: Record<string, unknown> = { id };
+  for (const [field, value] of Object.entries(fields)) {
+    row[field] = typeof value === 'string' && shape.dates.has(field) ? new Date(value) : revive(value);
+  }
+  // What is in the collection was checked by the compiler when it was written; this is the one place that trusts it.
+  return row as unknown as R;
+}
+
+/** The row that `add` makes when there is none: the fresh one with the amounts added. */
+export function fresh(
+  shape: Shape,
+  source: object,
+  amounts: Readonly<Record<string, number>>,
+  nestedDate: NestedDate,
+): Fields {
+  const fields = toFields(shape, source, nestedDate);
+  for (const [field, amount] of Object.entries(amounts)) {
+    const before = fields[field] ?? 0;
+    if (typeof before !== 'number') throw new TypeError(`${shape.name}.${field}: not a number`);
+    fields[field] = before + amount;
+  }
+  return fields;
+}
+
+/** Checks what is to be added: finite numbers to fields that could hold them. */
+export function toAmounts(shape: Shape, source: object): Record<string, number> {
+  const amounts: Record<string, number> = {};
+  const entries: [string, unknown][] = Object.entries(source);
+  for (const [field, amount] of entries) {
+    if (amount === undefined) continue;
+    checkField(shape.name, field);
+    if (field === 'id' || shape.dates.has(field) || typeof amount !== 'number')
+      throw new TypeError(`${shape.name}.${field}: only numbers can be added`);
+    amounts[field] = checkNumber(`${shape.name}.${field}`, amount);
+  }
+  return amounts;
+}
+
+/** An id is text. */
+export function checkId(shape: Shape, id: unknown): string {
+  if (typeof id !== 'string') throw new TypeError(`${shape.name}.id: not a string`);
+  return id.toWellFormed();
+}

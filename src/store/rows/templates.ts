@@ -1,0 +1,64 @@
+import type { CollectionSpec, Row } from '../driver/port.ts';
+
+/** What a template holds, once as a draft and once as published. */
+export interface TemplateContent {
+  readonly code: string | null;
+  readonly subject: string | null;
+  readonly fromEmail: string | null;
+  readonly fromName: string | null;
+  readonly text: string | null;
+}
+
+/** A template. Neither name nor slug ever changes. */
+export interface TemplateRow extends Row {
+  readonly account: string;
+  readonly name: string;
+  /** What `slugOf` makes of the name. */
+  readonly slug: string;
+  readonly labels: readonly string[];
+  readonly draft: TemplateContent;
+  /** Null: never published. */
+  readonly published: TemplateContent | null;
+  readonly publishedAt: Date | null;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+  /** Grows with every change, so that two changes at once cannot undo one another. */
+  readonly version: number;
+}
+
+export const templates: CollectionSpec<TemplateRow> = {
+  name: 'templates',
+  indexes: [],
+  unique: [
+    ['account', 'name'],
+    ['account', 'slug'],
+  ],
+  dates: ['publishedAt', 'createdAt', 'updatedAt'],
+};
+
+/**
+ * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template> <label>`.
+ * A label that a template carries has its row; a row may be left over from a change that was cut off, so the template decides.
+ */
+export interface TemplateLabelRow extends Row {
+  readonly account: string;
+  readonly label: string;
+  /** `id` of the template. */
+  readonly template: string;
+  /** Of the template, so that a list is in its order. */
+  readonly name: string;
+}
+
+export const templateLabels: CollectionSpec<TemplateLabelRow> = {
+  name: 'template_labels',
+  indexes: [
+    ['account', 'label', 'name'],
+    ['account', 'template'],
+  ],
+  dates: [],
+};
+
+/** The id of the row for a template and a label. */
+export function templateLabelId(template: string, label: string): string {
+  return `${template} ${label}`;
+}

@@ -1,0 +1,289 @@
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Service, Task } from '../base/service.ts';
+import type { Spool } from '../queue/delivery.ts';
+import type { BatchLimits, EventNews, Frozen, HookTally, Pending } from '../queue/events.ts';
+import { type Belief, createSteadiness } from '../queue/purge.ts';
+import { StoreAway } from '../store/driver/port.ts';
+import type { WebhookTallyRow } from '../store/rows/webhooks.ts';
+import type { Store } from '../store/store.ts';
+
+export interface BatchingSettings {
+  readonly limits: BatchLimits;
+  /** Milliseconds that an event waits for others. */
+  readonly waitMs: number;
+}
+
+/** How long after a fault the next try is made. */
+const AGAIN_MS = 5000;
+
+/** What is pending for one webhook, as far as main knows: more may be counted than there is, never less. */
+interface Queue {
+  events: number;
+  bytes: number;
+  /** When the oldest came, in milliseconds that only grow. */
+  since: number;
+  /** A batch is being made. */
+  busy: boolean;
+  /** As many batches as may be are open: nothing happens until one of them ends. */
+  blocked: boolean;
+  /** One of them ended while the answer that there are too many was on its way. */
+  ended: boolean;
+  cancel: () => void;
+}
+
+/**
+ * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough. What is
+ * pending is known by the spool; what is kept here only says when to ask.
+ */
+export function createBatching(
+  settings: BatchingSettings,
+  deps: { spool: Pick<Spool, 'events'>; clock: Clock; ids: Ids; log: Log },
+): Service {
+  const { limits, waitMs } = settings;
+  const { clock, ids, log } = deps;
+  const { events } = deps.spool;
+  const queues = new Map<string, Queue>();
+  let stopped = true;
+
+  function queueOf(webhook: string): Queue {
+    const known = queues.get(webhook);
+    if (known) return known;
+    const fresh = { events: 0, bytes: 0, since: 0, busy: false, blocked: false, ended: false, cancel: () => {} };
+    queues.set(webhook, fresh);
+    return fresh;
+  }
+
+  function look(webhook: string, queue: Queue): void {
+    queue.cancel();
+    if (stopped || queue.busy || queue.blocked) return;
+    if (queue.events === 0) return void queues.delete(webhook);
+    const full = queue.events >= limits.events || queue.bytes >= limits.bytes;
+    const wait = full ? 0 : queue.since + waitMs - clock.monotonic();
+    if (wait <= 0) void freeze(webhook, queue);
+    else queue.cancel = clock.after(wait, () => look(webhook, queue));
+  }
+
+  async function freeze(webhook: string, queue: Queue): Promise<void> {
+    Object.assign(queue, { busy: true, ended: false, events: 0, bytes: 0 });
+    try {
+      take(queue, await events.freeze(webhook, ids.message(), limits, clock.now()));
+      queue.busy = false;
+      look(webhook, queue);
+    } catch (error) {
+      queue.busy = false;
+      queue.events = Math.max(1, queue.events);
+      if (stopped) return;
+      log.error('spool.fault', { error });
+      queue.cancel = clock.after(AGAIN_MS, () => look(webhook, queue));
+    }
+  }
+
+  /** What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no event. */
+  function take(queue: Queue, { blocked, left }: Frozen): void {
+    queue.blocked = blocked && !queue.ended;
+    if (left.events > 0) queue.since = steady(left.since);
+    queue.events += left.events;
+    queue.bytes += left.bytes;
+  }
+
+  /** No wrong wall clock makes an event wait longer than others. */
+  function steady(since: number): number {
+    return clock.monotonic() - Math.max(0, clock.now() - since);
+  }
+
+  function hear(news: EventNews): void {
+    if (stopped) return;
+    if (news.kind === 'changed') return void learn();
+    const queue = news.kind === 'pending' ? queueOf(news.webhook) : queues.get(news.webhook);
+    if (!queue) return;
+    if (news.kind === 'pending') add(queue, news);
+    else Object.assign(queue, { ended: true, blocked: false });
+    look(news.webhook, queue);
+  }
+
+  function add(queue: Queue, more: Pick<Pending, 'events' | 'bytes'>): void {
+    if (queue.events === 0) queue.since = clock.monotonic();
+    queue.events += more.events;
+    queue.bytes += more.bytes;
+  }
+
+  /** Everything anew: at the start, and when the queue was changed by hand. */
+  async function learn(): Promise<void> {
+    try {
+      for (const { webhook, pending } of await events.pending(limits.events)) {
+        const queue = queueOf(webhook);
+        Object.assign(queue, { blocked: false, ended: true });
+        if (!queue.busy)
+          Object.assign(queue, { events: pending.events, bytes: pending.bytes, since: steady(pending.since) });
+        look(webhook, queue);
+      }
+    } catch (error) {
+      if (stopped) return;
+      log.error('spool.fault', { error });
+      clock.after(AGAIN_MS, () => hear({ kind: 'changed' }));
+    }
+  }
+
+  events.onNews(hear);
+  return Object.freeze({
+    async start() {
+      stopped = false;
+      await learn();
+    },
+    async stop() {
+      stopped = true;
+      for (const { cancel } of queues.values()) cancel();
+      // A batch in the making is not waited for: on a full disk it is made when there is room, or ends with the spool.
+    },
+  });
+}
+
+export interface Tallies extends Service {
+  /** Everything that was counted so far is in the store. */
+  idle(): boolean;
+}
+
+/**
+ * Brings what this host's spool has counted for each webhook into the store. The numbers are absolute and the row is this
+ * spool's own: to write them once more, after a crash or while the store comes and goes, changes nothing.
+ */
+export function createTallies(deps: {
+  spool: Pick<Spool, 'events'>;
+  store: Pick<Store, 'webhooks' | 'webhookTallies'>;
+  clock: Clock;
+  log: Log;
+}): Tallies {
+  const {
+    spool: { events },
+    store,
+    clock,
+    log,
+  } = deps;
+  const waiting = new Map<string, HookTally>();
+  let writing = Promise.resolve();
+  let busy = false;
+  let cancel = () => {};
+  let stopped = true;
+
+  function add(tallies: readonly HookTally[]): void {
+    for (const tally of tallies) waiting.set(tally.hook.id, tally);
+    if (!stopped && !busy && waiting.size > 0) writing = write();
+  }
+
+  /** One after the other, so that no older number comes after a newer one. */
+  async function write(): Promise<void> {
+    busy = true;
+    cancel();
+    for (let [next] = waiting.values(); next && !stopped; [next] = waiting.values()) {
+      const failure = await writeOne(next).then(
+        () => undefined,
+        (error: unknown) => error ?? 'unknown',
+      );
+      if (failure !== undefined) {
+        if (!(failure instanceof StoreAway))
+          log.error('spool.fault', { reason: 'what a webhook was sent could not be noted', error: failure });
+        cancel = clock.after(AGAIN_MS, () => add([]));
+        break;
+      }
+      if (waiting.get(next.hook.id) === next) waiting.delete(next.hook.id);
+    }
+    busy = false;
+  }
+
+  async function writeOne(tally: HookTally): Promise<void> {
+    const { id, ...row } = toRow(tally);
+    if (await store.webhookTallies.change({ id }, row)) return;
+    // Nobody would ever remove the row of a webhook that was deleted meanwhile.
+    if (await store.webhooks.one({ id: row.webhook })) await store.webhookTallies.insert({ id, ...row });
+  }
+
+  async function learn(): Promise<void> {
+    try {
+      add(await events.tallies());
+    } catch (error) {
+      log.error('spool.fault', { error });
+    }
+  }
+
+  events.onNews((news: EventNews) => {
+    if (news.kind === 'settled') add([news.tally]);
+    if (news.kind === 'changed' && !stopped) void learn();
+  });
+  return Object.freeze({
+    async start() {
+      stopped = false;
+      await learn();
+    },
+    async stop() {
+      stopped = true;
+      cancel();
+      await writing;
+    },
+    idle: () => waiting.size === 0,
+  });
+}
+
+function toRow({ hook, spool, batches, events, sentAt, error, errorAt }: HookTally): WebhookTallyRow {
+  const at = (time: number | null) => (time === null ? null : new Date(time));
+  return {
+    id: `${hook.id} ${spool}`,
+    account: hook.account,
+    webhook: hook.id,
+    batchesSent: batches,
+    eventsSent: events,
+    lastSentAt: at(sentAt),
+    lastError: error,
+    lastErrorAt: at(errorAt),
+  };
+}
+
+export interface TendBatchesDeps {
+  readonly spool: Pick<Spool, 'events'>;
+  readonly store: Pick<Store, 'webhooks'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly time?: Belief;
+}
+
+/**
+ * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed its URL,
+ * or this one was cut off in between. And gives up events that have waited too long to become a batch.
+ */
+export function tendBatchesTask(
+  settings: { readonly retryHours: number },
+  { spool: { events }, store, clock, log, time }: TendBatchesDeps,
+): Task {
+  const isSteady = createSteadiness(clock, time);
+
+  async function align(): Promise<{ forgotten: number; redirected: number }> {
+    const done = { forgotten: 0, redirected: 0 };
+    for (const { id, url } of await events.hooks()) {
+      const row = await store.webhooks.one({ id });
+      if (!row) {
+        await events.forget(id, clock.now());
+        done.forgotten++;
+      } else if (row.url !== url) {
+        await events.redirect(id, row.url);
+        done.redirected++;
+      }
+    }
+    return done;
+  }
+
+  return {
+    name: 'tend-batches',
+    schedule: '* * * * *',
+    perHost: true,
+    async run() {
+      if (isSteady()) {
+        for (const { webhook, events: count } of await events.expire(clock.now() - settings.retryHours * 3_600_000)) {
+          log.error('delivery.failed', { webhook, events: count, error: 'they waited too long for the endpoint' });
+        }
+      }
+      const { forgotten, redirected } = await align();
+      return forgotten + redirected > 0 ? { forgotten, redirected } : undefined;
+    },
+  };
+}

@@ -1,0 +1,170 @@
+import { AGREE_MS, type Clock } from '../base/clock.ts';
+import type { Task } from '../base/service.ts';
+import type { Outbox } from '../events/types.ts';
+import type { Spool } from '../queue/delivery.ts';
+import type { Wanted } from '../queue/events.ts';
+import type { RejectRow, WhitelistRow } from '../store/rows/lists.ts';
+import type { MessageEventRow } from '../store/rows/messages.ts';
+import {
+  type Carrier,
+  DEFAULT_EVENTS,
+  type HookEvent,
+  type UnsentEvent,
+  type WebhookRow,
+} from '../store/rows/webhooks.ts';
+import type { Store } from '../store/store.ts';
+
+/** How long the webhooks of an account are remembered: another host's change of them is noticed by then. */
+const FRESH_MS = 1000;
+/** Accounts above which all are forgotten, so that memory stays bounded. */
+const MANY = 10_000;
+
+/** An outbox that can be told that webhooks changed. */
+export interface WebhookOutbox extends Outbox {
+  /** The webhooks of the account changed: whatever is published from now on goes by what the store has now. */
+  forget(account: string): void;
+}
+
+/** Puts events onto the spool for every webhook of the account that asked for them. */
+export function createOutbox(deps: {
+  store: Pick<Store, 'webhooks'>;
+  spool: Pick<Spool, 'events'>;
+  clock: Clock;
+}): WebhookOutbox {
+  const { store, spool, clock } = deps;
+  const known = new Map<string, { readonly rows: Promise<readonly WebhookRow[]>; readonly readAt: number }>();
+
+  function webhooksOf(account: string): Promise<readonly WebhookRow[]> {
+    const last = known.get(account);
+    if (last && clock.monotonic() - last.readAt < FRESH_MS) return last.rows;
+    if (known.size >= MANY) known.clear();
+    const read = { rows: store.webhooks.many({ account }), readAt: clock.monotonic() };
+    known.set(account, read);
+    read.rows.catch(() => {
+      if (known.get(account) === read) known.delete(account);
+    });
+    return read.rows;
+  }
+
+  return Object.freeze({
+    async publish(account: string, events: readonly UnsentEvent[]) {
+      if (events.length === 0) return;
+      const wanted = (await webhooksOf(account))
+        .map((row) => toWanted(row, events))
+        .filter((one) => one.events.length > 0);
+      if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
+    },
+    forget(account: string) {
+      known.delete(account);
+    },
+  });
+}
+
+function toWanted({ id, account, url, events: named }: WebhookRow, events: readonly UnsentEvent[]): Wanted {
+  return { hook: { id, account, url }, events: events.filter(({ event }) => wants(named, event)) };
+}
+
+function wants(named: readonly HookEvent[], event: HookEvent): boolean {
+  return (named.length === 0 ? DEFAULT_EVENTS : named).includes(event);
+}
+
+/** Younger rows are still in the hands of who wrote them. Milliseconds. */
+const GRACE_MS = 30_000;
+const PAGE = 500;
+
+interface CarrierRow extends Carrier {
+  readonly account: string;
+}
+
+export interface SweepDeps {
+  readonly store: Pick<Store, 'messageEvents' | 'rejects' | 'whitelists'>;
+  readonly outbox: Outbox;
+  readonly clock: Clock;
+}
+
+/** When rows came to carry what is looked for. */
+type Since = { readonly lt: Date } | { readonly gt: Date };
+
+/** A collection whose rows may carry events. */
+interface Carriers<R> {
+  waiting(since: Since): Promise<R[]>;
+  /** The spool has the events of the row. Undefined: somebody changed the row since, and it is looked at again later. */
+  settle(row: R): Promise<R | undefined>;
+}
+
+/**
+ * Publishes what rows still carry: what a crash, or a spool that could not be written, left between the row and the spool.
+ * Answers how many rows. Safe beside whoever wrote them: the spool takes an event once, and a row that changed meanwhile is
+ * left alone. Throws what the store and the spool throw.
+ */
+export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
+  async function sweep<R extends CarrierRow>(
+    carriers: Carriers<R>,
+    since: Since,
+    ending: AbortSignal | undefined,
+  ): Promise<number> {
+    let count = 0;
+    while (!ending?.aborted) {
+      const found = await carriers.waiting(since);
+      let done = 0;
+      for (const row of found) {
+        await outbox.publish(
+          row.account,
+          (row.unsent ?? []).map((event) => ({ ...event, at: new Date(event.at) })),
+        );
+        if (await carriers.settle(row)) done++;
+      }
+      count += done;
+      if (done === 0 || found.length < PAGE) break;
+    }
+    return count;
+  }
+  return async (ending) => {
+    const now = clock.now();
+    let count = 0;
+    for (const since of [{ lt: new Date(now - GRACE_MS) }, { gt: new Date(now + AGREE_MS) }]) {
+      count += await sweep(messageEvents(store.messageEvents), since, ending);
+      count += await sweep(rejects(store.rejects), since, ending);
+      count += await sweep(whitelists(store.whitelists), since, ending);
+    }
+    return count;
+  };
+}
+
+const SENT = { unsent: null, unsentSince: null } as const;
+const PAGES = { sort: 'unsentSince', limit: PAGE } as const;
+
+function messageEvents(rows: Store['messageEvents']): Carriers<MessageEventRow> {
+  return {
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
+    settle: ({ id }) => rows.change({ id }, SENT),
+  };
+}
+
+function rejects(rows: Store['rejects']): Carriers<RejectRow> {
+  return {
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
+    settle: ({ id, version, removed }) =>
+      removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
+  };
+}
+
+function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
+  return {
+    waiting: (since) => rows.many({ unsentSince: { range: since } }, PAGES),
+    settle: ({ id, version, removed }) =>
+      removed ? rows.remove({ id, version }) : rows.change({ id, version }, { ...SENT, version: version + 1 }),
+  };
+}
+
+/** Finds rows that still carry events long after they should, and publishes those. */
+export function sweepOutboxTask(deps: { readonly sweep: (ending?: AbortSignal) => Promise<number> }): Task {
+  return {
+    name: 'sweep-outbox',
+    schedule: '* * * * *',
+    async run(ending) {
+      const rows = await deps.sweep(ending);
+      return rows > 0 ? { rows } : undefined;
+    },
+  };
+}

@@ -1,0 +1,277 @@
+import { type FileHandle, open } from 'node:fs/promises';
+import { isIP } from 'node:net';
+import type { Clock } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { mandrillSignature } from '../signing.ts';
+import type { AttemptError, AttemptResult, PostBody, Poster } from '../types.ts';
+import type { Guard, Verdict } from './guard.ts';
+import {
+  connectorTo,
+  createConnections,
+  createHandler,
+  type Ending,
+  openWire,
+  type Request,
+  type Wire,
+} from './wire.ts';
+
+export interface PosterSettings {
+  /** For one request: name, connection, TLS, request and answer together. */
+  readonly timeoutMs: number;
+  /** `Postern/<version>`. */
+  readonly userAgent: string;
+  /** Idle connections that are kept for one origin. */
+  readonly connections: number;
+}
+
+/** What posts to endpoints: guarded, under one deadline, over connections that are used again while DNS still names their address. */
+export function createPoster(settings: PosterSettings, deps: { readonly guard: Guard; readonly clock: Clock }): Poster {
+  const { guard, clock } = deps;
+  const connections = createConnections<Wire>(settings.connections, (origin, addresses) => {
+    const connect = connectorTo(addresses, settings.timeoutMs);
+    return () => openWire(origin, connect, (wire) => connections.closed(wire));
+  });
+  let stopped = false;
+
+  async function attempt(
+    method: 'POST' | 'HEAD',
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: PostBody | null,
+  ): Promise<AttemptResult> {
+    const started = clock.monotonic();
+    const deadline = startDeadline(clock, settings.timeoutMs);
+    try {
+      const ending = await guarded(method, url, headers, body, deadline);
+      return { ...ending, durationMs: Math.round(clock.monotonic() - started) };
+    } finally {
+      deadline.cancel();
+    }
+  }
+
+  async function guarded(
+    method: 'POST' | 'HEAD',
+    url: string,
+    headers: Readonly<Record<string, string>>,
+    body: PostBody | null,
+    deadline: Deadline,
+  ): Promise<Ending> {
+    const parsed = URL.parse(url);
+    if (!parsed) return { kind: 'unanswered', error: 'host not found', connected: false };
+    const verdict = await checked(guard, parsed, deadline);
+    if (!verdict.ok) return { kind: 'unanswered', error: verdict.error, connected: false };
+    if (stopped) return { kind: 'unanswered', error: 'connection failed', connected: false };
+    const request: Request = {
+      method,
+      path: parsed.pathname + parsed.search,
+      headers: { ...headers, ...standing(parsed, settings.userAgent) },
+      body,
+      secure: parsed.protocol === 'https:',
+    };
+    return send(request, parsed.origin, verdict.addresses, deadline);
+  }
+
+  async function send(
+    request: Request,
+    origin: string,
+    addresses: readonly string[],
+    deadline: Deadline,
+  ): Promise<Ending> {
+    const { connection, used } = connections.take(origin, addresses);
+    const ending = await exchange(connection, request, deadline);
+    // A server may close an idle connection in the very moment we use it again. That says nothing about the endpoint and
+    // must not cost an attempt, so it is tried once more on a new connection; the receiver knows a repeat by webhook-id.
+    const stale =
+      used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
+    return stale ? exchange(connections.fresh(origin, addresses), request, deadline) : ending;
+  }
+
+  /** One request on one connection; gives the connection back or drops it. */
+  function exchange(wire: Wire, request: Request, deadline: Deadline): Promise<Ending> {
+    return new Promise((resolve) => {
+      const file = request.body?.kind === 'file' ? createFileBody(request.body, wire.sent) : undefined;
+      const finish = (ending: Ending, reusable: boolean): void => {
+        file?.close();
+        if (reusable) connections.giveBack(wire);
+        else connections.drop(wire);
+        resolve(ending);
+      };
+      const handler = createHandler(request.secure, finish);
+      deadline.onPass(handler.expire);
+      if (deadline.passed()) return;
+      wire.dispatch(request, file, handler);
+    });
+  }
+
+  return Object.freeze({
+    post: (url: string, headers: Readonly<Record<string, string>>, body: PostBody) =>
+      attempt('POST', url, headers, body),
+    head: (url: string) => attempt('HEAD', url, {}, null),
+    async stop() {
+      stopped = true;
+      connections.destroy();
+    },
+  });
+}
+
+/** The guard's verdict, or `timeout` when the name servers take longer than the attempt may. */
+function checked(guard: Guard, url: URL, deadline: Deadline): Promise<Verdict> {
+  return new Promise((resolve) => {
+    deadline.onPass(() => resolve({ ok: false, error: 'timeout' }));
+    guard.check(url).then(resolve, () => resolve({ ok: false, error: 'DNS failure' }));
+  });
+}
+
+/** Headers that every request carries. A user and password in the URL go where HTTP wants them, as consumers of Mandrill expect. */
+function standing(url: URL, userAgent: string): Record<string, string> {
+  const headers = { 'user-agent': userAgent, accept: '*/*' };
+  if (url.username === '' && url.password === '') return headers;
+  const pair = `${decoded(url.username)}:${decoded(url.password)}`;
+  return { ...headers, authorization: `Basic ${Buffer.from(pair, 'utf8').toString('base64')}` };
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** One absolute deadline over everything that an attempt does. */
+export interface Deadline {
+  passed(): boolean;
+  /** What to do when it passes; takes the place of what was said before, and is done at once when it has passed. */
+  onPass(act: () => void): void;
+  cancel(): void;
+}
+
+export function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
+  let passed = false;
+  let act = (): void => {};
+  const cancel = clock.after(ms, () => {
+    passed = true;
+    act();
+  });
+  return {
+    passed: () => passed,
+    onPass(next) {
+      act = next;
+      if (passed) act();
+    },
+    cancel,
+  };
+}
+
+/** The bytes of a file, for one request. */
+export interface FileBody {
+  /** Each chunk is valid until the next is asked for. Throws when the file cannot be read. */
+  readonly chunks: AsyncIterable<Uint8Array>;
+  /** Ends the reading, begun or not. */
+  close(): void;
+}
+
+// Not below the buffer of a socket (64 KiB): then the next chunk is asked for when this one is gone, and its memory is free again.
+const CHUNK = 128 * 1024;
+
+/**
+ * Reads so many bytes of a file in chunks that share memory as long as `sent` says that all before has left: a stream makes new
+ * memory for every chunk, and a large post kept the collector of garbage busy with nothing else.
+ */
+export function createFileBody(
+  { path, size }: { readonly path: string; readonly size: number },
+  sent: () => boolean,
+): FileBody {
+  let file: Promise<FileHandle> | undefined;
+  let closed = false;
+
+  function close(): void {
+    closed = true;
+    const opened = file;
+    file = undefined;
+    opened?.then((handle) => handle.close()).catch(() => {});
+  }
+
+  async function* read(): AsyncGenerator<Uint8Array> {
+    let memory = Buffer.allocUnsafeSlow(Math.min(CHUNK, size));
+    try {
+      for (let left = size; left > 0 && !closed; ) {
+        file ??= open(path);
+        const { bytesRead } = await (await file).read(memory, 0, memory.length);
+        if (bytesRead === 0) return;
+        left -= bytesRead;
+        yield memory.subarray(0, bytesRead);
+        if (left > 0 && !sent()) memory = Buffer.allocUnsafeSlow(CHUNK);
+      }
+    } finally {
+      close();
+    }
+  }
+
+  return Object.freeze({ chunks: read(), close });
+}
+
+// What Mandrill posts when it looks whether a URL exists, signed with a key that everybody knows: consumers written for it
+// recognise both.
+const TEST_KEY = 'test-webhook';
+const NO_EVENTS = '[]';
+const BODY: PostBody = { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') };
+
+interface UrlCheckDeps {
+  readonly poster: Pick<Poster, 'head' | 'post'>;
+  readonly guard: Guard;
+  readonly log: Pick<Log, 'info'>;
+}
+
+/**
+ * Why no webhook can be at a URL, in words for whoever named it; undefined when one can: HEAD answers 200, or one POST
+ * without events is answered 2xx. An endpoint that cannot be connected to is asked once only.
+ */
+export function createUrlCheck({ poster, guard, log }: UrlCheckDeps): (url: string) => Promise<string | undefined> {
+  return async (url) => {
+    const result = await lastWord(poster, url);
+    if (result === undefined || isSuccess(result)) return undefined;
+    log.info('endpoint.unverified', {
+      host: URL.parse(url)?.host,
+      ...(result.kind === 'answered' ? { status: result.status } : { error: result.error }),
+      ms: result.durationMs,
+    });
+    return result.kind === 'answered'
+      ? `a POST without events was answered ${result.status}`
+      : why(result.error, await guard.check(url));
+  };
+}
+
+/**
+ * What is told of a failure: where the connection went, when the guard lets it go there, for whoever named the URL sees
+ * the answers from there too. Where it does not, all causes sound alike: a name that is nowhere, and one that the
+ * resolver knows in a network which webhooks may not reach. Else the answer would say which internal names there are.
+ */
+function why(error: AttemptError, target: Verdict): string {
+  if (!target.ok) {
+    return target.error === 'DNS failure'
+      ? 'the name servers did not answer'
+      : 'the host has no address that webhooks may reach';
+  }
+  const places = target.addresses.map((address) => `${isIP(address) === 6 ? `[${address}]` : address}:${target.port}`);
+  return `${error} at ${places.join(', ')}`;
+}
+
+/** What decides when HEAD was not answered 200. */
+async function lastWord(poster: Pick<Poster, 'head' | 'post'>, url: string): Promise<AttemptResult | undefined> {
+  const head = await poster.head(url);
+  if (head.kind === 'answered' && head.status === 200) return undefined;
+  if (head.kind === 'unanswered' && !head.connected) return head;
+  return poster.post(
+    url,
+    {
+      'content-type': 'application/x-www-form-urlencoded',
+      'x-mandrill-signature': mandrillSignature(TEST_KEY, url, { mandrill_events: NO_EVENTS }),
+    },
+    BODY,
+  );
+}
+
+function isSuccess(result: AttemptResult): boolean {
+  return result.kind === 'answered' && result.status >= 200 && result.status < 300;
+}

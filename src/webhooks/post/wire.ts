@@ -1,0 +1,333 @@
+import { isIP, type LookupFunction, type Socket } from 'node:net';
+import type { Readable } from 'node:stream';
+import { buildConnector, Client, type Dispatcher } from 'undici';
+import type { AttemptError, PostBody } from '../types.ts';
+import type { FileBody } from './post.ts';
+
+/** One request, as it goes over a wire. */
+export interface Request {
+  readonly method: 'POST' | 'HEAD';
+  readonly path: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: PostBody | null;
+  readonly secure: boolean;
+}
+
+/** How the exchange over one connection ended. */
+export type Ending =
+  | { readonly kind: 'answered'; readonly status: number; readonly retryAfter: string | null; readonly answer: string }
+  | { readonly kind: 'unanswered'; readonly error: AttemptError; readonly connected: boolean };
+
+/** One connection of undici. */
+export interface Wire extends Connection {
+  /** `file`: what reads the body, when that is a file. */
+  dispatch(request: Request, file: FileBody | undefined, handler: Handler): void;
+  /** Whether all that was written is with the system. */
+  sent(): boolean;
+}
+
+/** What undici tells of an answer; `expire` ends the exchange because its time is over. */
+interface Handler extends Dispatcher.DispatchHandler {
+  expire(): void;
+}
+
+/** Opens connections to the checked addresses only, whatever the name says by then; the name stays for SNI, certificate and Host. */
+export function connectorTo(addresses: readonly string[], timeout: number): buildConnector.connector {
+  const found = addresses.map((address) => ({ address, family: isIP(address) }));
+  const lookup: LookupFunction = (_hostname, options, callback) => {
+    const [first] = found;
+    if (options.all) callback(null, found);
+    else callback(null, first?.address ?? '', first?.family);
+  };
+  // With several addresses the next one is tried after half a second (RFC 8305), so that a broken IPv6 costs no attempt.
+  return buildConnector({
+    allowH2: false,
+    timeout,
+    lookup,
+    autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: 500,
+  });
+}
+
+export function openWire(origin: string, connect: buildConnector.connector, onClose: (wire: Wire) => void): Wire {
+  let socket: Socket | undefined;
+  const client = new Client(origin, {
+    connect: (options, callback) =>
+      connect(options, (...made) => {
+        socket = made[1] ?? undefined;
+        callback(...made);
+      }),
+    allowH2: false,
+    pipelining: 1,
+    maxHeaderSize: 16 * 1024,
+    // The deadline of the attempt is the only one.
+    headersTimeout: 0,
+    bodyTimeout: 0,
+    keepAliveTimeout: 4000,
+    keepAliveMaxTimeout: 60_000,
+  });
+  const wire: Wire = {
+    dispatch(request, file, handler) {
+      client.dispatch(toOptions(request, file), handler);
+    },
+    sent: () => socket?.writableLength === 0,
+    destroy() {
+      client.destroy().catch(() => {});
+    },
+  };
+  client.on('disconnect', () => onClose(wire));
+  return wire;
+}
+
+function toOptions({ method, path, headers, body }: Request, file: FileBody | undefined): Dispatcher.DispatchOptions {
+  if (body?.kind === 'file')
+    return {
+      method,
+      path,
+      headers: { ...headers, 'content-length': String(body.size) },
+      body: file ? toUndici(file.chunks) : null,
+    };
+  return { method, path, headers, body: body?.bytes ?? null };
+}
+
+/** undici takes any async iterable, which its type does not say. */
+function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
+  return chunks as unknown as Readable;
+}
+
+/**
+ * Collects one answer. undici's `dispatch` and not its `request`: no stream is made for each answer, and reading stops at
+ * the byte where we say so.
+ */
+export function createHandler(secure: boolean, finish: (ending: Ending, reusable: boolean) => void): Handler {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  let connected = false;
+  let ended = false;
+  let status: number | undefined;
+  let retryAfter: string | null = null;
+
+  const end = (error: () => AttemptError, reusable: boolean): void => {
+    if (ended) return;
+    ended = true;
+    // Once there is a status the endpoint has said what it thinks of the request; a body that is cut, drips or never ends changes nothing.
+    if (status === undefined) finish({ kind: 'unanswered', error: error(), connected }, false);
+    else finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
+  };
+
+  return {
+    expire: () => end(() => 'timeout', false),
+    onRequestStart() {
+      connected = true;
+    },
+    onResponseStart(
+      _controller: unknown,
+      code: number,
+      headers: Readonly<Record<string, string | string[] | undefined>>,
+    ) {
+      if (code < 200) return;
+      status = code;
+      const value = headers['retry-after'];
+      retryAfter = (Array.isArray(value) ? value[0] : value) ?? null;
+    },
+    onResponseData(_controller: unknown, chunk: Buffer) {
+      chunks.push(chunk);
+      size += chunk.length;
+      if (size >= ANSWER_BYTES) end(() => 'malformed answer', false);
+    },
+    onResponseEnd() {
+      end(() => 'malformed answer', true);
+    },
+    onResponseError(_controller: unknown, error: unknown) {
+      end(() => toAttemptError(error, { connected, secure }), false);
+    },
+  };
+}
+
+/** Bytes of an answer that are read at most; then the connection is closed. */
+export const ANSWER_BYTES = 16 * 1024;
+/** Characters of it that the history keeps. */
+const ANSWER_CHARACTERS = 512;
+
+const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
+
+/** The start of an answer as text for the history: no control or bidi characters, line ends as spaces. */
+export function toAnswerText(chunks: readonly Uint8Array[]): string {
+  if (chunks.length === 0) return '';
+  // A character has at most four bytes, so this is enough for all that is kept.
+  const [first] = chunks;
+  const whole =
+    chunks.length === 1 && first
+      ? Buffer.from(first.buffer, first.byteOffset, first.byteLength)
+      : Buffer.concat(chunks);
+  const bytes = whole.subarray(0, 4 * ANSWER_CHARACTERS);
+  const text = bytes.toString('utf8').replace(/\s+/g, ' ').replace(UNPRINTABLE, '\ufffd').trim();
+  return text.length > ANSWER_CHARACTERS ? cut(text) : text;
+}
+
+/** Not between the two halves of a character beyond the basic plane. */
+function cut(text: string): string {
+  const last = text.charCodeAt(ANSWER_CHARACTERS - 1);
+  return text.slice(0, last >= 0xd800 && last <= 0xdbff ? ANSWER_CHARACTERS - 1 : ANSWER_CHARACTERS);
+}
+
+/** Where an attempt was when it failed. */
+export interface Progress {
+  /** The request was being sent or answered; before that it was connecting. */
+  readonly connected: boolean;
+  readonly secure: boolean;
+}
+
+const UNREACHABLE = new Set([
+  'ENETUNREACH',
+  'EHOSTUNREACH',
+  'ETIMEDOUT',
+  'EADDRNOTAVAIL',
+  'ENETDOWN',
+  'EHOSTDOWN',
+  'EMFILE',
+  'ENFILE',
+  'EACCES',
+  'EPERM',
+  'EINVAL',
+]);
+const TIMEOUTS = new Set(['UND_ERR_CONNECT_TIMEOUT', 'UND_ERR_HEADERS_TIMEOUT', 'UND_ERR_BODY_TIMEOUT']);
+const MALFORMED = new Set([
+  'UND_ERR_HEADERS_OVERFLOW',
+  'UND_ERR_RES_CONTENT_LENGTH_MISMATCH',
+  'UND_ERR_RES_EXCEEDED_MAX_SIZE',
+]);
+const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
+
+/** What a failure is called where users see it. The texts of libraries never get that far. */
+export function toAttemptError(error: unknown, { connected, secure }: Progress): AttemptError {
+  const code = codeOf(error);
+  if (TIMEOUTS.has(code)) return 'timeout';
+  if (connected) return MALFORMED.has(code) || code.startsWith('HPE_') ? 'malformed answer' : 'connection reset';
+  if (code === 'ECONNREFUSED') return 'connection refused';
+  if (UNREACHABLE.has(code)) return 'connection failed';
+  // An https connection that ended before it was one: the other end spoke no TLS, or gave up on ours.
+  if (secure) return 'TLS failure';
+  return CUT.has(code) ? 'connection reset' : 'connection failed';
+}
+
+/** Of several addresses that all failed, the code that they share; else that of an unreachable host. */
+function codeOf(error: unknown): string {
+  if (error instanceof AggregateError) {
+    const codes = new Set(error.errors.map(codeOf));
+    const [code] = codes;
+    return codes.size === 1 && code !== undefined ? code : 'EHOSTUNREACH';
+  }
+  // The parser's errors do not always carry a code.
+  if (error instanceof Error && error.name === 'HTTPParserError') return 'HPE_INVALID';
+  if (typeof error !== 'object' || error === null || !('code' in error)) return '';
+  return typeof error.code === 'string' ? error.code : '';
+}
+
+/** An open connection (or one that its first use will open) that serves one request at a time. */
+export interface Connection {
+  /** Ends it at once, whatever it is doing. */
+  destroy(): void;
+}
+
+/** Connections kept for the next request to the same origin. */
+export interface Connections<C extends Connection> {
+  /** The one that was used last, or a new one. Idle connections to another set of addresses than `addresses` are closed. */
+  take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean };
+  /** As `take`, but never one that was used before. */
+  fresh(origin: string, addresses: readonly string[]): C;
+  /** Keeps it for the next `take`, unless its addresses went out of date meanwhile or enough are kept. */
+  giveBack(connection: C): void;
+  /** Closes it, in use or not. */
+  drop(connection: C): void;
+  /** The other end closed it: forgets it if nobody uses it. */
+  closed(connection: C): void;
+  /** Closes everything, in use or not. */
+  destroy(): void;
+}
+
+/** The connections to one origin that were made to one checked set of addresses. */
+interface Group<C> {
+  readonly origin: string;
+  readonly addresses: string;
+  readonly open: () => C;
+  readonly idle: C[];
+  /** Those in use included. */
+  size: number;
+}
+
+// Idle connections to all origins together; each holds a file descriptor, and a busy origin makes new ones in a moment.
+const KEEP_IN_ALL = 512;
+
+/**
+ * Keeps at most `keep` idle connections for an origin. `opener` is called once for an origin and a set of checked addresses; what
+ * it answers opens connections to these addresses and to no others.
+ */
+export function createConnections<C extends Connection>(
+  keep: number,
+  opener: (origin: string, addresses: readonly string[]) => () => C,
+): Connections<C> {
+  const groups = new Map<string, Group<C>>();
+  const owners = new Map<C, Group<C>>();
+  let idle = 0;
+
+  function groupOf(origin: string, addresses: readonly string[]): Group<C> {
+    const joined = addresses.length === 1 ? (addresses[0] ?? '') : [...addresses].sort().join(' ');
+    const group = groups.get(origin);
+    if (group?.addresses === joined) return group;
+    // Those in use end with their request: giveBack sees that their group is no longer the one of the origin.
+    if (group) for (const connection of [...group.idle]) drop(connection);
+    const made = { origin, addresses: joined, open: opener(origin, addresses), idle: [], size: 0 };
+    groups.set(origin, made);
+    return made;
+  }
+
+  function open(group: Group<C>): C {
+    const connection = group.open();
+    owners.set(connection, group);
+    group.size++;
+    return connection;
+  }
+
+  function drop(connection: C): void {
+    const group = owners.get(connection);
+    if (!group) return;
+    owners.delete(connection);
+    group.size--;
+    if (forgetIdle(group, connection)) idle--;
+    if (group.size === 0 && groups.get(group.origin) === group) groups.delete(group.origin);
+    connection.destroy();
+  }
+
+  return Object.freeze({
+    take(origin: string, addresses: readonly string[]) {
+      const group = groupOf(origin, addresses);
+      const connection = group.idle.pop();
+      if (!connection) return { connection: open(group), used: false };
+      idle--;
+      return { connection, used: true };
+    },
+    fresh: (origin: string, addresses: readonly string[]) => open(groupOf(origin, addresses)),
+    giveBack(connection: C) {
+      const group = owners.get(connection);
+      if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL)
+        return drop(connection);
+      group.idle.push(connection);
+      idle++;
+    },
+    drop,
+    closed(connection: C) {
+      if (owners.get(connection)?.idle.includes(connection)) drop(connection);
+    },
+    destroy() {
+      for (const connection of [...owners.keys()]) drop(connection);
+    },
+  });
+}
+
+function forgetIdle<C>(group: Group<C>, connection: C): boolean {
+  const at = group.idle.indexOf(connection);
+  if (at < 0) return false;
+  group.idle.splice(at, 1);
+  return true;
+}

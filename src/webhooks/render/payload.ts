@@ -1,0 +1,277 @@
+import { isUtf8 } from 'node:buffer';
+import { type Author, authorOf, authorOfMessage } from '../../mail/author.ts';
+import type { Verdicts } from '../../mail/envelope.ts';
+import { createNames, toFileName } from '../../mail/filename.ts';
+import { withHeader } from '../../mail/header-section.ts';
+import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
+import type { Content, FilePart, Parsed, Text } from '../../mail/message.ts';
+import type { Part } from '../../mail/structure.ts';
+import type { Message } from '../../queue/delivery.ts';
+import { asUtf8 } from './as-utf8.ts';
+
+/** Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking. */
+const NOT_SCORED = '{"score":0,"matched_rules":[]}';
+
+/** What the event of one delivery is made of. */
+export interface Inbound {
+  readonly message: Message;
+  /** The envelope recipient. */
+  readonly recipient: string;
+  /** The raw bytes, without our trace. */
+  readonly raw: Buffer;
+  readonly verdicts: Verdicts;
+  /** The parts of `raw` behind the header that it may lack (mail/header-section.ts); undefined when nothing may parse it. */
+  readonly root: Part | undefined;
+  /** What parsing found, or why nothing was parsed. */
+  readonly content: { readonly parsed: Parsed } | { readonly parseError: string };
+}
+
+/**
+ * The inbound event as JSON text, piece by piece: fields, types and their order as consumers of the form know them.
+ * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a message has
+ * (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
+ */
+export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
+  const { message, verdicts, content, raw, root } = inbound;
+  yield `[{"event":"inbound","ts":${Math.floor(message.receivedAt / 1000)},"msg":{"raw_msg":"`;
+  const utf8 = isUtf8(raw);
+  const whole = withHeader(raw);
+  yield* rawText(message.trace, utf8 ? [whole] : asUtf8(whole, root));
+  yield '"';
+  if (!utf8) {
+    yield ',"raw_msg_base64":"';
+    yield* rawBase64(message.trace, whole);
+    yield '"';
+  }
+  if ('parsed' in content) yield* parsedPieces(inbound, content.parsed);
+  else yield* unparsedPieces(inbound);
+  const { dkim, spf, dmarc, arc } = verdicts;
+  yield `,"spam_report":${NOT_SCORED}`;
+  yield `,${json({ dkim, spf, dmarc, arc }).slice(1, -1)}`;
+  yield `,"email":${json(inbound.recipient)},"tags":[],"sender":null,"template":null`;
+  if ('parseError' in content) yield `,"parse_error":${json(content.parseError)}`;
+  yield '}}]';
+}
+
+function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<Piece> {
+  yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
+  if (parsed.text !== undefined) {
+    yield ',"text":';
+    yield* jsonText(parsed.text);
+    yield `,"text_flowed":${parsed.textFlowed}`;
+  }
+  if (parsed.html !== undefined) {
+    yield ',"html":';
+    yield* jsonText(parsed.html);
+  }
+  yield* attachmentPieces(parsed.files.filter((file) => !isImage(file)));
+  yield* imagePieces(parsed.files.filter(isImage));
+  yield authorJson(authorOf(parsed.fields, message.envelope.mailFrom));
+  yield `,"to":${mailboxesJson(parsed.to)}`;
+  yield `,"cc":${mailboxesJson(parsed.cc ?? [])}`;
+  yield `,"subject":${json(parsed.subject)}`;
+}
+
+/** What is known without a parser: our own trace, and the author, because the DMARC verdict is about him. */
+function* unparsedPieces({ message, raw }: Inbound): Iterable<Piece> {
+  yield `,"headers":${headersJson(traceFields(message), [])}`;
+  yield ',"attachments":{},"images":{}';
+  yield `${authorJson(authorOfMessage(raw, message.envelope.mailFrom))},"to":[],"cc":[],"subject":""`;
+}
+
+/** The author that DMARC judged: both ask mail/author.ts, about the same bytes. */
+function authorJson({ mailbox }: Author): string {
+  return `,"from_email":${json(mailbox?.address ?? '')},"from_name":${json(mailbox?.name ?? null)}`;
+}
+
+function traceFields(message: Message): HeaderField[] {
+  return parseHeaders(Buffer.from(message.trace, 'utf8'));
+}
+
+/** Written by hand, because an object would sort names of digits first and lose `__proto__`. */
+function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
+  // By name the JSON of its one value, or of all of them without the brackets.
+  const byName = new Map<string, string>();
+  const repeated = new Set<string>();
+  for (const fields of blocks) {
+    for (const { name, value } of fields) {
+      const title = toTitleCase(name);
+      const before = byName.get(title);
+      byName.set(title, before === undefined ? jsonOf(value) : `${before},${jsonOf(value)}`);
+      if (before !== undefined) repeated.add(title);
+    }
+  }
+  if (byName.size === 0) return '[]'; // as PHP writes an empty map, and as consumers have always seen it
+  let members = '';
+  for (const [name, values] of byName) {
+    members += `${members === '' ? '{' : ','}${jsonOf(name)}:${repeated.has(name) ? `[${values}]` : values}`;
+  }
+  return `${members}}`;
+}
+
+function mailboxesJson(mailboxes: Parsed['to']): string {
+  return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
+}
+
+/** An image that belongs into the text, not beside it. */
+function isImage({ type, disposition, contentId }: FilePart): boolean {
+  return type.startsWith('image/') && disposition !== 'attachment' && (contentId !== null || disposition === 'inline');
+}
+
+function* attachmentPieces(files: readonly FilePart[]): Iterable<Piece> {
+  yield ',"attachments":{';
+  const names = createNames();
+  let separator = '';
+  for (const file of files) {
+    const name = json(names.take(toFileName(file.name), file.type));
+    const content = contentPieces(file.content, file.type.startsWith('text/'));
+    yield `${separator}${name}:{"name":${name},"type":${json(file.type)},"content":"`;
+    yield* content.pieces;
+    yield `","base64":${content.base64}}`;
+    separator = ',';
+  }
+  yield '}';
+}
+
+/** Keyed by what `cid:` links in the HTML name, else by file name. */
+function* imagePieces(files: readonly FilePart[]): Iterable<Piece> {
+  yield ',"images":{';
+  const names = createNames();
+  let separator = '';
+  for (const file of files) {
+    const fileName = toFileName(file.name);
+    const key = names.take(file.contentId ?? fileName, file.type);
+    yield `${separator}${json(key)}:{"name":${json(fileName === '' ? key : fileName)},"type":${json(file.type)},"content":"`;
+    yield* contentPieces(file.content, false).pieces;
+    yield '"}';
+    separator = ',';
+  }
+  yield '}';
+}
+
+// Large enough that the cost per piece does not count, small enough that a dozen of them in flight does not either.
+const PIECE = 48 * 1024;
+const LF = 0x0a;
+const CR = 0x0d;
+
+/** JSON text, or a part of it that has yet to be made. */
+export type Piece = string | Unescaped;
+
+/**
+ * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
+ * becomes LF.
+ */
+export interface Unescaped {
+  readonly text: string | Uint8Array;
+  readonly toLf: boolean;
+}
+
+/** A value as JSON text. */
+export function json(value: unknown): string {
+  return JSON.stringify(value);
+}
+
+// Neither escapes nor halves of surrogate pairs.
+const PLAIN = /^[^"\\\x00-\x1f\ud800-\udfff]*$/;
+
+/** A short text as a JSON string: nearly all need nothing but the quotes, and looking is half the work of `json`. */
+export function jsonOf(text: string): string {
+  return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
+}
+
+/** A text as a JSON string, in pieces. */
+export function* jsonText(text: Text): Iterable<Piece> {
+  yield '"';
+  if (typeof text === 'string') yield inside(text, false);
+  else for (const piece of text()) yield inside(piece, false);
+  yield '"';
+}
+
+/** UTF-8 has no form for half a surrogate pair; JSON has. */
+function inside(text: string, toLf: boolean): Piece {
+  return text.isWellFormed()
+    ? { text, toLf }
+    : JSON.stringify(toLf ? text.replaceAll('\r\n', '\n') : text).slice(1, -1);
+}
+
+/**
+ * Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no
+ * character.
+ */
+export function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
+  yield inside(trace, true);
+  for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
+}
+
+/** Exactly the bytes of trace and message, as base64. */
+export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
+  return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
+}
+
+/**
+ * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
+ */
+export function contentPieces(
+  content: Content,
+  maybeText: boolean,
+): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
+  if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
+  const chunks =
+    content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
+  if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
+  const whole = chunks.length === 1 && chunks[0] !== undefined ? toBuffer(chunks[0]) : Buffer.concat(chunks);
+  if (!isUtf8(whole)) return { base64: true, pieces: base64Pieces([whole]) };
+  return { base64: false, pieces: textPieces(whole) };
+}
+
+/** Base64 of the chunks as if they were one. */
+export function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
+  let rest: Uint8Array = Buffer.alloc(0);
+  for (const chunk of chunks) {
+    let from = 0;
+    if (rest.length > 0) {
+      from = Math.min(3 - rest.length, chunk.length);
+      rest = Buffer.concat([rest, chunk.subarray(0, from)]);
+      if (rest.length < 3) continue;
+      yield toBuffer(rest).toString('base64');
+    }
+    const whole = chunk.length - ((chunk.length - from) % 3);
+    for (; from < whole; from += PIECE)
+      yield toBuffer(chunk.subarray(from, Math.min(from + PIECE, whole))).toString('base64');
+    rest = chunk.subarray(whole);
+  }
+  if (rest.length > 0) yield toBuffer(rest).toString('base64');
+}
+
+/** Clean base64 lines, without their line ends. */
+function* joinedLines(lines: Uint8Array): Iterable<string> {
+  const bytes = toBuffer(lines);
+  for (let at = 0; at < bytes.length; at += PIECE) {
+    yield bytes
+      .toString('latin1', at, Math.min(at + PIECE, bytes.length))
+      .replaceAll('\r', '')
+      .replaceAll('\n', '');
+  }
+}
+
+function* textPieces(bytes: Buffer): Iterable<Piece> {
+  for (const text of utf8Slices(bytes)) yield { text, toLf: false };
+}
+
+/** Cuts neither a character nor a CRLF in two. */
+export function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
+  let from = 0;
+  while (from < bytes.length) {
+    let to = Math.min(from + PIECE, bytes.length);
+    if (to < bytes.length) {
+      for (let back = 0; back < 3 && ((bytes[to] ?? 0) & 0xc0) === 0x80; back++) to -= 1;
+      if (bytes[to] === LF && bytes[to - 1] === CR) to += 1;
+    }
+    yield bytes.subarray(from, to);
+    from = to;
+  }
+}
+
+function toBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+}

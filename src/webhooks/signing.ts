@@ -1,0 +1,142 @@
+import { createHmac } from 'node:crypto';
+import type { Clock } from '../base/clock.ts';
+import type { Ids } from '../base/ids.ts';
+import type { SigningKeys } from '../inbound/types.ts';
+import { createBeliefs } from '../store/beliefs.ts';
+import { type SigningKeyRow, signingKeyId } from '../store/rows/webhooks.ts';
+import type { Store } from '../store/store.ts';
+
+/** A signature that is computed while the bytes are written. */
+export interface RunningSignature {
+  update(bytes: Uint8Array): void;
+  /** The text of the signature header. Ends the computation. */
+  digest(): string;
+}
+
+/**
+ * The value of X-Mandrill-Signature for a form: base64 of HMAC-SHA1 over the URL exactly as configured,
+ * then name and decoded value of every parameter, sorted by name, with nothing in between.
+ */
+export function mandrillSignature(key: string, url: string, params: Readonly<Record<string, string>>): string {
+  const hmac = createHmac('sha1', key).update(url);
+  for (const name of Object.keys(params).sort()) hmac.update(name).update(params[name] ?? '');
+  return hmac.digest('base64');
+}
+
+/** As `mandrillSignature`, for a form of one parameter whose decoded value (UTF-8) is handed over in pieces. */
+export function runningMandrillSignature(key: string, url: string, name: string): RunningSignature {
+  const hmac = createHmac('sha1', key).update(url).update(name);
+  return {
+    update(bytes) {
+      hmac.update(bytes);
+    },
+    digest: () => hmac.digest('base64'),
+  };
+}
+
+/**
+ * The value of the Standard Webhooks header `webhook-signature`: for each key `v1,` and the base64 of HMAC-SHA256 over
+ * `id.timestamp.body`, separated by spaces. The characters of a key are its bytes.
+ */
+export function standardSignature(
+  keys: readonly string[],
+  id: string,
+  timestampSeconds: number,
+  body: Uint8Array,
+): string {
+  const signature = runningStandardSignature(keys, id, timestampSeconds);
+  signature.update(body);
+  return signature.digest();
+}
+
+/** As `standardSignature`, for a body that is handed over in pieces. */
+export function runningStandardSignature(
+  keys: readonly string[],
+  id: string,
+  timestampSeconds: number,
+): RunningSignature {
+  const hmacs = keys.map((key) => createHmac('sha256', key).update(`${id}.${timestampSeconds}.`));
+  return {
+    update(bytes) {
+      for (const hmac of hmacs) hmac.update(bytes);
+    },
+    digest: () => hmacs.map((hmac) => `v1,${hmac.digest('base64')}`).join(' '),
+  };
+}
+
+/** A signing key in the form that Standard Webhooks libraries take: `whsec_` and the base64 of its bytes. */
+export function toSigningSecret(key: string): string {
+  return `whsec_${Buffer.from(key, 'utf8').toString('base64')}`;
+}
+
+const ROTATION_MS = 24 * 3600_000;
+/** How long a key is used without looking at the store: another host's rotation is noticed by then. */
+const FRESH_MS = 10_000;
+/**
+ * The keys that sign posts. A key belongs to an account and a URL, because that is what consumers of the public
+ * ancestor see: two routes to one URL have one key. While the store is away the last known keys go on signing.
+ */
+export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }): SigningKeys {
+  const { store, clock, ids } = deps;
+  const known = createBeliefs((name) => read(...partsOf(name)), FRESH_MS, { clock });
+
+  async function read(account: string, url: string): Promise<SigningKeyRow> {
+    const id = signingKeyId(account, url);
+    const found = await store.signingKeys.one({ id });
+    if (found) return found;
+    const row = {
+      id,
+      account,
+      url,
+      key: ids.signingKey(),
+      previousKey: null,
+      previousUntil: null,
+      createdAt: new Date(clock.now()),
+    };
+    if ((await store.signingKeys.insert(row)) === 'inserted') return row;
+    return read(account, url); // another process was first: its key counts
+  }
+
+  return Object.freeze({
+    async keysFor(account: string, url: string) {
+      const row = await known.of(nameOf(account, url));
+      if (!row) return undefined;
+      const rotating =
+        row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
+      return rotating && row.previousKey !== null ? [row.key, row.previousKey] : [row.key];
+    },
+    async rotate(account: string, url: string) {
+      const { id, key } = await read(account, url);
+      const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
+      // Only from the key we saw: two rotations at once must not lose the key that consumers hold.
+      const changed = await store.signingKeys.change({ id, key }, patch);
+      const row = changed ?? (await read(account, url));
+      known.keep(nameOf(account, url), row);
+      return row.key;
+    },
+    async carryOver(account: string, from: string, to: string) {
+      const { key, previousKey, previousUntil } = await read(account, from);
+      const row = {
+        id: signingKeyId(account, to),
+        account,
+        url: to,
+        key,
+        previousKey,
+        previousUntil,
+        createdAt: new Date(clock.now()),
+      };
+      // There already: a webhook or a route with that URL signs with its own key, which its consumer holds.
+      if ((await store.signingKeys.insert(row)) === 'inserted') known.keep(nameOf(account, to), row);
+    },
+  });
+}
+
+/** As good as the id of the row, without its hash, which is for the store. */
+function nameOf(account: string, url: string): string {
+  return `${account}\0${url}`;
+}
+
+function partsOf(name: string): [account: string, url: string] {
+  const at = name.indexOf('\0');
+  return [name.slice(0, at), name.slice(at + 1)];
+}

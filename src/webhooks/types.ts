@@ -1,0 +1,86 @@
+import type { Verdicts } from '../mail/envelope.ts';
+import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
+import type { Composed, ComposeJob } from '../sending/types.ts';
+
+/** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
+export type PostBody =
+  | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
+  | { readonly kind: 'file'; readonly path: string; readonly size: number };
+
+/** A message made into a signed POST. */
+export interface Rendered {
+  readonly body: PostBody;
+  /** Content-Type and signatures; not Host or Content-Length. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Taken now if the message had none yet. Those of a batch of events mean nothing. */
+  readonly verdicts: Verdicts;
+  /** Why the message is delivered raw, null when it was parsed. */
+  readonly parseError: string | null;
+}
+
+export interface RenderJob {
+  readonly message: Message;
+  readonly body: Body;
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+  /** Signing keys, the one for X-Mandrill-Signature first. */
+  readonly keys: readonly string[];
+  /** Milliseconds since 1970 of this attempt. */
+  readonly at: number;
+}
+
+/** A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be mended. */
+export type ComposeReply =
+  | { readonly kind: 'composed'; readonly composed: Composed }
+  | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
+
+/** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
+export interface Renderer {
+  /** Composes mail going out, under the same deadline and limits. Throws only when the disk or the process fails. */
+  compose(job: ComposeJob): Promise<ComposeReply>;
+  /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
+  render(job: RenderJob): Promise<Rendered>;
+  /** Answers nothing when there was nothing to do. */
+  discard(body: PostBody): Promise<void> | undefined;
+  stop(): Promise<void>;
+}
+
+/** Why no answer came. This vocabulary is shown to users; internals never are. */
+export type AttemptError =
+  | 'forbidden address'
+  | 'host not found'
+  | 'DNS failure'
+  | 'connection refused'
+  | 'connection failed'
+  | 'TLS failure'
+  | 'timeout'
+  | 'connection reset'
+  | 'malformed answer';
+
+export type AttemptResult =
+  | {
+      readonly kind: 'answered';
+      readonly status: number;
+      readonly retryAfter: string | null;
+      readonly answer: string;
+      readonly durationMs: number;
+    }
+  /** `connected`: whether a connection was made before it failed (for the breaker). */
+  | {
+      readonly kind: 'unanswered';
+      readonly error: AttemptError;
+      readonly connected: boolean;
+      readonly durationMs: number;
+    };
+
+/** What the log says of an attempt, at a webhook or over SMTP. */
+export type Told =
+  | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
+  | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
+
+/** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
+export interface Poster {
+  post(url: string, headers: Readonly<Record<string, string>>, body: PostBody): Promise<AttemptResult>;
+  /** As `post`, without a body (webhookexists asks HEAD first). */
+  head(url: string): Promise<AttemptResult>;
+  stop(): Promise<void>;
+}
