@@ -1,5 +1,6 @@
 import { type Api, createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
+import { frozen } from './base/frozen.ts';
 import type { Ids } from './base/ids.ts';
 import { counted, createHealth, showBuild } from './composition/numbers.ts';
 
@@ -139,7 +140,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
   const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
 
-  return Object.freeze({
+  return frozen({
     async start() {
       await inbound.routing.start();
       await inbound.ownership.warn();
@@ -167,7 +168,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
     },
-    async reload(next: Settings) {
+    async reload(next) {
       const { tls } = listenerSettings(next, deps);
       await listener.reload(tls);
       await submission.reload(tls);

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { AccountStore, BoundCollection, Owned } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
 import { invalid, tooMany } from './errors.ts';
@@ -61,7 +62,7 @@ export function createAccountLimits(
 
   /** The collection, with a look at the limits before anything is added, and before a row is made much larger. */
   function held<R extends Owned>(account: string, rows: BoundCollection<R>, kind?: LimitedKind): BoundCollection<R> {
-    return Object.freeze<BoundCollection<R>>({
+    return frozen<BoundCollection<R>>({
       ...rows,
       async insert(row) {
         await check(account, kind);
@@ -74,12 +75,12 @@ export function createAccountLimits(
     });
   }
 
-  return Object.freeze({
+  return frozen({
     check,
-    call(account: string) {
+    call(account) {
       if (!rate.take(account)) throw tooMany(1);
     },
-    limited: (store: AccountStore) =>
+    limited: (store) =>
       Object.freeze<AccountStore>({
         ...store,
         inboundDomains: held(store.account, store.inboundDomains, 'inbound_domains'),

@@ -3,6 +3,7 @@ import { createBrotliDecompress, createUnzip } from 'node:zlib';
 import type { Context } from 'koa';
 import bodyParser from 'koa-bodyparser';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares, isTooSlow, type Shares } from '../base/shares.ts';
 import { MAX_CODE_BYTES, MAX_TEXT_BYTES } from '../mail/merge/language.ts';
@@ -123,9 +124,9 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
     res.once('finish', () => req.resume());
   }
 
-  return Object.freeze({
-    tooLarge: (length: string | undefined, isLarge: boolean) => tooLarge(length, isLarge ? large : small),
-    async read(ctx: Context, isLarge: boolean, client: string) {
+  return frozen({
+    tooLarge: (length, isLarge) => tooLarge(length, isLarge ? large : small),
+    async read(ctx, isLarge, client) {
       const kind = isLarge ? large : small;
       // No body at all: nothing to read, and no reason to begin.
       if (ctx.request.is('*/*') === null) return new Uint8Array();

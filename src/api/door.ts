@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { BlockList, isIP, type Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { networkOf } from '../base/networks.ts';
 import { createShares } from '../base/shares.ts';
@@ -48,8 +49,8 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
     log.info('api.refused_connection', { address });
   }
 
-  return Object.freeze({
-    knock(socket: Socket) {
+  return frozen({
+    knock(socket) {
       const peer = plainAddress(socket.remoteAddress ?? '');
       if (isProxy(peer)) return;
       const who = networkOf(peer);
@@ -63,7 +64,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
         told.give(who, 1);
       });
     },
-    admits(req: IncomingMessage, res: ServerResponse) {
+    admits(req, res) {
       if (refused.has(req.socket)) return turnAway(res);
       if (!isProxy(plainAddress(req.socket.remoteAddress ?? ''))) return true;
       const client = clientAddress(req);

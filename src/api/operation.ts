@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { frozen } from '../base/frozen.ts';
 import type { AccountParts } from './account.ts';
 import { type About, type ErrorName, type Faults, invalid, missing, type Refusal, refusal } from './errors.ts';
 import { type Params, parseMeant } from './parameters.ts';
@@ -83,7 +84,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
 ): Operation {
   const { path, summary, notes = '', extension = false, large = false, params, returns, errors, example } = declaration;
   const shape = z.object(params);
-  return Object.freeze({
+  return frozen({
     path,
     summary,
     notes,
@@ -93,7 +94,7 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
     returns,
     errors,
     example,
-    async run(given: Params, parts: AccountParts) {
+    async run(given, parts) {
       const read = parseMeant(shape, given.of(Object.keys(params)), given.textOnly);
       if (!read.success) throw toRefusal(read.error.issues, given, Object.keys(params));
       return answer(read.data, { ...parts, refuse: refusal, invalid: (field, text) => invalid({ [field]: text }) });

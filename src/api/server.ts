@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type RequestListener, type Server } from 'node:http';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Exposition } from '../base/prometheus.ts';
@@ -106,9 +107,9 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
   server.on('connection', door.knock);
   refuseBeforeContinue(server, handler, operations, body.tooLarge);
 
-  return Object.freeze({
+  return frozen({
     handler,
-    async run(path: string, account: AccountRow, params: Readonly<Record<string, unknown>>) {
+    async run(path, account, params) {
       const operation = operations.get(path);
       if (!operation) throw refusal('Unknown_Operation', `There is no operation ${path}`);
       const answer = await operation.run(paramsOf(params), partsOf(account));
@@ -205,8 +206,8 @@ export function createKeyReader(
   deps: { store: Pick<Store, 'keys' | 'accounts'>; clock: Clock; log: Log },
 ): KeyReader {
   const keys = createKeyCheck(settings, deps);
-  return Object.freeze({
-    async accountOf(key: unknown, address: string) {
+  return frozen({
+    async accountOf(key, address) {
       if (key === undefined) throw missing('key');
       const found = await keys.check(key, address);
       if (found.kind === 'good') return { account: found.account, apiKey: found.id };
@@ -235,8 +236,8 @@ export function createCallMeters(operations: readonly string[], metrics: Metrics
   );
   const calls = new Map<string, Map<number, Counter>>(operations.map((operation) => [operation, new Map()]));
   const unknown = metrics.counter('postern_api_calls_total', { operation: 'unknown', status: '404' });
-  return Object.freeze({
-    call(operation: string, status: number, ms: number) {
+  return frozen({
+    call(operation, status, ms) {
       const statuses = calls.get(operation);
       if (!statuses) return;
       const counter =

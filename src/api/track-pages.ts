@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import { frozen } from '../base/frozen.ts';
 import type { Subscription, UnsubscribeLinks } from '../returns/unsubscribe.ts';
 import type { Visitor, Visits } from '../returns/visits.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -41,8 +42,8 @@ export function createTrackPages(
     userAgent: req.headers['user-agent'] ?? '',
   });
 
-  return Object.freeze({
-    async open(ctx: TrackContext, token: string) {
+  return frozen({
+    async open(ctx, token) {
       // Not waited for: how long it takes would tell a good token from a bad one.
       if (ctx.method === 'GET') void visits.opened(token, visitorOf(ctx));
       // Web mail shows pictures of other origins, and may insist that these say yes.
@@ -51,7 +52,7 @@ export function createTrackPages(
       ctx.type = 'image/gif';
       ctx.body = PICTURE;
     },
-    async click(ctx: TrackContext, token: string) {
+    async click(ctx, token) {
       const url = urlOf(ctx.querystring);
       const location = url === undefined ? undefined : locationOf(url);
       if (url === undefined || location === undefined)
@@ -68,7 +69,7 @@ export function createTrackPages(
         say(ctx, 503, 'Please try again in a moment.');
       }
     },
-    async unsubscribe(ctx: TrackContext, token: string) {
+    async unsubscribe(ctx, token) {
       const pressed = ctx.method === 'POST';
       try {
         answerPage(

@@ -1,5 +1,6 @@
 import { hash, randomBytes, randomFillSync } from 'node:crypto';
 import type { Clock } from './clock.ts';
+import { frozen } from './frozen.ts';
 
 /** Everything that is chosen at random comes from here, so that tests can choose it. */
 export interface Ids {
@@ -41,7 +42,7 @@ function createPool(size = 4096): (count: number) => Buffer {
 /** Ids from the random source of the machine. */
 export function createIds(clock: Clock): Ids {
   const random = createPool();
-  return Object.freeze({
+  return frozen({
     message() {
       const chance = random(10);
       return crockford(clock.now(), 10) + crockford(chance.readUIntBE(0, 5), 8) + crockford(chance.readUIntBE(5, 5), 8);

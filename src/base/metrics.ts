@@ -1,3 +1,4 @@
+import { frozen } from './frozen.ts';
 import { DECLARED, type Declared, METRICS } from './metric-list.ts';
 
 type Names = keyof typeof METRICS;
@@ -119,7 +120,7 @@ export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);
   const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${keyOf(labels)}`, at]));
-  return Object.freeze({
+  return frozen({
     ...NO_METRICS,
     counter(name: string, labels?: Readonly<Record<string, string>>) {
       const at = places.get(`${name} ${keyOf(labels)}`);

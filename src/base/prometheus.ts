@@ -6,6 +6,7 @@ import {
   Registry,
 } from 'prom-client';
 import type { Clock } from './clock.ts';
+import { frozen } from './frozen.ts';
 import { DECLARED, type Declared, type METRICS } from './metric-list.ts';
 import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Reading, widthOf } from './metrics.ts';
 
@@ -78,13 +79,13 @@ export function createPrometheus(
     return registry.metrics();
   }
 
-  return Object.freeze({
+  return frozen({
     counter: (name: string, labels?: AnyLabels) => counterIn(cellsOf(name, labels).cells, 0),
     histogram(name: string, labels?: AnyLabels) {
       const { cells, declared } = cellsOf(name, labels);
       return histogramIn(cells, 0, declared.buckets ?? []);
     },
-    gauge(name: string, read: Reader) {
+    gauge(name, read) {
       families.get(name)?.readers.push(read);
     },
     share() {

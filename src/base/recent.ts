@@ -1,3 +1,4 @@
+import { frozen } from './frozen.ts';
 /** Answers that are believed for a while. */
 export interface Recent<T> {
   get(key: string, now: number): Promise<T>;
@@ -11,8 +12,8 @@ const MAX_KEPT = 10_000;
 /** Remembers what `read` said for `freshMs` milliseconds; those who ask meanwhile share one reading. A failure is not remembered. */
 export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number): Recent<T> {
   const kept = new Map<string, { readonly at: number; readonly value: Promise<T> }>();
-  return Object.freeze({
-    async get(key: string, now: number) {
+  return frozen({
+    async get(key, now) {
       const known = kept.get(key);
       if (known && now - known.at < freshMs && now >= known.at) return known.value;
       if (kept.size >= MAX_KEPT) kept.clear();
@@ -25,7 +26,7 @@ export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: numb
         throw error;
       }
     },
-    forget(key: string) {
+    forget(key) {
       kept.delete(key);
     },
   });

@@ -1,5 +1,6 @@
 import { statfs } from 'node:fs/promises';
 import type { Clock } from './clock.ts';
+import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
 /** Bytes of a disk: all, and those that we may still use. */
@@ -70,7 +71,7 @@ export function createRoom(
     if (!stopped) cancel = clock.after(LOOK_MS, () => void watch());
   }
 
-  return Object.freeze({
+  return frozen({
     has: () => room,
     disk: () => seen,
     start: watch,

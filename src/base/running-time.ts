@@ -1,4 +1,5 @@
 import type { Clock } from './clock.ts';
+import { frozen } from './frozen.ts';
 
 const MINUTE = 60_000;
 /** A difference between wall time and running time that is a jump and no drift. */
@@ -74,8 +75,8 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime 
     return steady >= unsureUntil && steady >= doubtUntil;
   }
 
-  return Object.freeze({
-    age(from: number) {
+  return frozen({
+    age(from) {
       look();
       const skipped = skips.reduce((sum, skip) => (from <= skip.at ? sum + skip.by : sum), 0);
       return Math.max(0, wall - from - skipped);

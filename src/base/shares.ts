@@ -1,3 +1,4 @@
+import { frozen } from './frozen.ts';
 /**
  * What keeps one client from having what is there for all: how much of a thing each may hold, and how slowly it may send.
  */
@@ -13,8 +14,8 @@ export interface Shares {
 export function createShares(limits: { readonly all: number; readonly each: number }): Shares {
   const held = new Map<string, number>();
   let inAll = 0;
-  return Object.freeze({
-    take(who: string, amount: number) {
+  return frozen({
+    take(who, amount) {
       const own = (held.get(who) ?? 0) + amount;
       if (own > limits.each) return 'own-share';
       if (inAll + amount > limits.all) return 'all';
@@ -22,7 +23,7 @@ export function createShares(limits: { readonly all: number; readonly each: numb
       inAll += amount;
       return 'taken';
     },
-    give(who: string, amount: number) {
+    give(who, amount) {
       const left = (held.get(who) ?? 0) - amount;
       if (left > 0) held.set(who, left);
       else held.delete(who); // nobody is remembered who holds nothing

@@ -1,6 +1,7 @@
 import { generateKeyPair } from 'node:crypto';
 import { promisify } from 'node:util';
 import { createServer, Packet } from 'dns2';
+import { frozen } from '../base/frozen.ts';
 
 /** The domain that the mail of the demo comes from. */
 export const SENDER_DOMAIN = 'example.org';
@@ -49,7 +50,7 @@ export async function startDemoZone(): Promise<DemoZone> {
     },
   });
   const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
-  return Object.freeze({ server: `127.0.0.1:${udp?.port ?? 0}`, privateKey, stop: () => server.close() });
+  return frozen({ server: `127.0.0.1:${udp?.port ?? 0}`, privateKey, stop: () => server.close() });
 }
 
 function toRecord(name: string, text: string) {

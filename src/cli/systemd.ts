@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 
 /** What the daemon tells the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
@@ -68,12 +69,12 @@ export function createNotifier({ tell, log }: NotifierDeps): Notifier {
     return last;
   }
 
-  return Object.freeze({
-    starting: (seconds: number) => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
-    ready: (status: string) => send('READY=1', `STATUS=${oneLine(status)}`),
+  return frozen({
+    starting: (seconds) => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
+    ready: (status) => send('READY=1', `STATUS=${oneLine(status)}`),
     reloading: () => send('RELOADING=1', 'STATUS=Reading settings again'),
-    stopping: (status: string) => send('STOPPING=1', `STATUS=${oneLine(status)}`),
-    status: (text: string) => send(`STATUS=${oneLine(text)}`),
+    stopping: (status) => send('STOPPING=1', `STATUS=${oneLine(status)}`),
+    status: (text) => send(`STATUS=${oneLine(text)}`),
     alive: () => send('WATCHDOG=1'),
   });
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Answer } from './types.ts';
 
 /** An answer from outside, and how long it may be believed. */
@@ -74,7 +75,7 @@ export function createCache<T>(entries: number, clock: Clock): Cache<T> {
     asked.set(key, question);
     return question;
   }
-  return Object.freeze({ find, ask });
+  return frozen({ find, ask });
 }
 
 function weigh(key: string, answer: Answer<unknown>): number {

@@ -1,6 +1,7 @@
 import { createSocket, type Socket as UdpSocket } from 'node:dgram';
 import { connect, isIPv6 } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { type Codec, type Heard, isReplyTo, judge, type Reason } from './reply.ts';
@@ -70,7 +71,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
     });
   }
 
-  return Object.freeze({
+  return frozen({
     ask,
     stop() {
       stopped = true;

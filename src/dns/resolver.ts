@@ -2,6 +2,7 @@ import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import { Packet, type Resource } from 'dns2';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
@@ -70,7 +71,7 @@ export function createResolver(settings: DnsSettings, deps: ResolverDeps): Resol
     return joined(...(await Promise.all([resolve(name, 'A', budget), resolve(name, 'AAAA', budget)])));
   }
 
-  return Object.freeze({ resolve, addresses, stop: async () => asking.stop() });
+  return frozen({ resolve, addresses, stop: async () => asking.stop() });
 }
 
 /** Both families as one answer. One of them is enough; without any, a failure outweighs an absence. */
@@ -237,8 +238,8 @@ export function parseHosts(text: string): Map<string, string[]> {
 export function createHosts(path: string, clock: Clock): Hosts {
   let table: Promise<Map<string, string[]>> | undefined;
   let readAt = 0;
-  return Object.freeze({
-    async find(name: string) {
+  return frozen({
+    async find(name) {
       if (!table || clock.monotonic() - readAt > KEPT_MS) {
         readAt = clock.monotonic();
         table = readFile(path, 'utf8').then(parseHosts, () => new Map<string, string[]>());

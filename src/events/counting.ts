@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import {
   COUNTS,
   type Counted,
@@ -101,8 +102,8 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
  */
 export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }): Counting {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
-  return Object.freeze({
-    async count(event: MessageEventRow, message: SentMessageRow) {
+  return frozen({
+    async count(event, message) {
       await Promise.all(changesOf(event, message).map((change) => once.apply(change)));
     },
   });
@@ -149,8 +150,8 @@ export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
     ]);
   }
 
-  return Object.freeze({
-    async count(event: MessageEventRow, message: SentMessageRow) {
+  return frozen({
+    async count(event, message) {
       await Promise.all(urlAmountsOf(event, message).map(({ url, amounts }) => add(event, url, urlKey(url), amounts)));
     },
   });

@@ -1,4 +1,5 @@
 import { type Clock, toTimestamp } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { isExpired, isOfEvents, listedAddress, newListing, renewed, suppressing } from '../mail/suppression.ts';
@@ -74,13 +75,13 @@ export function createLists(deps: ListsDeps): Lists {
     return changed.before ? 'renewed' : 'added';
   }
 
-  return Object.freeze({
+  return frozen({
     reject,
-    async unreject(account: string, text: string, subaccount: string) {
+    async unreject(account, text, subaccount) {
       const email = listedAddress(text);
       return email === undefined ? undefined : unreject(account, email, subaccount);
     },
-    async whitelist(account: string, text: string, detail: string | null) {
+    async whitelist(account, text, detail) {
       const email = listedAddress(text);
       if (email === undefined) return false;
       const changed = await change(whitelists, whitelistId(account, email), (live) =>
@@ -93,7 +94,7 @@ export function createLists(deps: ListsDeps): Lists {
       }
       return changed.before === undefined;
     },
-    async unwhitelist(account: string, text: string) {
+    async unwhitelist(account, text) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
       const changed = await change(
@@ -104,7 +105,7 @@ export function createLists(deps: ListsDeps): Lists {
       await announce(whitelists, changed);
       return changed.before;
     },
-    async suppression(account: string, text: string, subaccount: string | null, now: Date) {
+    async suppression(account, text, subaccount, now) {
       const email = listedAddress(text);
       if (email === undefined) return undefined;
       const ids = [...new Set(['', subaccount ?? ''])].map((of) => rejectId(account, email, of));

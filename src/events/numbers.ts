@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
 import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
@@ -57,16 +58,16 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     return false;
   }
 
-  return Object.freeze({
+  return frozen({
     forget,
-    async removeTag(account: string, tag: string) {
+    async removeTag(account, tag) {
       const row = { id: `${account} ${tag}`, account, tag, before: new Date(clock.now()) };
       if ((await store.tagRemovals.insert(row)) === 'duplicate')
         await store.tagRemovals.change({ id: row.id }, { before: row.before });
       await forget(account, 'tag', tag);
       await proceed(row, IN_CALL);
     },
-    async finishRemovals(ending?: AbortSignal) {
+    async finishRemovals(ending) {
       let done = 0;
       for (const row of await store.tagRemovals.many({}, { sort: 'before', limit: AT_ONCE })) {
         while (!ending?.aborted) {

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Collection, Filter, Patch, Row } from '../store/driver/port.ts';
 import type { Marked, MessageEventRow } from '../store/rows/messages.ts';
 
@@ -98,8 +99,8 @@ export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>
     return written !== undefined && end(all, written);
   }
 
-  return Object.freeze({
-    apply: (change: Change<R>) =>
+  return frozen({
+    apply: (change) =>
       new Promise<R | undefined>((resolve, reject) => {
         waiting.push({ change, resolve, reject });
         if (!running) void run();

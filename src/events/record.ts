@@ -1,4 +1,5 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Task } from '../base/service.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { noteSenderDomain } from '../store/rows/domains.ts';
@@ -58,8 +59,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
     }
   }
 
-  return Object.freeze({
-    async begin(message: NewSentMessage) {
+  return frozen({
+    async begin(message) {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
       await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
@@ -71,7 +72,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       );
       return (await store.messages.insert(row)) === 'inserted' ? 'recorded' : 'duplicate';
     },
-    async record(event: MessageEvent) {
+    async record(event) {
       const message = await store.messages.one({ id: event.message, account: event.account });
       if (!message) return 'unknown';
       const row = toEventRow(event, message, new Date(clock.now()));
@@ -84,7 +85,7 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       if (known?.appliedAt === null) await tryToApply(known);
       return 'duplicate';
     },
-    finish: async (before: Date, ending?: AbortSignal, beyond?: Date) =>
+    finish: async (before, ending, beyond) =>
       (await finishBetween(new Date(0), { lt: before }, ending)) +
       (beyond ? await finishBetween(beyond, {}, ending) : 0),
   });

@@ -1,9 +1,10 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { traceLine } from '../mail/envelope.ts';
-import type { Body, Delivery, Spool } from '../queue/delivery.ts';
-import type { Acceptance, Accepted, Arrival, Routed } from './types.ts';
+import type { Delivery, Spool } from '../queue/delivery.ts';
+import type { Acceptance, Accepted, Routed } from './types.ts';
 
 /**
  * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
@@ -19,12 +20,12 @@ export function createAcceptance(
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),
   };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'inbound' });
-  return Object.freeze({
+  return frozen({
     begin() {
       const messageId = ids.message();
       return { messageId, body: spool.body(messageId) };
     },
-    async accept(messageId: string, arrival: Arrival, routed: readonly Routed[], body: Body): Promise<Accepted> {
+    async accept(messageId, arrival, routed, body): Promise<Accepted> {
       const receivedAt = clock.now();
       const deliveries = toDeliveries(messageId, routed);
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;

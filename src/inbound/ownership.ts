@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Task } from '../base/service.ts';
 import { checkMx } from '../dns/checks.ts';
@@ -157,7 +158,7 @@ export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps
     }
   }
 
-  return Object.freeze({ add, find, settle, remove, warn });
+  return frozen({ add, find, settle, remove, warn });
 }
 
 export interface RetestInboundSettings {

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { POSTMASTER_URL } from '../mail/return-address.ts';
 import type { Lookup } from './types.ts';
@@ -34,8 +35,8 @@ const TAKEN: Lookup = {
  */
 export function createPostmaster({ names, address }: PostmasterSettings): Postmaster {
   const ours = new Set<string | undefined>(names);
-  return Object.freeze({
-    lookup(mailbox: string, domain: string, found: Lookup): Lookup {
+  return frozen({
+    lookup(mailbox, domain, found): Lookup {
       if (mailbox.toLowerCase() !== 'postmaster') return found;
       if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TAKEN : found;
       return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TAKEN;

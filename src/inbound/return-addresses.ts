@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -83,8 +84,8 @@ export function createReturnAddresses(
     return { kind: 'unknown' };
   }
 
-  return Object.freeze({
-    lookup(mailbox: string, name: string): Lookup | undefined {
+  return frozen({
+    lookup(mailbox, name): Lookup | undefined {
       const ascii = toAsciiDomain(name);
       const isOwn = domain !== undefined && ascii === domain;
       if (ascii === undefined || (!isOwn && !MAY_BE_OURS.test(mailbox))) return undefined;

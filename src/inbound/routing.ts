@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -77,17 +78,17 @@ export function createRouting(
     return name === undefined ? undefined : table?.get(name);
   }
 
-  return Object.freeze({
-    ownerOf: (domain: string) => entryOf(domain)?.account,
-    lookup(mailbox: string, domain: string): Lookup {
+  return frozen({
+    ownerOf: (domain) => entryOf(domain)?.account,
+    lookup(mailbox, domain): Lookup {
       if (!table) return { kind: 'unknown' };
       const entry = entryOf(domain);
       if (!entry) return { kind: 'not-ours' };
       const match = find(entry, mailbox);
       return match ? { kind: 'matched', match } : { kind: 'no-route' };
     },
-    urlOf: (routeId: string, domain: string) => table?.get(toAsciiDomain(domain) ?? '')?.urls.get(routeId),
-    async changed(domain: string) {
+    urlOf: (routeId, domain) => table?.get(toAsciiDomain(domain) ?? '')?.urls.get(routeId),
+    async changed(domain) {
       try {
         await store.revisions.add('routing', { count: 1 }, { count: 0 });
       } finally {
@@ -167,8 +168,8 @@ export function createGlobs<T>(all: readonly { readonly pattern: string; readonl
   const rest: Entry<T>[] = [];
   for (const [rank, { pattern, value }] of counted.entries()) file({ pattern, value, rank }, { heads, tails, rest });
 
-  return Object.freeze({
-    find(mailbox: string) {
+  return frozen({
+    find(mailbox) {
       const name = fold(mailbox);
       let best: Entry<T> | undefined;
       const look = (entries: readonly Entry<T>[] = []) => {

@@ -1,3 +1,5 @@
+import { frozen } from '../base/frozen.ts';
+
 // Control and format characters (the bidi ones among them, which make "exe.txt" of "txt.exe"), line separators, lone surrogates.
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 const LONGEST = 200;
@@ -38,8 +40,8 @@ export function toFileName(name: string): string {
 export function createNames(): { take(wanted: string, type: string): string } {
   const taken = new Set<string>();
   const next = new Map<string, number>();
-  return Object.freeze({
-    take(wanted: string, type: string): string {
+  return frozen({
+    take(wanted, type): string {
       const name = wanted === '' ? `attachment${EXTENSIONS.get(type) ?? ''}` : wanted;
       let own = name;
       // The counter is kept per name, so that a thousand equal names do not cost a million look-ups.

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import { parseAddress, toAsciiDomain } from './address.ts';
 import { decodeWords, type HeaderField } from './headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
@@ -200,10 +201,10 @@ export function createMcReading(fields: readonly HeaderField[]): McReading {
     return value ?? null;
   }
 
-  return Object.freeze({
+  return frozen({
     all,
     one,
-    flag: (name: string) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
+    flag: (name) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
     objects: <T>(asked: Asked<T>) => readObjects({ all, ignore }, asked),
     ignore,
     ignored: () => [...ignored],

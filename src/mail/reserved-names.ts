@@ -1,4 +1,5 @@
 import { getPublicSuffix } from 'tldts';
+import { frozen } from '../base/frozen.ts';
 import { toAsciiDomain } from './address.ts';
 
 // Domains that no account can have: those of the operator, public suffixes, and those where anybody can have a mailbox.
@@ -42,9 +43,9 @@ export function createReservedNames(own: OwnNames): ReservedNames {
   const hosts = ascii([hostname, ...mxHosts]);
   const alone = new Set(ascii([returnDomain, spfInclude, URL.canParse(publicUrl) ? new URL(publicUrl).hostname : '']));
   const isOurs = (domain: string) => alone.has(domain) || hosts.some((host) => isAtOrBelow(domain, host));
-  return Object.freeze({
+  return frozen({
     isOurs,
-    whyReserved(domain: string): Reserved | undefined {
+    whyReserved(domain): Reserved | undefined {
       if (isOurs(domain)) return 'ours';
       if (isPublicSuffix(domain)) return 'public-suffix';
       return isFreeMail(domain) ? 'free-mail' : undefined;

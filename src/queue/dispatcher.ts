@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import { createRunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
 import { isMailUrl } from '../mail/outgoing.ts';
@@ -138,7 +139,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     spool.keepEndpoint(lane.account, lane.url, memory).catch((error: unknown) => log.error('spool.fault', { error }));
   }
 
-  return Object.freeze({
+  return frozen({
     async start() {
       phase = 'running';
       await intake.open();

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Room } from '../base/room.ts';
 import type { Delivery } from './delivery.ts';
 import { SpoolFull } from './disk/faults.ts';
@@ -107,38 +108,38 @@ export function createEventQueue({ file, reading, room, tell, say }: EventQueueP
   const refuseWithoutRoom = () => {
     if (!room.has()) throw new SpoolFull('no room for events: the disk is nearly full');
   };
-  return Object.freeze({
-    async publish(wanted: readonly Wanted[], now: number) {
+  return frozen({
+    async publish(wanted, now) {
       refuseWithoutRoom();
       for (const { webhook, events, bytes } of await file.once('publish', wanted, now)) {
         if (events > 0) say({ kind: 'pending', webhook, events, bytes });
       }
     },
-    async freeze(webhook: string, messageId: string, limits: BatchLimits, now: number) {
+    async freeze(webhook, messageId, limits, now) {
       const frozen = await file.write('freeze', webhook, messageId, limits, now);
       if (frozen.delivery) tell([frozen.delivery]);
       return frozen;
     },
-    async send(wanted: Wanted, messageId: string, now: number) {
+    async send(wanted, messageId, now) {
       refuseWithoutRoom();
       const delivery = await file.once('send', wanted, messageId, now);
       tell([delivery]);
       return delivery;
     },
-    pending: (limit: number) => reading.read('pending', limit),
+    pending: (limit) => reading.read('pending', limit),
     hooks: () => reading.read('hooks'),
     tallies: () => reading.read('tallies'),
-    async forget(webhook: string, now: number) {
+    async forget(webhook, now) {
       for (;;) {
         const { more, batches } = await file.write('forgetHook', webhook, now, STEP);
         if (batches > 0) tell([]);
         if (!more) return;
       }
     },
-    async redirect(webhook: string, url: string) {
+    async redirect(webhook, url) {
       if ((await file.write('redirectHook', webhook, url)) > 0) tell([]);
     },
-    async expire(before: number) {
+    async expire(before) {
       const gone = new Map<string, number>();
       for (;;) {
         const step = await file.write('expireEvents', before, STEP);

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
@@ -46,16 +47,16 @@ export function createMeters(metrics: Metrics = NO_METRICS): Meters {
       metrics.counter('postern_sending_results_total', { result }),
     ]),
   );
-  return Object.freeze({
-    attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, { outcome }: Pick<Settled, 'outcome'>) {
+  return frozen({
+    attempt(delivery, result, { outcome }) {
       const of = classOf(delivery);
       attempts[of][outcome][codeOf(result)].add();
       seconds[of].observe(result.durationMs / 1000);
     },
-    dead: (of: DeliveryClass) => dead[of].add(),
+    dead: (of) => dead[of].add(),
     verdicts: countVerdicts(metrics),
     unparsed: () => unparsed.add(),
-    sending: (kind: string) => sending.get(kind)?.add(),
+    sending: (kind) => sending.get(kind)?.add(),
   });
 }
 
@@ -132,8 +133,8 @@ export interface Notices {
 }
 
 export function createNotices(log: Log): Notices {
-  return Object.freeze({
-    attempt(lane: Lane, waiting: Waiting, { settled, result }: Extract<Carried, { kind: 'settled' }>) {
+  return frozen({
+    attempt(lane, waiting, { settled, result }) {
       const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
       // Bounces are nothing that somebody must look after.
@@ -147,14 +148,14 @@ export function createNotices(log: Log): Notices {
         parked: settled.settlement.parked || undefined,
       });
     },
-    givenUp(lane: Lane, waiting: Waiting) {
+    givenUp(lane, waiting) {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
         error: `endpoint ${lane.state.phase}`,
       });
     },
-    endpoint(lane: Lane, change: Change, result: Told) {
+    endpoint(lane, change, result) {
       const fields = { account: lane.account, host: lane.host, ...toFields(result) };
       if (change === 'opened' || change === 'paused') return log.warn(`endpoint.${change}`, fields);
       log.info(`endpoint.${change}`, fields);

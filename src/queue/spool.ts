@@ -1,10 +1,10 @@
 import { basename } from 'node:path';
 import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
-import type { Verdicts } from '../mail/envelope.ts';
 import type {
   AcceptOutcome,
   Body,
@@ -12,7 +12,6 @@ import type {
   EndpointSummary,
   Message,
   NewMessage,
-  Settlement,
   Spool,
   SpoolSettings,
 } from './delivery.ts';
@@ -139,24 +138,23 @@ function createSpool(parts: Parts, release: () => void): Spool {
     await reading.close();
     release();
   };
-  return Object.freeze({
+  return frozen({
     body: blobs.writer,
-    accept: (message: NewMessage, deliveries: readonly Delivery[]) => accept(parts, message, deliveries),
+    accept: (message, deliveries) => accept(parts, message, deliveries),
     hasRoom: () => file.sound() && room.has(),
     backlog: file.tally.ofAccount,
-    message: (messageId: string, deliveryId?: string) => findMessage(parts, messageId, deliveryId),
-    async settle(settlement: Settlement, fresh?: Verdicts) {
+    message: (messageId, deliveryId) => findMessage(parts, messageId, deliveryId),
+    async settle(settlement, fresh) {
       const tally = await file.write('settle', settlement, fresh ? JSON.stringify(fresh) : null);
       if (fresh) cache.keepVerdicts(settlement.deliveryId, fresh);
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
-    keepEndpoint: (account: string, url: string, memory: string | null) =>
-      file.write('keepEndpoint', account, url, memory),
+    keepEndpoint: (account, url, memory) => file.write('keepEndpoint', account, url, memory),
     lastTime: () => reading.read('lastTime'),
-    keepTime: (memory: string) => file.write('keepTime', memory),
-    delivery: (id: string) => reading.read('delivery', id),
-    async due(account: string, url: string, now: number, limit: number, except: readonly string[]) {
+    keepTime: (memory) => file.write('keepTime', memory),
+    delivery: (id) => reading.read('delivery', id),
+    async due(account, url, now, limit, except) {
       const read = () => reading.read('due', account, url, now, limit, except);
       let due = await read();
       // What was damaged took places of others; a row that cannot be given up either is not asked for again.
@@ -167,9 +165,9 @@ function createSpool(parts: Parts, release: () => void): Spool {
       return due.found;
     },
     endpoints: () => summarize(parts),
-    reports: (limit: number) => reading.read('reports', limit),
-    reported: (ids: readonly string[]) => file.write('reported', ids),
-    attempts: (deliveryId: string) => reading.read('attempts', deliveryId),
+    reports: (limit) => reading.read('reports', limit),
+    reported: (ids) => file.write('reported', ids),
+    attempts: (deliveryId) => reading.read('attempts', deliveryId),
     ...createBulk(parts),
     events: Object.freeze({ ...events, onNews: listeners.onNews }),
     onChange: listeners.onChange,
@@ -268,18 +266,18 @@ export function createListeners(log: Log): Listeners {
     }
   }
 
-  return Object.freeze({
-    onChange(listener: (fresh: readonly Delivery[]) => void) {
+  return frozen({
+    onChange(listener) {
       ofDeliveries.push(listener);
     },
-    onNews(listener: (news: EventNews) => void) {
+    onNews(listener) {
       ofEvents.push(listener);
     },
-    tell(fresh: readonly Delivery[]) {
+    tell(fresh) {
       inform(ofDeliveries, fresh);
       if (fresh.length === 0) inform(ofEvents, { kind: 'changed' });
     },
-    say(news: EventNews) {
+    say(news) {
       inform(ofEvents, news);
     },
   });
@@ -324,20 +322,20 @@ export function createCache(limit: number): Cache {
       remove(id);
     }
   };
-  return Object.freeze({
-    put(message: Message, body: Body, deliveries: number) {
+  return frozen({
+    put(message, body, deliveries) {
       const size = body.kind === 'inline' ? body.bytes.byteLength : body.size;
       const entry = { message, body, size, open: deliveries };
       entries.set(message.id, entry);
       bytes += sizeOf(entry);
       if (bytes > limit) makeRoom();
     },
-    get: (messageId: string) => entries.get(messageId),
-    keepVerdicts(deliveryId: string, verdicts: Message['verdicts']) {
+    get: (messageId) => entries.get(messageId),
+    keepVerdicts(deliveryId, verdicts) {
       const entry = entries.get(messageIdOf(deliveryId));
       if (entry) entry.message = { ...entry.message, verdicts };
     },
-    ended(deliveryId: string) {
+    ended(deliveryId) {
       const messageId = messageIdOf(deliveryId);
       const entry = entries.get(messageId);
       if (entry && --entry.open <= 0) remove(messageId);

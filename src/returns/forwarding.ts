@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -70,8 +71,8 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
     return { kind: 'put off', at: clock.now() + LOOK_MS };
   }
 
-  return Object.freeze({
-    async attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
+  return frozen({
+    async attempt(waiting, gate): Promise<Carried> {
       const { delivery, attempts, budgetFrom } = waiting;
       const found = await spool.message(delivery.messageId, delivery.id);
       if (!found) return end(waiting, 'dropped');

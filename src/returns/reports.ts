@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { deliveryId } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { parseAddress } from '../mail/address.ts';
@@ -86,8 +87,8 @@ export function createNotifying(
       log.warn('report.lost', { message: message.id, delivery: id, recipient, reason: outcome });
   }
 
-  return Object.freeze({
-    tell: (message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string) =>
+  return frozen({
+    tell: (message, delivery, fate, diag) =>
       report(message, delivery, fate, diag).catch((error: unknown) =>
         log.warn('report.lost', { message: message.id, delivery: delivery.id, error }),
       ),

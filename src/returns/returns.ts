@@ -1,6 +1,7 @@
 import { createHash, hash } from 'node:crypto';
 import { open } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Lists, MessageEvent, Recorder } from '../events/types.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -66,13 +67,8 @@ export function createReturns(deps: ReturnsDeps): Returns {
     return `${event.kind} ${await recorder.record({ ...event, account, at: arrived.at })}`;
   }
 
-  return Object.freeze({
-    async handle(
-      delivery: Pick<Delivery, 'id' | 'recipient'>,
-      message: Message,
-      body: Body,
-      now: number,
-    ): Promise<Handled> {
+  return frozen({
+    async handle(delivery, message, body, now): Promise<Handled> {
       const secret = await deps.secret();
       const mailbox = readMailbox(secret, delivery.recipient);
       const done = (words: string): Handled => {
@@ -172,7 +168,7 @@ export function createFeedback({ store, tokenSecret, recorder, lists, clock, log
   const accountOf = createAccountOf(store);
   const unsubscribe = createUnsubscribe({ recorder, lists });
   const visitQueue = createVisitQueue({ accountOf, recorder, clock, log });
-  return Object.freeze({
+  return frozen({
     returns: createReturns({ store, accountOf, recorder, unsubscribe, secret, log }),
     tracking: Object.freeze({
       visits: createVisits({ queue: visitQueue, secret, clock }),

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -79,8 +80,8 @@ export function createReturning(deps: ReturningDeps): Returning {
     return done ? { kind: 'gone' } : { kind: 'settled', settled, result };
   }
 
-  return Object.freeze({
-    async attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
+  return frozen({
+    async attempt(waiting, gate): Promise<Carried> {
       const { delivery } = waiting;
       const found = await spool.message(delivery.messageId, delivery.id);
       if (!found) {

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Lists, Recorder } from '../events/types.ts';
 import { readToken } from '../mail/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
@@ -81,12 +82,12 @@ export function createUnsubscribeLinks({
     const row = account === undefined ? undefined : await store.messages.one({ id: named.message, account });
     return account === undefined || row === undefined ? 'gone' : { account, row };
   }
-  return Object.freeze({
-    async look(token: string) {
+  return frozen({
+    async look(token) {
       const found = await find(token);
       return typeof found === 'string' ? found : found.row;
     },
-    async follow(token: string) {
+    async follow(token) {
       const found = await find(token);
       if (typeof found === 'string') return found;
       const { account, row } = found;

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { MessageEvent, Recorder } from '../events/types.ts';
 import { withoutQuery } from '../mail/links.ts';
@@ -69,17 +70,17 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
     });
   }
 
-  return Object.freeze({
-    async opened(token: string, visitor: Visitor) {
+  return frozen({
+    async opened(token, visitor) {
       const found = await named('open', token).catch(() => undefined);
       if (found) add('open', found, visitor, null);
     },
-    async clicked(token: string, url: string, visitor: Visitor) {
+    async clicked(token, url, visitor) {
       const ours = await link(token, url);
       if (ours) add('click', ours.found, visitor, ours.shown);
       return ours !== undefined;
     },
-    leadsTo: async (token: string, url: string) => (await link(token, url)) !== undefined,
+    leadsTo: async (token, url) => (await link(token, url)) !== undefined,
   });
 }
 
@@ -160,8 +161,8 @@ export function createVisitQueue({ accountOf, recorder, clock, log }: VisitQueue
     });
   }
 
-  return Object.freeze({
-    add(visit: Visit) {
+  return frozen({
+    add(visit) {
       if (waiting.has(visit.id)) return;
       const ofOne = perMessage.get(visit.message) ?? 0;
       if (stopping || waiting.size >= MOST_WAITING || ofOne >= MOST_OF_ONE) {

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/recent.ts';
@@ -63,9 +64,9 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
     return { kind: 'now' };
   }
 
-  return Object.freeze({
-    changed: (account: string, subaccount: string) => rows.forget(subaccountId(account, subaccount)),
-    async heldBecause(account: string, { subaccount }: Outgoing, now: number) {
+  return frozen({
+    changed: (account, subaccount) => rows.forget(subaccountId(account, subaccount)),
+    async heldBecause(account, { subaccount }, now) {
       const row = subaccount === null ? null : await rows.get(subaccountId(account, subaccount), now);
       if (row?.status === 'paused') return 'sending-paused';
       for (const { meter } of [holders.of(account, null), ...(row ? [holders.of(account, row)] : [])]) {
@@ -74,7 +75,7 @@ export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving
       }
       return undefined;
     },
-    async mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number) {
+    async mayLeave(account, outgoing, queuedAt, now) {
       try {
         return await decide(account, outgoing, queuedAt, now);
       } catch (error) {
@@ -180,23 +181,23 @@ export function createMeter(settings: MeterSettings, deps: { readonly store: Pic
   }
   const quotaOf = ({ quota }: Reading) => (limit === 'earned' ? quota : (limit ?? Number.POSITIVE_INFINITY));
 
-  return Object.freeze({
-    limit(next: Limit) {
+  return frozen({
+    limit(next) {
       limit = next;
     },
-    async read(now: number) {
+    async read(now) {
       const last = readings.at(-1);
       if (limit === null || (last && last.at <= now && now - last.at < FRESH_MS)) return;
       await (reading ??= readNow(now).finally(() => {
         reading = undefined;
       }));
     },
-    freeAt(now: number) {
+    freeAt(now) {
       const last = readings.at(-1);
       if (limit === null || !last) return now;
       return Math.max(now, ...readings.map(({ minutes }) => freeAt(minutes, quotaOf(last), now)));
     },
-    take(now: number) {
+    take(now) {
       const minute = startOf('minute', new Date(now)).getTime();
       for (const { minutes } of readings) minutes.set(minute, (minutes.get(minute) ?? 0) + 1);
     },
@@ -253,8 +254,8 @@ export function createSpread(): Spread {
   let span = MINUTE_MS;
   let asked = 0;
   let from = Number.NEGATIVE_INFINITY;
-  return Object.freeze({
-    next(now: number, chance: number) {
+  return frozen({
+    next(now, chance) {
       if (now - from >= MINUTE_MS || now < from) {
         span = Math.min(LONGEST_MS, Math.max(MINUTE_MS, (span * asked) / ASKS_PER_MINUTE));
         asked = 0;
@@ -284,9 +285,9 @@ export interface Releasing {
 
 /** Releases what waits on the spool of this host, whenever it was put there. */
 export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): Releasing {
-  return Object.freeze({
+  return frozen({
     hold: holding.changed,
-    async release(account: string, subaccount: string) {
+    async release(account, subaccount) {
       holding.changed(account, subaccount);
       try {
         return await spool.retry(

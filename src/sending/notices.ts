@@ -1,5 +1,6 @@
 import MailComposer from 'nodemailer/lib/mail-composer';
 import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -8,7 +9,7 @@ import { toAsciiDomain } from '../mail/address.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
-import type { Mail, MailAttempt, MailCarrier, Mailer, MailOutcome, NewNotice, Notices } from './types.ts';
+import type { Mail, MailAttempt, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
 export interface NoticeDeps {
   /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */
@@ -71,8 +72,8 @@ export function createNotices(deps: NoticeDeps): Notices {
     return tally;
   }
 
-  return Object.freeze({
-    async enqueue({ account, to, subject, text }: NewNotice) {
+  return frozen({
+    async enqueue({ account, to, subject, text }) {
       const address = toPlainAddress(to);
       if (address === undefined) return 'refused';
       if (!/^[ -~]{1,200}$/.test(subject)) throw new TypeError('the subject of a notice is one line of ASCII');
@@ -267,8 +268,8 @@ export function createMailer(
       .compile()
       .build();
 
-  return Object.freeze({
-    async send(mail: Mail) {
+  return frozen({
+    async send(mail) {
       return toOutcome(
         await carrier.carry({
           composed: { bytes: await compose(mail), mailFrom: from, links: [] },

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
@@ -126,7 +127,7 @@ export function createReporter({ spool, recorder, clock, log }: ReporterDeps): R
       log.warn('event.fault', { report: report.id, reason: 'its message has no row' });
   }
 
-  return Object.freeze({
+  return frozen({
     async start() {
       phase = 'running';
       pause('pace', 0);

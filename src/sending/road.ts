@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -276,9 +277,9 @@ export function createRoad(deps: RoadDeps): Road {
     if (report) deps.reported();
   }
 
-  return Object.freeze({
+  return frozen({
     attempt,
-    async expire(waiting: Waiting) {
+    async expire(waiting) {
       const found = await load(waiting);
       // Its time is over whatever the store would say; a store that is away need not be waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import { sentId } from '../mail/return-address.ts';
@@ -141,11 +142,11 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     return left.length + old.length;
   }
 
-  return Object.freeze({
+  return frozen({
     cancel,
     move,
     claim,
-    async release(delivery: string) {
+    async release(delivery) {
       await scheduled.change({ id: sentId(delivery), state: 'leaving' }, { state: null });
     },
     async tend() {

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/recent.ts';
@@ -51,7 +52,7 @@ export function createSending(
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
   const keys = createDomainKeys({ store, clock, newKeyPair });
-  return Object.freeze({
+  return frozen({
     reporter,
     mail: {
       leaving,

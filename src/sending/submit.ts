@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
@@ -56,8 +57,8 @@ interface Sorted {
 export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
   const { store, log } = deps;
   const count = createCount(deps.metrics);
-  return Object.freeze({
-    async submit(submission: Submission): Promise<SubmitOutcome> {
+  return frozen({
+    async submit(submission): Promise<SubmitOutcome> {
       const {
         account,
         outgoing: { subaccount },

@@ -4,6 +4,7 @@ import { SMTPServer } from 'smtp-server';
 import { SMTPConnection } from 'smtp-server/lib/smtp-connection.js';
 import { SMTPStream } from 'smtp-server/lib/smtp-stream.js';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { MAX_LINE, notePulse, overdue } from './limits.ts';
 import { greeting, REFUSALS, type Reply } from './refusal.ts';
 import type { Session } from './session.ts';
@@ -199,10 +200,9 @@ export interface Connector {
 
 export function createConnector(hostname: string, shared: Shared): Connector {
   const library = new SMTPServer({ name: hostname, logger: false });
-  return Object.freeze({
-    connect: (socket: Socket, session: Session, leave: () => void) =>
-      new Connection(library, socket, session, shared, leave),
-    useTls({ cert, key, minVersion }: TlsSettings) {
+  return frozen({
+    connect: (socket, session, leave) => new Connection(library, socket, session, shared, leave),
+    useTls({ cert, key, minVersion }) {
       library.secureContext.set('*', createSecureContext({ cert, key, minVersion }));
     },
   });

@@ -1,5 +1,6 @@
 import { BlockList, isIPv4, isIPv6, type Socket, SocketAddress } from 'node:net';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { networkOf } from '../base/networks.ts';
 import { createCaps } from './limits.ts';
@@ -80,9 +81,9 @@ export function createDoor(
     enterFrom(socket, header.kind === 'client' ? header.address : proxy);
   }
 
-  return Object.freeze({
+  return frozen({
     open: lag.start,
-    knock(socket: Socket) {
+    knock(socket) {
       const address = normalizeAddress(socket.remoteAddress ?? '');
       if (address === undefined) return void socket.destroy(); // it is gone already
       const refused = lag.lagging() ? REFUSALS.busy : caps.enter();
@@ -236,7 +237,7 @@ export function createLagProbe(maxLagMs: number, clock: Clock): LagProbe {
     });
   }
 
-  return Object.freeze({
+  return frozen({
     start() {
       if (!cancel) probe();
     },

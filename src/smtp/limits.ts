@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import { isTooSlow } from '../base/shares.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { ListenerSettings } from './settings.ts';
@@ -69,7 +70,7 @@ export interface Caps {
 export function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'maxSessionsPerAddress'>): Caps {
   let all = 0;
   const byKey = new Map<string, number>();
-  return Object.freeze({
+  return frozen({
     enter() {
       if (all >= settings.maxSessions) return REFUSALS.tooManySessions;
       all++;
@@ -78,13 +79,13 @@ export function createCaps(settings: Pick<ListenerSettings, 'maxSessions' | 'max
     leave() {
       all--;
     },
-    enterFrom(key: string) {
+    enterFrom(key) {
       const there = byKey.get(key) ?? 0;
       if (there >= settings.maxSessionsPerAddress) return REFUSALS.tooManyFromAddress;
       byKey.set(key, there + 1);
       return undefined;
     },
-    leaveFrom(key: string) {
+    leaveFrom(key) {
       const left = (byKey.get(key) ?? 1) - 1;
       if (left > 0) byKey.set(key, left);
       else byKey.delete(key);

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type Server, type Socket } from 'node:net';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { type Connection, createConnector } from './connection.ts';
@@ -98,7 +99,7 @@ export function createListenerFor(
     meters.certificate(next?.cert);
   }
 
-  return Object.freeze({
+  return frozen({
     async start() {
       useTls(settings.tls);
       await ports.open();
@@ -118,7 +119,7 @@ export function createListenerFor(
       await closed;
     },
     addresses: ports.addresses,
-    async reload(next: TlsSettings | undefined) {
+    async reload(next) {
       useTls(next);
       log.info('smtp.tls_reloaded', { offered: tls });
     },
@@ -153,7 +154,7 @@ export function createPorts(entries: readonly ListenEntry[], onSocket: (socket: 
     await Promise.all(servers.splice(0).map((server) => new Promise<void>((closed) => server.close(() => closed()))));
   };
 
-  return Object.freeze({
+  return frozen({
     async open() {
       try {
         await Promise.all(entries.map(open));

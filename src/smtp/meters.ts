@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import { frozen } from '../base/frozen.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 
@@ -33,7 +34,7 @@ export function createMeters(listener: 'smtp' | 'submission' | 'submissions', me
   );
   // The one refusal that is made when it is said, because it names something.
   let unknownThing: Counter | undefined;
-  return Object.freeze({
+  return frozen({
     opened() {
       active++;
       sessions.add();
@@ -41,13 +42,13 @@ export function createMeters(listener: 'smtp' | 'submission' | 'submissions', me
     closed() {
       active--;
     },
-    secured(version: string | null) {
+    secured(version) {
       (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
     },
-    refused(reply: Reply) {
+    refused(reply) {
       (byReply.get(reply) ?? (unknownThing ??= count('unknownThing', reply))).add();
     },
-    certificate(pem: string | undefined) {
+    certificate(pem) {
       notAfter = pem === undefined ? undefined : expiryOf(pem);
     },
   });

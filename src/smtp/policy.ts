@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
 import type { Arrival, Match, Routed } from '../inbound/types.ts';
 import { type Address, parseAddress } from '../mail/address.ts';
@@ -7,7 +8,7 @@ import { type Keeping, openReception } from './reception.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
 import type { Side } from './session.ts';
 import type { ListenerDeps, ListenerSettings } from './settings.ts';
-import { parsePath, protocolOf, type Said } from './verbs.ts';
+import { parsePath, protocolOf } from './verbs.ts';
 
 /** Somebody that the transaction is for. */
 export interface Recipient {
@@ -85,8 +86,8 @@ export function createPolicy(
       : { value: { address, dsn: dsn.value } };
   }
 
-  return Object.freeze({
-    mail(rest: string): Verdict<Transaction> {
+  return frozen({
+    mail(rest): Verdict<Transaction> {
       if (!spool.hasRoom()) return { refused: REFUSALS.full };
       const said = parsePath('FROM', rest);
       if (typeof said === 'string') return { refused: said === 'path' ? REFUSALS.badSender : REFUSALS.badArgument };
@@ -99,7 +100,7 @@ export function createPolicy(
       const dsn = readMailDsn(params);
       return dsn.refused ? dsn : { value: { mailFrom: path, utf8, dsn: dsn.value, recipients: new Map() } };
     },
-    rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
+    rcpt(rest, { utf8, recipients }): Reply | undefined {
       const read = recipientOf(rest, utf8);
       if (read.refused) return read.refused;
       const { address, dsn } = read.value;
@@ -111,7 +112,7 @@ export function createPolicy(
       recipients.set(key, { ...routed.value, dsn });
       return undefined;
     },
-    data(transaction: Transaction | undefined): Reply | undefined {
+    data(transaction): Reply | undefined {
       if (!transaction) return REFUSALS.noMail;
       return transaction.recipients.size === 0 ? REFUSALS.noRecipient : undefined;
     },
@@ -155,11 +156,11 @@ const MOST_KEPT_BYTES = 1024 * 1024;
 
 /** Mail that comes in for the domains of accounts: from anybody, to routes only. */
 export function createInbound(settings: ListenerSettings, deps: ListenerDeps): Side {
-  return Object.freeze({
+  return frozen({
     name: 'smtp' as const,
     policy: createPolicy(settings, deps),
     ownerOf: deps.routing.ownerOf,
-    receive(said: Said, address: string) {
+    receive(said, address) {
       const { transaction, helo, tls } = said;
       if (!transaction) throw new Error('DATA without a transaction');
       const dsn = dsnOf(transaction);

@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { giveBack } from '../base/room.ts';
 import { queued, REFUSALS, type Reply } from './refusal.ts';
@@ -83,8 +84,8 @@ export function openReception(
     }
   }
 
-  return Object.freeze({
-    async take(chunk: Buffer): Promise<Progress> {
+  return frozen({
+    async take(chunk): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {
         await keeping.abort();
@@ -206,7 +207,7 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
     return done('more');
   }
 
-  return Object.freeze({ scan });
+  return frozen({ scan });
 }
 
 // A header section beyond this is refused an examination: 50 Received lines need a tenth of it.
@@ -223,8 +224,8 @@ export function createReceivedCount(): ReceivedCount {
   // With an empty line before it every header line begins behind a line end, the first one too.
   let header = '\r\n';
   let complete = false;
-  return Object.freeze({
-    see(bytes: Buffer) {
+  return frozen({
+    see(bytes) {
       if (complete) return;
       const already = Math.max(0, header.length - END_OF_HEADER.length);
       const end = bytes.indexOf(END_OF_HEADER);

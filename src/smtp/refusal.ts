@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 /** One reply as the client gets it. */
 export interface Reply {
   readonly code: number;
@@ -8,7 +9,7 @@ export interface Reply {
 }
 
 function reply(code: number, enhanced: string, text: string): Reply {
-  return Object.freeze({ code, enhanced, line: `${code} ${enhanced}${enhanced && ' '}${text}\r\n` });
+  return frozen({ code, enhanced, line: `${code} ${enhanced}${enhanced && ' '}${text}\r\n` });
 }
 
 /**

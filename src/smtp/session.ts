@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { createPulse, type Pulse } from './limits.ts';
 import type { Meters } from './meters.ts';
@@ -112,9 +113,9 @@ export function createSession(
     }
   }
 
-  return Object.freeze({
+  return frozen({
     pulse,
-    command(line: string): Answer | Promise<Answer> {
+    command(line): Answer | Promise<Answer> {
       try {
         const heard = gate?.hear(line);
         return heard instanceof Promise ? answeredLater(heard, line) : answered(heard, line);
@@ -122,7 +123,7 @@ export function createSession(
         return trouble(fault, line);
       }
     },
-    async data(chunk: Buffer): Promise<DataAnswer> {
+    async data(chunk): Promise<DataAnswer> {
       const present = reception;
       if (!present || !pulse.data) return {};
       pulse.data.bytes += chunk.length;
@@ -137,7 +138,7 @@ export function createSession(
       if (gone) await present.abort();
       return {};
     },
-    secured(version: string | null) {
+    secured(version) {
       // What counts against the client stays: encryption is no way to begin anew.
       Object.assign(said, {
         helo: null,
@@ -149,7 +150,7 @@ export function createSession(
       meters.secured(version);
       pulse.lineSince = undefined;
     },
-    ending(why: string) {
+    ending(why) {
       reason ??= why;
     },
     ended() {
@@ -208,8 +209,8 @@ export function createTally(
   let recipientsTaken = 0;
   let refusals = 0;
   meters.opened();
-  return Object.freeze({
-    refused(reply: Reply, command: string, parties: Parties) {
+  return frozen({
+    refused(reply, command, parties) {
       refusals++;
       meters.refused(reply);
       // fail2ban's filter reads wrong keys up to the reply; they have no parties.
@@ -223,11 +224,11 @@ export function createTally(
       if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
       else log.debug('smtp.refused', fields);
     },
-    accepted(messageId: string, recipients: number, size: number) {
+    accepted(messageId, recipients, size) {
       recipientsTaken += recipients;
       log.info('message.accepted', { message: messageId, recipients, size, client: address });
     },
-    end(reason: string, durationMs: number) {
+    end(reason, durationMs) {
       const { helo, tls, messages } = said;
       meters.closed();
       log.info('smtp.session', {

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { StoreAway } from './driver/port.ts';
 
 /** What the store said, by key, believed for a while; other hosts may have changed it since. */
@@ -60,8 +61,8 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
     if (known.size > MOST && first !== undefined) known.delete(first);
   }
 
-  return Object.freeze({
-    async of(key: string) {
+  return frozen({
+    async of(key) {
       const last = known.get(key);
       const at = clock.monotonic();
       if (last && at - last.readAt < freshMs) return last.value;

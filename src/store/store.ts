@@ -1,3 +1,4 @@
+import { frozen } from '../base/frozen.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { type AccountRow, accounts, type KeyRow, keys } from './rows/accounts.ts';
 import { type CounterRow, counters, type UrlHourRow, type UrlRow, urlHours, urls } from './rows/counters.ts';
@@ -183,10 +184,10 @@ export async function openStore(database: Database): Promise<Store> {
     urls: await database.collection(urls),
     urlHours: await database.collection(urlHours),
   };
-  return Object.freeze({
+  return frozen({
     ...store,
-    of: (account: string) =>
-      Object.freeze({
+    of: (account) =>
+      frozen({
         account,
         keys: bind(store.keys, account),
         inboundDomains: bind(store.inboundDomains, account),
@@ -223,13 +224,11 @@ export async function openStore(database: Database): Promise<Store> {
 function bind<R extends Owned>(collection: Collection<R>, account: string): BoundCollection<R> {
   // TypeScript cannot see that `{ ...Omit<T, 'account'>, account }` is T for a generic T; this is the one place that says so.
   const mine = <T>(value: Unowned<T>) => ({ ...value, account }) as T;
-  return Object.freeze({
-    one: (filter: Unowned<Filter<R>>) => collection.one(mine<Filter<R>>(filter)),
-    many: (filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]) =>
-      collection.many(mine<Filter<R>>(filter), page),
-    insert: (row: Omit<R, 'account'>) => collection.insert(mine<R>(row)),
-    change: (filter: Unowned<Filter<R>>, patch: Unowned<Patch<R>>) =>
-      collection.change(mine<Filter<R>>(filter), mine<Patch<R>>(patch)),
-    remove: (filter: Unowned<Filter<R>>) => collection.remove(mine<Filter<R>>(filter)),
+  return frozen({
+    one: (filter) => collection.one(mine<Filter<R>>(filter)),
+    many: (filter, page) => collection.many(mine<Filter<R>>(filter), page),
+    insert: (row) => collection.insert(mine<R>(row)),
+    change: (filter, patch) => collection.change(mine<Filter<R>>(filter), mine<Patch<R>>(patch)),
+    remove: (filter) => collection.remove(mine<Filter<R>>(filter)),
   });
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Task } from '../base/service.ts';
 import {
   type Collection,
@@ -173,7 +174,7 @@ function meteredCollection<R extends Row>(
     note(account, 'bytes', sign * bytesOf(row));
     if (isLimited(name)) note(account, name, sign);
   }
-  return Object.freeze<Collection<R>>({
+  return frozen<Collection<R>>({
     ...rows,
     async insert(row) {
       const outcome = await rows.insert(row);

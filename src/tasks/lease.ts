@@ -1,4 +1,5 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { LeaseRow } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
@@ -85,7 +86,7 @@ export function createLeases(
     };
   }
 
-  return Object.freeze({ ask });
+  return frozen({ ask });
 }
 
 /**

@@ -1,5 +1,6 @@
 import cron from 'node-cron';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Service, Task } from '../base/service.ts';
@@ -71,7 +72,7 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
   }
 
   const find = (name: string) => tasks.find((known) => known.name === name);
-  return Object.freeze({
+  return frozen({
     async start() {
       const planned = tasks.map((task) => ({
         task,
@@ -90,11 +91,11 @@ export function createScheduler(tasks: readonly Task[], deps: SchedulerDeps): Sc
       for (const { cancel } of watched.values()) cancel();
       await Promise.all(running.values());
     },
-    async run(name: string) {
+    async run(name) {
       const task = find(name);
       if (task) await start(task, Number.POSITIVE_INFINITY);
     },
-    poke(name: string) {
+    poke(name) {
       const task = find(name);
       if (task && running.has(name)) pokedAgain.add(name);
       else if (task) void start(task, clock.now());
@@ -194,7 +195,7 @@ export function createMeters(
   metrics.gauge('postern_task_last_success_timestamp_seconds', () =>
     [...lastSuccess].map(([task, at]) => [{ task }, at]),
   );
-  return Object.freeze({
+  return frozen({
     async timed<T>(task: string, run: () => Promise<T>): Promise<T> {
       const began = clock.monotonic();
       try {
@@ -206,7 +207,7 @@ export function createMeters(
         meters.get(task)?.seconds.observe((clock.monotonic() - began) / 1000);
       }
     },
-    ended(task: string, result: 'failed' | 'skipped') {
+    ended(task, result) {
       meters.get(task)?.[result].add();
     },
   });

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
@@ -127,7 +128,7 @@ export function createBatching(
   }
 
   events.onNews(hear);
-  return Object.freeze({
+  return frozen({
     async start() {
       stopped = false;
       await learn();
@@ -211,7 +212,7 @@ export function createTallies(deps: {
     if (news.kind === 'settled') add([news.tally]);
     if (news.kind === 'changed' && !stopped) void learn();
   });
-  return Object.freeze({
+  return frozen({
     async start() {
       stopped = false;
       await learn();

@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
@@ -231,7 +232,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
     return { kind: 'gone' };
   }
 
-  return Object.freeze({ carry, giveUp });
+  return frozen({ carry, giveUp });
 }
 
 /**
@@ -290,8 +291,8 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
   }
 
-  return Object.freeze({
-    async of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>) {
+  return frozen({
+    async of(delivery) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);
       } catch (error) {

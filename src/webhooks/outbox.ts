@@ -1,4 +1,5 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Task } from '../base/service.ts';
 import type { Outbox } from '../events/types.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -46,15 +47,15 @@ export function createOutbox(deps: {
     return read.rows;
   }
 
-  return Object.freeze({
-    async publish(account: string, events: readonly UnsentEvent[]) {
+  return frozen({
+    async publish(account, events) {
       if (events.length === 0) return;
       const wanted = (await webhooksOf(account))
         .map((row) => toWanted(row, events))
         .filter((one) => one.events.length > 0);
       if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
     },
-    forget(account: string) {
+    forget(account) {
       known.delete(account);
     },
   });

@@ -1,5 +1,6 @@
 import { createHmac } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { SigningKeys } from '../inbound/types.ts';
 import { createBeliefs } from '../store/beliefs.ts';
@@ -97,15 +98,15 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
     return read(account, url); // another process was first: its key counts
   }
 
-  return Object.freeze({
-    async keysFor(account: string, url: string) {
+  return frozen({
+    async keysFor(account, url) {
       const row = await known.of(nameOf(account, url));
       if (!row) return undefined;
       const rotating =
         row.previousKey !== null && row.previousUntil !== null && clock.now() < row.previousUntil.getTime();
       return rotating && row.previousKey !== null ? [row.key, row.previousKey] : [row.key];
     },
-    async rotate(account: string, url: string) {
+    async rotate(account, url) {
       const { id, key } = await read(account, url);
       const patch = { key: ids.signingKey(), previousKey: key, previousUntil: new Date(clock.now() + ROTATION_MS) };
       // Only from the key we saw: two rotations at once must not lose the key that consumers hold.
@@ -114,7 +115,7 @@ export function createSigningKeys(deps: { store: Store; clock: Clock; ids: Ids }
       known.keep(nameOf(account, url), row);
       return row.key;
     },
-    async carryOver(account: string, from: string, to: string) {
+    async carryOver(account, from, to) {
       const { key, previousKey, previousUntil } = await read(account, from);
       const row = {
         id: signingKeyId(account, to),

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 /** An API of this kind, ours or the one that is moved from, with one account's key. */
 export interface ApiClient {
   /** Throws `CallRefused` for an error of the API, and `Unreachable` when there is no answer of one. */
@@ -79,8 +80,8 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
       await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found instanceof Error ? 0 : found.waitMs));
     }
   }
-  return Object.freeze({
-    call: (path: string, params?: Readonly<Record<string, unknown>>) => call(path, params),
+  return frozen({
+    call: (path, params) => call(path, params),
     async greet() {
       await call('/users/ping', {}, 1);
     },

@@ -3,6 +3,7 @@ import type { DNSResolver } from 'mailauth';
 import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Answer, Budget, MxRecord, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
@@ -60,8 +61,8 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
   const policies = createMemory<Verdicts['dmarc']>(clock);
   // The library's type of a resolver knows nothing of MX records.
   const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver;
-  return Object.freeze({
-    async authenticate(source: RawSource, envelope: Envelope): Promise<Verdicts> {
+  return frozen({
+    async authenticate(source, envelope): Promise<Verdicts> {
       const budget = createBudget(questions, budgetMs, clock);
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
@@ -290,7 +291,7 @@ function codedError(code: string): Error {
 export function createBudget(questions: number, ms: number, clock: Clock): Budget {
   const end = clock.monotonic() + ms;
   let asked = 0;
-  return Object.freeze({
+  return frozen({
     take: () => asked < questions && ++asked > 0,
     left: () => Math.max(0, end - clock.monotonic()),
   });
@@ -302,7 +303,7 @@ export function createBudget(questions: number, ms: number, clock: Clock): Budge
  */
 export function createShare(budget: Budget, questions: number, ms: number, clock: Clock): Budget {
   const own = createBudget(questions, ms, clock);
-  return Object.freeze({
+  return frozen({
     take: () => own.take() && budget.take(),
     left: () => Math.min(own.left(), budget.left()),
   });

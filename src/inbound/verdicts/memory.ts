@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Answer } from '../../dns/types.ts';
 
 /** What was found out before and would come out the same again. A mail host hears most from those it has just heard from. */
@@ -17,14 +18,14 @@ const MOST = 5000;
 /** A memory of so many values; the oldest goes first. */
 export function createMemory<V>(clock: Clock): Memory<V> {
   const kept = new Map<string, { readonly value: V; readonly until: number }>();
-  return Object.freeze({
-    find(key: string) {
+  return frozen({
+    find(key) {
       const entry = kept.get(key);
       if (entry === undefined || entry.until > clock.monotonic()) return entry?.value;
       kept.delete(key);
       return undefined;
     },
-    keep(key: string, value: V, ms: number) {
+    keep(key, value, ms) {
       if (ms <= 0 || key.length > LONGEST_KEY) return;
       kept.delete(key);
       kept.set(key, { value, until: clock.monotonic() + ms });
@@ -54,8 +55,8 @@ const MACRO = /%[{_%-]/;
 /** As long as the shortest of the answers holds, at most five minutes; not at all after a failure or where a macro was seen. */
 function createLife(): Life {
   let ms = LONGEST_MS;
-  return Object.freeze({
-    note(answer: Answer<unknown>) {
+  return frozen({
+    note(answer) {
       ms = Math.min(ms, lifeOf(answer));
     },
     ms: () => ms,

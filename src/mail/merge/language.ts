@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import type { Steps } from '../../base/turns.ts';
 import { FaultyTemplate, MAX_RENDERED } from '../faults.ts';
 import { readingTemplate } from './handlebars/parse.ts';
@@ -33,18 +34,17 @@ export function createFiller(
 
 function mailchimp(variables: List, options: MergeOptions): Filler {
   const vars = toVars([...variables].map(({ name, content }) => ({ name, content: toText(content) })));
-  return Object.freeze({
-    hasTags: (text: string) => text.includes('*|'),
-    filling: (text: string, _form: TextForm, maxLength = MAX_RENDERED) =>
-      merging(text, vars, { ...options, maxLength }),
+  return frozen({
+    hasTags: (text) => text.includes('*|'),
+    filling: (text, _form, maxLength = MAX_RENDERED) => merging(text, vars, { ...options, maxLength }),
   });
 }
 
 function handlebars(list: List, options: MergeOptions, budget: Budget): Filler {
   const variables = toVariables(list);
-  return Object.freeze({
-    hasTags: (text: string) => text.includes('{{'),
-    *filling(text: string, form: TextForm, maxLength = MAX_RENDERED) {
+  return frozen({
+    hasTags: (text) => text.includes('{{'),
+    *filling(text, form, maxLength = MAX_RENDERED) {
       const body = yield* readingTemplate(text, budget);
       return yield* runningTemplate(body, { ...options, variables, escapes: form === 'html', maxLength, budget });
     },

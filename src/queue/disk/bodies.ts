@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, constants, fstatSync, openSync, readSync } from 'node:fs';
 import { open, rename, rm } from 'node:fs/promises';
 import { basename, join } from 'node:path';
+import { frozen } from '../../base/frozen.ts';
 import { giveBack } from '../../base/room.ts';
 import type { Body, BodyWriter } from '../delivery.ts';
 import { isNoSpace, reasonOf, SpoolFault, SpoolFull } from './faults.ts';
@@ -18,12 +19,12 @@ export interface Blobs {
 /** Blob files under `blobs`; they arrive in `tmp`. */
 export function createBlobs(folders: BlobFolders): Blobs {
   const loose = new Set<string>();
-  return Object.freeze({
-    writer: (messageId: string) => createBodyWriter(messageId, folders, loose),
-    claim: (body: Body) => {
+  return frozen({
+    writer: (messageId) => createBodyWriter(messageId, folders, loose),
+    claim: (body) => {
       if (body.kind === 'blob') loose.delete(basename(body.path));
     },
-    async remove(names: readonly string[]) {
+    async remove(names) {
       for (const name of names) {
         loose.delete(name);
         await rm(join(folders.blobs, name), { force: true }).catch(() => undefined);
@@ -77,8 +78,8 @@ export function createBodyWriter(messageId: string, folders: BlobFolders, loose:
     return { kind: 'blob', path: path(), size, sha256 };
   };
 
-  return Object.freeze({
-    write(chunk: Uint8Array): Promise<void> | undefined {
+  return frozen({
+    write(chunk): Promise<void> | undefined {
       if (failure !== undefined) return undefined;
       if (held.hasRoom(chunk)) {
         held.add(chunk);

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { DeliveryState, Progress, QueuedDelivery, Selection, Spool } from '../delivery.ts';
 import type { Cache, Listeners } from '../spool.ts';
@@ -90,8 +91,8 @@ export function createScan({ read }: Reading): Scan {
   /** Named ids are found by their index; one question is enough then. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
-  return Object.freeze({
-    async list(selection: Selection, limit: number) {
+  return frozen({
+    async list(selection, limit) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       const found: QueuedDelivery[] = [];
@@ -100,7 +101,7 @@ export function createScan({ read }: Reading): Scan {
       }
       return found;
     },
-    async count(selection: Selection) {
+    async count(selection) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       const sum = { waiting: 0, delivered: 0, dead: 0, dropped: 0 };
@@ -110,7 +111,7 @@ export function createScan({ read }: Reading): Scan {
       }
       return sum;
     },
-    async change(selection: Selection, change: (keys: readonly number[]) => Promise<number>, progress?: Progress) {
+    async change(selection, change, progress) {
       const [first, last] = await read('span');
       const width = widthFor(selection);
       let count = 0;

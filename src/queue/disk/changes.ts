@@ -1,5 +1,6 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
+import { frozen } from '../../base/frozen.ts';
 import type { Delivery, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
@@ -42,15 +43,15 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
   );
   const ending = createEnding(db, endpoints);
   const reporting = createReporting(db);
-  return Object.freeze({
+  return frozen({
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
     reported: reporting.reported,
-    keepEndpoint: (account: string, url: string, memory: string | null) => endpoints.keep(account, url, memory),
-    check: (at: number) => {
+    keepEndpoint: (account, url, memory) => endpoints.keep(account, url, memory),
+    check: (at) => {
       check.run(whole(at));
     },
-    keepTime: (memory: string) => {
+    keepTime: (memory) => {
       time.run(memory);
     },
     ...ending,

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import { isMailUrl } from '../../mail/outgoing.ts';
@@ -64,7 +65,7 @@ export async function openQueueFile(
     if (keeper.sound()) void keeper.ask('poll', []);
   });
 
-  return Object.freeze({
+  return frozen({
     tally,
     rebuilt: keeper.rebuilt,
     sound: keeper.sound,
@@ -72,7 +73,7 @@ export async function openQueueFile(
     write: writing.write,
     once: writing.once,
     check: () => writing.once('check', clock.now()),
-    async repair(reason: string) {
+    async repair(reason) {
       keeper.distrust(reason, true);
       await keeper.repaired();
     },
@@ -168,8 +169,8 @@ export function createTally(): Tally {
     for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts])
       sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
-  return Object.freeze({
-    replace(loaded: Loaded) {
+  return frozen({
+    replace(loaded) {
       endpoints.clear();
       accounts.clear();
       outgoing.clear();
@@ -180,7 +181,7 @@ export function createTally(): Tally {
         shift(entry, waiting);
       }
     },
-    change(changed: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]) {
+    change(changed, shifts) {
       for (const { key, account, url, memory } of changed) {
         const known = endpoints.get(key);
         if (known) known.memory = memory;
@@ -191,8 +192,7 @@ export function createTally(): Tally {
         if (entry) shift(entry, more);
       }
     },
-    ofAccount: (account: string, way?: 'in') =>
-      (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
+    ofAccount: (account, way) => (accounts.get(account) ?? 0) - (way === 'in' ? (outgoing.get(account) ?? 0) : 0),
     byEndpoint: () => byEndpoint,
     entries: () =>
       [...endpoints]
@@ -211,8 +211,8 @@ export interface Pauses {
 export function createPauses(clock: Clock): Pauses {
   const waiting = new Set<() => void>();
   let ended = false;
-  return Object.freeze({
-    wait: (ms: number) =>
+  return frozen({
+    wait: (ms) =>
       new Promise<void>((resolve) => {
         if (ended) return resolve();
         const wake = () => {

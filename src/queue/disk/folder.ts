@@ -13,6 +13,7 @@ import {
 } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
+import { frozen } from '../../base/frozen.ts';
 import { kindOf, SpoolInUse } from './faults.ts';
 
 /** Where things are under the folder of the queue. */
@@ -141,5 +142,5 @@ export function takeLock(path: string): Lock {
       );
     throw error;
   }
-  return Object.freeze({ release: () => db.close() });
+  return frozen({ release: () => db.close() });
 }

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './file.ts';
@@ -82,15 +83,15 @@ export async function openKeeper(
     mend();
   }
 
-  return Object.freeze({
+  return frozen({
     rebuilt,
-    ask: (name: string, args: readonly unknown[], patient?: boolean) => life.thread.ask(name, args, patient),
+    ask: (name, args, patient) => life.thread.ask(name, args, patient),
     sound: () => trouble === null,
     async repaired() {
       while (trouble && !closed) await trouble;
     },
     distrust,
-    takeBackLater: (messageId: string) => {
+    takeBackLater: (messageId) => {
       life.unanswered.add(messageId);
     },
     async close() {

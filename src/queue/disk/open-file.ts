@@ -1,4 +1,5 @@
 import type { DatabaseSync } from 'node:sqlite';
+import { frozen } from '../../base/frozen.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { number, type SqlRow, text, textOrNull } from './schema.ts';
@@ -65,10 +66,10 @@ export function createOpenFile(db: DatabaseSync): OpenFile {
     }
   }
 
-  return Object.freeze({
+  return frozen({
     db,
     loaded,
-    commit: (asks: readonly Ask[]) => commit(asks, attempt),
+    commit: (asks) => commit(asks, attempt),
     outside,
     ...createLogbook(db),
   });
@@ -205,15 +206,15 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
     return key;
   }
 
-  return Object.freeze({
+  return frozen({
     keyOf,
     accountOf: names.accountOf,
-    keep(account: string, url: string, memory: string | null) {
+    keep(account, url, memory) {
       const key = keyOf(account, url);
       remember.run(memory, key);
       fresh.set(key, { key, account, url, memory });
     },
-    shift: (key: number, more: number) => {
+    shift: (key, more) => {
       shifts.set(key, (shifts.get(key) ?? 0) + more);
     },
     commit() {

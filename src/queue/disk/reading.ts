@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './file.ts';
@@ -61,7 +62,7 @@ export async function openReading(
   }
 
   await starting;
-  return Object.freeze({
+  return frozen({
     read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> =>
       (await ask(name, args)).value,
     async reopen() {

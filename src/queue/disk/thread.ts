@@ -1,4 +1,5 @@
 import { Worker } from 'node:worker_threads';
+import { frozen } from '../../base/frozen.ts';
 import type { Changes } from './changes.ts';
 import { SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './open-file.ts';
@@ -62,7 +63,7 @@ export async function startThread(script: URL, data: ThreadData, listener: Threa
   });
 
   const opened = await started.promise;
-  return Object.freeze({
+  return frozen({
     ...opened,
     ask: questions.ask,
     end() {

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import { mayBeEarly, type Waiting } from './lane.ts';
 
 /** Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on the spool. */
@@ -76,8 +77,8 @@ export function createEndpointQueue(): EndpointQueue {
     later.add(waiting);
   }
 
-  return Object.freeze({
-    addFresh(waiting: Waiting, now: number) {
+  return frozen({
+    addFresh(waiting, now) {
       if (held.has(waiting.delivery.id)) return;
       if (waiting.due > now) return addLater(waiting);
       if (loading || outside <= now || due.size() >= HELD) {
@@ -87,19 +88,19 @@ export function createEndpointQueue(): EndpointQueue {
       held.add(waiting.delivery.id);
       due.add(waiting);
     },
-    defer(waiting: Waiting) {
+    defer(waiting) {
       if (later.size() < HELD) return later.add(waiting);
       held.delete(waiting.delivery.id);
       outside = Math.min(outside, waiting.due);
     },
-    putBack(waiting: Waiting) {
+    putBack(waiting) {
       due.putBack(waiting);
     },
-    done(id: string) {
+    done(id) {
       held.delete(id);
     },
     take,
-    takeProbe(now: number) {
+    takeProbe(now) {
       const first = take(now);
       if (first) return first;
       const next = later.peek();
@@ -112,14 +113,14 @@ export function createEndpointQueue(): EndpointQueue {
       return first?.due ?? Number.POSITIVE_INFINITY;
     },
     outsideAt: () => (loading ? Number.POSITIVE_INFINITY : outside),
-    wantsLoad: (now: number) => !loading && outside <= now && due.size() < LOW,
+    wantsLoad: (now) => !loading && outside <= now && due.size() < LOW,
     beginLoad() {
       loading = true;
       stale = false;
       outside = Number.POSITIVE_INFINITY;
       return [...held];
     },
-    endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number) {
+    endLoad(found, full, now) {
       loading = false;
       if (!found || stale) {
         outside = found ? now : now + LOAD_AGAIN;
@@ -135,19 +136,19 @@ export function createEndpointQueue(): EndpointQueue {
       const last = found.at(-1);
       if (full && last) outside = Math.min(outside, last.due);
     },
-    forget(at: number) {
+    forget(at) {
       for (const waiting of [...due.drain(), ...later.drain()]) held.delete(waiting.delivery.id);
       outside = at;
       stale = loading;
     },
-    pull(now: number) {
+    pull(now) {
       for (const waiting of later.drain())
         later.add(mayBeEarly(waiting) ? { ...waiting, due: Math.min(waiting.due, now) } : waiting);
       const more = loading || outside < Number.POSITIVE_INFINITY;
       if (outside < Number.POSITIVE_INFINITY) outside = now;
       return more;
     },
-    takeOver(now: number, isOver: (waiting: Waiting) => boolean) {
+    takeOver(now, isOver) {
       ripen(now);
       const over: Waiting[] = [];
       for (const waiting of due.drain()) {

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
 import { askNow } from './breaker.ts';
@@ -72,8 +73,8 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
     poke(next);
   }
 
-  return Object.freeze({
-    feed(lane: Lane) {
+  return frozen({
+    feed(lane) {
       if (reads >= READS) hungry.add(lane);
       else void read(lane);
     },
@@ -153,7 +154,7 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
     }
   }
 
-  return Object.freeze({
+  return frozen({
     async open() {
       spool.onChange(hear);
       await learn();

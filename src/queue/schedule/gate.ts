@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Gate } from '../../webhooks/carry.ts';
 import type { Told } from '../../webhooks/types.ts';
@@ -152,25 +153,25 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
     return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
   }
 
-  return Object.freeze({
-    add(lane: Lane) {
+  return frozen({
+    add(lane) {
       const inDoubt = isInDoubt(lane);
       (inDoubt ? sound : doubtful).delete(lane);
       (inDoubt ? doubtful : sound).add(lane);
       pumpSoon();
     },
-    begin(inDoubt: boolean) {
+    begin(inDoubt) {
       inFlight++;
       if (inDoubt) doubtfulInFlight++;
     },
-    end(inDoubt: boolean) {
+    end(inDoubt) {
       inFlight--;
       if (inDoubt) doubtfulInFlight--;
       if (inFlight === 0) onEmpty();
       if (sound.size + doubtful.size > 0) pumpSoon();
     },
     busy: () => inFlight > 0 || sound.size + doubtful.size > 0 || pumping,
-    async stop(giveUp: (expired: () => void) => () => void) {
+    async stop(giveUp) {
       stopped = true;
       if (inFlight === 0) return;
       await new Promise<void>((resolve) => {
@@ -230,8 +231,8 @@ export function createAgenda<S extends Sleeper>(clock: Clock, wake: (sleeper: S)
     arm();
   }
 
-  return Object.freeze({
-    set(sleeper: S, at: number) {
+  return frozen({
+    set(sleeper, at) {
       if (sleeper.wakeAt === at) return;
       sleeper.wakeAt = at;
       if (at === Number.POSITIVE_INFINITY) return;

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import { isMailUrl } from '../../mail/outgoing.ts';
 import type { Delivery, QueuedDelivery } from '../delivery.ts';
 import { longestWait } from '../settle.ts';
@@ -146,8 +147,8 @@ export function createLanes(clock: Clock, mostFor: (url: string) => number): Lan
     sweepAt = Math.max(MANY, 2 * lanes.size);
   }
 
-  return Object.freeze({
-    of(account: string, url: string, memory: string | null) {
+  return frozen({
+    of(account, url, memory) {
       const known = lanes.get(keyOf(account, url));
       if (known) return known;
       const now = clock.monotonic();
@@ -157,7 +158,7 @@ export function createLanes(clock: Clock, mostFor: (url: string) => number): Lan
       lanes.set(keyOf(account, url), lane);
       return lane;
     },
-    has: (account: string, url: string) => lanes.has(keyOf(account, url)),
+    has: (account, url) => lanes.has(keyOf(account, url)),
     all: () => lanes.values(),
     count: () => lanes.size,
   });

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
@@ -135,8 +136,8 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     }
   }
 
-  return Object.freeze({
-    carry: (mail: Mail) =>
+  return frozen({
+    carry: (mail) =>
       carry(mail).catch((error: unknown): MailAttempt => {
         log.error('delivery.fault', { error });
         return { ...unanswered('a fault of ours'), durationMs: 0 };

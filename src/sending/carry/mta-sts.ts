@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import { request } from 'node:https';
 import { TextDecoder } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import { isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
@@ -61,8 +62,8 @@ export function createPolicies({
     return policy;
   }
 
-  return Object.freeze({
-    of(domain: string) {
+  return frozen({
+    of(domain) {
       const running = asked.get(domain);
       if (running) return running;
       const next = find(domain).finally(() => asked.delete(domain));

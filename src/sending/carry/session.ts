@@ -3,6 +3,7 @@ import { connect, type Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import SMTPConnection from 'nodemailer/lib/smtp-connection';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Hop } from './hops.ts';
 
 /** One message for one recipient, as the commands and DATA will say it. */
@@ -134,7 +135,7 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
     }
   }
 
-  return Object.freeze({
+  return frozen({
     tls: connection.secure,
     source,
     send,

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type Hop, sourcesFor } from './hops.ts';
 import {
@@ -107,8 +108,8 @@ export function createSessions(
     return handover && !isStale(handover) ? handover : undefined;
   }
 
-  return Object.freeze({
-    async visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit> {
+  return frozen({
+    async visit(hop, letter, sources, signal): Promise<Visit> {
       const from = candidates(hop, sources);
       const way = (source: string | undefined) => `${hop.host} ${hop.address} ${hop.port} ${hop.tls} ${source ?? ''}`;
       const conclude = (session: Session, source: string | undefined, handover: Handover): Visit => {
@@ -187,8 +188,8 @@ export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number 
     count++;
   }
 
-  return Object.freeze({
-    take(way: string) {
+  return frozen({
+    take(way) {
       for (;;) {
         const kept = ways.get(way)?.at(-1);
         if (!kept) return undefined;
@@ -196,7 +197,7 @@ export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number 
         if (kept.session.alive()) return kept.session;
       }
     },
-    keep(way: string, session: Session) {
+    keep(way, session) {
       const full = count >= MOST || (ways.get(way)?.length ?? 0) >= mostPerWay;
       if (stopped || full || session.sent() >= MOST_MESSAGES || !session.alive()) session.end();
       else add(way, session);

@@ -1,8 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
-import type { Outgoing } from '../../mail/outgoing.ts';
 import { createPoolFinder, DEFAULT_POOL, readPlacement } from '../../store/rows/ips.ts';
 import type { AccountStore, Store } from '../../store/store.ts';
 import type { Sources } from '../types.ts';
@@ -52,8 +52,8 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
     return own;
   }
 
-  return Object.freeze({
-    async choose(account: string, { pool: wished }: Pick<Outgoing, 'pool'>, chance: number, now: Date) {
+  return frozen({
+    async choose(account, { pool: wished }, chance, now) {
       const { places, daily } = await ownOf(account, now);
       // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there are.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;

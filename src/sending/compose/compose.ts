@@ -1,5 +1,6 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
+import { frozen } from '../../base/frozen.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
@@ -109,10 +110,10 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
   const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
-  return Object.freeze({
+  return frozen({
     ...createFilling(job, unsubUrl, most),
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
-    trackHtml(html: string, withPixel: boolean) {
+    trackHtml(html, withPixel) {
       return changeHtml(
         inline ? inline(html) : html,
         {
@@ -122,11 +123,11 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
         most,
       );
     },
-    trackText(text: string) {
+    trackText(text) {
       const relink = links.relink(clicks === 'text' || clicks === 'all');
       return relink ? changeText(text, relink, most) : text;
     },
-    toHtml: (text: string) => toHtmlPage(text, most),
+    toHtml: (text) => toHtmlPage(text, most),
     followed: links.followed,
     listUnsubscribe: [
       [

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import { createRecent } from '../../base/recent.ts';
 import type { Task } from '../../base/service.ts';
 import { checkLeadsTo, leadsTo, mailComesTo } from '../../dns/checks.ts';
@@ -83,10 +84,10 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
     return test(known ?? row);
   }
 
-  return Object.freeze({
+  return frozen({
     add,
     test,
-    async owned(account: string, rows: readonly TrackingDomainRow[]) {
+    async owned(account, rows) {
       const names = [...new Set(rows.flatMap(({ domain }) => withParents(domain)))];
       const found = names.length === 0 ? [] : await store.senderDomains.many({ account, domain: { in: names } });
       const verified = new Set(found.filter(({ verifiedAt }) => verifiedAt !== null).map(({ domain }) => domain));
@@ -150,8 +151,8 @@ export function createCustomDomains(
     return rows.some(({ verifiedAt }) => verifiedAt !== null) && isOurs(domain);
   }
 
-  return Object.freeze({
-    async of(account: string, extras: Extras | undefined) {
+  return frozen({
+    async of(account, extras) {
       const { trackingDomain, returnPathDomain } = extras ?? {};
       const ask = (known: typeof tracking, domain: string | undefined) =>
         domain === undefined ? false : known.get(`${account} ${domain}`, clock.monotonic());

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Task } from '../../base/service.ts';
 import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
@@ -61,7 +62,7 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
     }
     return before ?? row;
   }
-  return Object.freeze({ test });
+  return frozen({ test });
 }
 
 /** Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else has one. */

@@ -1,5 +1,6 @@
 import { createHash, generateKeyPair } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { checkDkim, type KeyPlace } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
@@ -71,8 +72,8 @@ export function createDomainKeys(deps: {
     return next;
   }
 
-  return Object.freeze({
-    keyOf(domain: string) {
+  return frozen({
+    keyOf(domain) {
       const running = asked.get(domain);
       if (running) return running;
       const next = find(domain).finally(() => asked.delete(domain));
@@ -182,9 +183,9 @@ export function createKeyRotation(
     return begun ? { kind: 'begun', row: begun, next } : begin(domain); // somebody else was quicker
   }
 
-  return Object.freeze({
+  return frozen({
     begin,
-    async cancel(domain: string) {
+    async cancel(domain) {
       return (
         (await domainKeys.change(
           { id: domain, rotatingSince: { exists: true } },
@@ -256,9 +257,9 @@ export function createKeySwitch(
     return after ?? (await domainKeys.one({ id: row.id })) ?? row;
   }
 
-  return Object.freeze({
+  return frozen({
     look,
-    async lookAtAll(ending?: AbortSignal) {
+    async lookAtAll(ending) {
       const waiting = await domainKeys.many(
         { rotatingSince: { exists: true } },
         { sort: 'rotatingSince', limit: MOST_AT_ONCE },

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { type KeyPlace, takesMail } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
@@ -134,10 +135,10 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
     return first ? { state: 'done', domain: row.domain } : { state: 'used' };
   }
 
-  return Object.freeze({
+  return frozen({
     add,
-    check: async (account: string, domain: string) => tests.test(await noted(account, domain)),
-    async records(account: string, domain: string) {
+    check: async (account, domain) => tests.test(await noted(account, domain)),
+    async records(account, domain) {
       const row = await noted(account, domain);
       const { publicKey, next, previous, ...key } = await keys.keyOf(row.domain);
       const inDns = (one: { readonly selector: string; readonly publicKey: string }): KeyInDns => ({

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { parseAddress } from '../../mail/address.ts';
 import type { ClickTracking } from '../../mail/outgoing.ts';
@@ -11,8 +12,8 @@ import { badMailParam, type Policy, type Transaction, type Verdict, withDomain }
 import { openReception } from '../reception.ts';
 import { REFUSALS, type Reply } from '../refusal.ts';
 import type { Side } from '../session.ts';
-import type { ListenEntry, ListenerDeps, ListenerSettings, TlsSettings } from '../settings.ts';
-import { parsePath, type Said } from '../verbs.ts';
+import type { ListenEntry, ListenerDeps, ListenerSettings } from '../settings.ts';
+import { parsePath } from '../verbs.ts';
 import { createGate, createLogins } from './login.ts';
 import { createRoom, openHandingOver, type Room } from './submit-message.ts';
 
@@ -30,7 +31,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     await Promise.all(listeners.map((listener) => listener.stop(graceMs)));
   }
 
-  return Object.freeze({
+  return frozen({
     async start() {
       // The library would make up a certificate, and clients that do not look would believe it.
       if (settings.tlsListen.length > 0 && !settings.tls)
@@ -44,7 +45,7 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
     },
     stop,
     addresses: () => listeners.flatMap((listener) => listener.addresses()),
-    async reload(tls: TlsSettings | undefined) {
+    async reload(tls) {
       for (const listener of listeners) await listener.reload(tls);
     },
     healthy: () => listeners.every((listener) => listener.healthy()),
@@ -54,12 +55,12 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 function createSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   const room = createRoom(settings.maxBytesInData);
   const logins = createLogins(settings, deps);
-  return Object.freeze({
+  return frozen({
     name: 'submission' as const,
     policy: createSubmissionPolicy(settings, { ...deps, room }),
-    gate: (said: Said, connection: { readonly address: string; readonly offersTls: boolean }) =>
+    gate: (said, connection) =>
       createGate({ settings, logins, spool: deps.spool, meter: deps.meter, clock: deps.clock }, said, connection),
-    receive(said: Said, address: string) {
+    receive(said, address) {
       if (!said.who) throw new Error('DATA of nobody');
       return openReception(settings, {
         log: deps.log,
@@ -96,10 +97,9 @@ export function createSubmissionPolicy(
     return dsn.refused ? dsn : { value: { mailFrom: said.path, utf8, dsn: dsn.value, recipients: new Map() } };
   }
 
-  return Object.freeze({
-    mail: (rest: string): Verdict<Transaction> =>
-      spool.hasRoom() ? openTransaction(rest) : { refused: REFUSALS.full },
-    rcpt(rest: string, { utf8, recipients }: Transaction): Reply | undefined {
+  return frozen({
+    mail: (rest): Verdict<Transaction> => (spool.hasRoom() ? openTransaction(rest) : { refused: REFUSALS.full }),
+    rcpt(rest, { utf8, recipients }): Reply | undefined {
       const said = parsePath('TO', rest);
       if (typeof said === 'string') return said === 'path' ? REFUSALS.badRecipient : REFUSALS.badArgument;
       const dsn = readRecipientDsn(said.params);
@@ -114,7 +114,7 @@ export function createSubmissionPolicy(
       recipients.set(key, { recipient: address.text, match: null, dsn: dsn.value });
       return undefined;
     },
-    data(transaction: Transaction | undefined): Reply | undefined {
+    data(transaction): Reply | undefined {
       if (!transaction) return REFUSALS.noMail;
       if (transaction.recipients.size === 0) return REFUSALS.noRecipient;
       return room.isFull() ? REFUSALS.full : undefined;

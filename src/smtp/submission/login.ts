@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
@@ -140,9 +141,9 @@ export function createGate(
     return refuse(REFUSALS.loginFirst);
   }
 
-  return Object.freeze({
+  return frozen({
     offers: () => (mayLogIn() ? ['AUTH PLAIN LOGIN'] : []),
-    hear(line: string) {
+    hear(line) {
       const next = asked;
       asked = undefined;
       if (next) return line === '*' ? { reply: REFUSALS.loginCancelled } : next(line);
@@ -182,8 +183,8 @@ export function createLogins(
   const wrong = count('wrong');
   const results = { ok: count('ok'), wrong, 'too-many': wrong, away: count('away') };
 
-  return Object.freeze({
-    async logIn(key: string, address: string) {
+  return frozen({
+    async logIn(key, address) {
       const login = await unlessAway(async () => {
         const found = await keys.check(key, address);
         return found.kind === 'good' ? { who: { account: found.account.id, key: found.id } } : { why: found.kind };
@@ -191,7 +192,7 @@ export function createLogins(
       results[login.who ? 'ok' : login.why].add();
       return login;
     },
-    check: (who: Who) => unlessAway(async () => ((await keys.accountOf(who.key)) ? { who } : { why: 'wrong' })),
+    check: (who) => unlessAway(async () => ((await keys.accountOf(who.key)) ? { who } : { why: 'wrong' })),
   });
 }
 

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import { inSlices } from '../../base/turns.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
@@ -170,14 +171,14 @@ export interface Room {
 
 export function createRoom(maxBytes: number): Room {
   let taken = 0;
-  return Object.freeze({
+  return frozen({
     isFull: () => taken >= maxBytes,
-    take(bytes: number) {
+    take(bytes) {
       if (taken + bytes > maxBytes) return false;
       taken += bytes;
       return true;
     },
-    give(bytes: number) {
+    give(bytes) {
       taken -= bytes;
     },
   });
@@ -207,8 +208,8 @@ export function createHeld(room: Room): Held {
     return true;
   }
 
-  return Object.freeze({
-    add(bytes: Buffer) {
+  return frozen({
+    add(bytes) {
       if (length + bytes.length > block.length && !grow(length + bytes.length)) return false;
       bytes.copy(block, length);
       length += bytes.length;

@@ -2,6 +2,7 @@ import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
 import type { Durability, Job, Reply, ThreadData } from './embedded-thread.ts';
@@ -13,7 +14,6 @@ import {
   DuplicateRow,
   type Filter,
   type Page,
-  type Patch,
   type Presence,
   pings,
   type Row,
@@ -77,7 +77,7 @@ export async function openEmbedded(
     return createCollection<R>(link, shape, room);
   };
   const alive = await collection(pings);
-  return Object.freeze({
+  return frozen({
     collection,
     async ping() {
       await alive.add('ping', { count: 1 }, { count: 0 });
@@ -108,10 +108,10 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
     return rows(await link.read(selectSql(shape, toTerms(shape, filter), slice)));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
-  return Object.freeze({
+  return frozen({
     one,
     many,
-    async insert(row: R) {
+    async insert(row) {
       const statement = insertSql(shape, checkId(shape, row.id), toFields(shape, row, markDate));
       try {
         await write(statement, !shape.upkeep);
@@ -121,21 +121,21 @@ function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Ro
         throw error;
       }
     },
-    async change(filter: Filter<R>, patch: Patch<R>) {
+    async change(filter, patch) {
       const fields = toPatch(shape, patch, markDate);
       const terms = toTerms(shape, filter);
       if (Object.keys(fields).length === 0) return one(filter);
       const statement = changeSql(shape, terms, fields);
       return first(await write(statement, !shape.upkeep && sizeOf(statement) > SMALL_PATCH));
     },
-    async add(id: string, amounts: { readonly [F in keyof R]?: number }, row: Omit<R, 'id'>) {
+    async add(id, amounts, row) {
       const sums = toAmounts(shape, amounts);
       const answer = await write(addSql(shape, checkId(shape, id), sums, fresh(shape, row, sums, markDate)), false);
       const made = first(answer);
       if (!made) throw new Error(`${shape.name}: no row after an addition`);
       return made;
     },
-    async remove(filter: Filter<R>) {
+    async remove(filter) {
       return first(await write(removeSql(shape, toTerms(shape, filter)), false));
     },
   });
@@ -224,16 +224,16 @@ export function createLink(
     }
   };
 
-  return Object.freeze({
+  return frozen({
     async open() {
       presence.here({ ...(await running().opened) });
     },
-    async plan(plan: TablePlan) {
+    async plan(plan) {
       await ask({ kind: 'plan', plan });
       plans.push(plan);
     },
-    read: (statement: Statement) => ask({ kind: 'read', ...statement }),
-    write: (statement: Statement, grows: boolean) => ask({ kind: 'write', grows, ...statement }),
+    read: (statement) => ask({ kind: 'read', ...statement }),
+    write: (statement, grows) => ask({ kind: 'write', grows, ...statement }),
     async close() {
       if (closed) return;
       closed = true;

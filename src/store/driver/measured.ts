@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Metrics } from '../../base/metrics.ts';
 import {
   type Collection,
@@ -19,7 +20,7 @@ export function measured(
   { clock, metrics }: { readonly clock: Clock; readonly metrics: Metrics },
 ): Database {
   const run = createRun(clock, metrics);
-  return Object.freeze({
+  return frozen({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>
       measuredCollection(await database.collection(spec), run),
     ping: () => run('ping', database.ping()),
@@ -28,7 +29,7 @@ export function measured(
 }
 
 function measuredCollection<R extends Row>(rows: Collection<R>, run: Run): Collection<R> {
-  return Object.freeze<Collection<R>>({
+  return frozen<Collection<R>>({
     one: (filter) => run('one', rows.one(filter)),
     many: (filter, page) => run('many', rows.many(filter, page)),
     insert: (row) => run('insert', rows.insert(row)),

@@ -1,5 +1,6 @@
 import { type Db, type Document, MongoClient, type Collection as MongoCollection } from 'mongodb';
 import { type Clock, systemClock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import {
   type Collection,
@@ -9,7 +10,6 @@ import {
   DuplicateRow,
   type Filter,
   type Page,
-  type Patch,
   pings,
   type Row,
   type Slice,
@@ -86,7 +86,7 @@ export async function openMongo(
   };
   const collection = async <R extends Row>(spec: CollectionSpec<R>) => openCollection<R>(db, spec, run);
   const alive = await collection(pings);
-  return Object.freeze({
+  return frozen({
     collection,
     // A majority that only says hello could still be without a disk: what proves that a write is durable is a write.
     async ping() {
@@ -170,25 +170,25 @@ function openCollection<R extends Row>(db: Db, spec: CollectionSpec<R>, run: Run
     return docs.map((doc) => fromDoc<R>(shape, doc));
   };
   const one = async (filter: Filter<R>) => (await many(filter, { limit: 1 }))[0];
-  return Object.freeze({
+  return frozen({
     one,
     many,
-    async insert(row: R) {
+    async insert(row) {
       const doc = { _id: checkId(shape, row.id), ...toFields(shape, row, asIs) };
       return (await act(() => insertDoc(documents, doc))) ? 'inserted' : 'duplicate';
     },
-    async change(filter: Filter<R>, patch: Patch<R>) {
+    async change(filter, patch) {
       const fields = toPatch(shape, patch, asIs);
       const query = where(filter);
       if (Object.keys(fields).length === 0) return one(filter);
       return read(await act(() => changeDoc(documents, query, fields)));
     },
-    async add(id: string, amounts: { readonly [F in keyof R]?: number }, row: Omit<R, 'id'>) {
+    async add(id, amounts, row) {
       const sums = toAmounts(shape, amounts);
       const doc = { _id: checkId(shape, id), ...fresh(shape, row, sums, asIs) };
       return fromDoc<R>(shape, await act(() => addToDoc(documents, doc, sums)));
     },
-    async remove(filter: Filter<R>) {
+    async remove(filter) {
       const query = where(filter);
       return read(await act(() => documents.findOneAndDelete(query)));
     },

@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Fields, Log } from '../../base/log.ts';
 import { checkDate, checkField, checkNumber, type Shape } from './values.ts';
 
@@ -243,13 +244,13 @@ export interface Presence {
 
 export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence {
   let state: 'unknown' | 'here' | 'away' = 'unknown';
-  return Object.freeze({
+  return frozen({
     here(details: Fields = {}) {
       if (state === 'here') return;
       log.info(state === 'away' ? 'store.back' : 'store.connected', { driver, ...details });
       state = 'here';
     },
-    away(reason: string) {
+    away(reason) {
       if (state === 'away') return;
       state = 'away';
       log.warn('store.away', { driver, reason });

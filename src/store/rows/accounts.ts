@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { CollectionSpec, Row } from '../driver/port.ts';
@@ -92,9 +93,9 @@ export function createKeyCheck(
     return account;
   }
 
-  return Object.freeze({
+  return frozen({
     accountOf,
-    async check(key: unknown, address: string): Promise<KeyAnswer> {
+    async check(key, address): Promise<KeyAnswer> {
       const plausible = typeof key === 'string' && key !== '' && key.length <= LONGEST_KEY;
       const id = plausible ? keyHash(key) : '';
       const account = plausible ? await accountOf(id) : undefined;

@@ -1,3 +1,4 @@
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { CollectionSpec, Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
@@ -33,7 +34,7 @@ export interface TokenSecret {
 export function createTokenSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): TokenSecret {
   let known: string | undefined;
   let reading: Promise<string> | undefined;
-  return Object.freeze({
+  return frozen({
     async read() {
       known ??= await (reading ??= openSecret(store, ids).finally(() => {
         reading = undefined;

@@ -5,6 +5,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { ZipFile } from 'yazl';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
 import { type Belief, createSteadiness } from '../../queue/purge.ts';
@@ -24,8 +25,8 @@ export interface ArchiveFolder {
 }
 
 export function createArchiveFolder(dir: string): ArchiveFolder {
-  return Object.freeze({
-    async put(name: string, write: (path: string) => Promise<void>) {
+  return frozen({
+    async put(name, write) {
       await mkdir(dir, { recursive: true, mode: 0o700 });
       const path = join(dir, name);
       try {
@@ -44,7 +45,7 @@ export function createArchiveFolder(dir: string): ArchiveFolder {
       });
       return [...new Set(names.filter((name) => OURS.test(name)).map((name) => name.replace(/\.tmp$/, '')))];
     },
-    async remove(name: string) {
+    async remove(name) {
       await rm(join(dir, name), { force: true });
       await rm(join(dir, `${name}.tmp`), { force: true });
     },

@@ -1,4 +1,5 @@
 import { AGREE_MS, type Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Task } from '../../base/service.ts';
@@ -257,17 +258,16 @@ export function createClaims(
     return undefined;
   }
 
-  return Object.freeze({
-    next: async (served: ReadonlyMap<string, number>) => (await orphan()) ?? (await waiting(served)),
-    async renew(job: ExportRow) {
+  return frozen({
+    next: async (served) => (await orphan()) ?? (await waiting(served)),
+    async renew(job) {
       if (clock.monotonic() - (renewedAt.get(job.id) ?? 0) < RENEW_MS) return true;
       renewedAt.set(job.id, clock.monotonic());
       return (await exportJobs.change({ id: job.id, state: 'working', holder }, { until: term() })) !== undefined;
     },
-    complete: (job: ExportRow, result: Pick<ExportRow, 'resultUrl' | 'tokenHash'>) =>
-      settle(job, { state: 'complete', ...end(null, job), ...result }),
-    fail: (job: ExportRow, error: string) => settle(job, { state: 'error', ...end(error, job) }),
-    giveBack: (job: ExportRow) =>
+    complete: (job, result) => settle(job, { state: 'complete', ...end(null, job), ...result }),
+    fail: (job, error) => settle(job, { state: 'error', ...end(error, job) }),
+    giveBack: (job) =>
       settle(job, { state: 'waiting', ...UNCLAIMED, host: null, file: null, attempts: job.attempts - 1 }),
   });
 }

@@ -1,4 +1,5 @@
 import { isIP } from 'node:net';
+import { frozen } from '../../base/frozen.ts';
 import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { AttemptError } from '../types.ts';
@@ -47,7 +48,7 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
     return judge(answer.records, hostname, port, allowed);
   }
 
-  return Object.freeze({ check });
+  return frozen({ check });
 }
 
 /** The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024. */

@@ -1,6 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { mandrillSignature } from '../signing.ts';
 import type { AttemptError, AttemptResult, PostBody, Poster } from '../types.ts';
@@ -103,10 +104,9 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
     });
   }
 
-  return Object.freeze({
-    post: (url: string, headers: Readonly<Record<string, string>>, body: PostBody) =>
-      attempt('POST', url, headers, body),
-    head: (url: string) => attempt('HEAD', url, {}, null),
+  return frozen({
+    post: (url, headers, body) => attempt('POST', url, headers, body),
+    head: (url) => attempt('HEAD', url, {}, null),
     async stop() {
       stopped = true;
       connections.destroy();
@@ -208,7 +208,7 @@ export function createFileBody(
     }
   }
 
-  return Object.freeze({ chunks: read(), close });
+  return frozen({ chunks: read(), close });
 }
 
 // What Mandrill posts when it looks whether a URL exists, signed with a key that everybody knows: consumers written for it

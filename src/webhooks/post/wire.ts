@@ -1,6 +1,7 @@
 import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buildConnector, Client, type Dispatcher } from 'undici';
+import { frozen } from '../../base/frozen.ts';
 import type { AttemptError, PostBody } from '../types.ts';
 import type { FileBody } from './post.ts';
 
@@ -299,16 +300,16 @@ export function createConnections<C extends Connection>(
     connection.destroy();
   }
 
-  return Object.freeze({
-    take(origin: string, addresses: readonly string[]) {
+  return frozen({
+    take(origin, addresses) {
       const group = groupOf(origin, addresses);
       const connection = group.idle.pop();
       if (!connection) return { connection: open(group), used: false };
       idle--;
       return { connection, used: true };
     },
-    fresh: (origin: string, addresses: readonly string[]) => open(groupOf(origin, addresses)),
-    giveBack(connection: C) {
+    fresh: (origin, addresses) => open(groupOf(origin, addresses)),
+    giveBack(connection) {
       const group = owners.get(connection);
       if (!group || groups.get(group.origin) !== group || group.idle.length >= keep || idle >= KEEP_IN_ALL)
         return drop(connection);
@@ -316,7 +317,7 @@ export function createConnections<C extends Connection>(
       idle++;
     },
     drop,
-    closed(connection: C) {
+    closed(connection) {
       if (owners.get(connection)?.idle.includes(connection)) drop(connection);
     },
     destroy() {

@@ -1,4 +1,5 @@
 import { open } from 'node:fs/promises';
+import { frozen } from '../../base/frozen.ts';
 import { giveBack } from '../../base/room.ts';
 import { runningMandrillSignature, runningStandardSignature } from '../signing.ts';
 import type { Piece } from './payload.ts';
@@ -39,8 +40,8 @@ export interface FormEncoder {
 
 export function createFormEncoder(): FormEncoder {
   const small = createEncoding();
-  return Object.freeze({
-    toBytes(pieces: Iterable<Piece>, signing: Signing) {
+  return frozen({
+    toBytes(pieces, signing) {
       small.begin(PREFIX);
       for (const piece of pieces) small.add(piece);
       const bytes = new Uint8Array(small.form()); // a copy, to be handed over
@@ -49,7 +50,7 @@ export function createFormEncoder(): FormEncoder {
       signatures.body(bytes);
       return { bytes, headers: signatures.headers() };
     },
-    async toFile(pieces: Iterable<Piece>, signing: Signing, path: string) {
+    async toFile(pieces, signing, path) {
       const signatures = startSignatures(signing);
       const file = await open(path, 'w', 0o600);
       // Of its own, because other forms are made while this one waits for the disk.
@@ -146,14 +147,14 @@ export function createEncoding(): Encoding {
     if (3 * text.length > scratch.length) scratch = Buffer.allocUnsafeSlow(MOST_ROOM);
     return scratch.subarray(0, scratch.write(text, 'utf8'));
   }
-  return Object.freeze({
-    begin(prefix: Uint8Array): void {
+  return frozen({
+    begin(prefix): void {
       for (const room of [value, form]) if (room.bytes.length > MOST_ROOM) Object.assign(room, createRoom());
       form.bytes.set(prefix);
       form.used = prefix.length;
       value.used = 0;
     },
-    add(piece: Piece): void {
+    add(piece): void {
       if (typeof piece === 'string') return addJson(piece);
       const bytes = typeof piece.text === 'string' ? bytesOf(piece.text) : piece.text;
       // In slices, so that the room is for what they became, and not for the most that all of it may become.

@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { EventName, Fields, Log } from '../../base/log.ts';
 import type { DnsSettings } from '../../dns/types.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
@@ -79,11 +80,11 @@ export function startThread(settings: HandleSettings, deps: { clock: Clock; log:
     watch.stop();
     events.ended({ ...end, started: state.started });
   });
-  return Object.freeze({
-    send(jobs: readonly ThreadJob[], transfer: readonly ArrayBuffer[]) {
+  return frozen({
+    send(jobs, transfer) {
       worker.postMessage(jobs, transfer);
     },
-    watch(busy: boolean) {
+    watch(busy) {
       state.busy = busy;
       if (!busy) watch.stop();
       else if (state.started) watch.start();

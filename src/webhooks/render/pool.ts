@@ -1,11 +1,12 @@
 import { mkdir, readdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import type { DnsSettings } from '../../dns/types.ts';
 import type { ComposeJob } from '../../sending/types.ts';
-import type { ComposeReply, PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
+import type { ComposeReply, Rendered, Renderer, RenderJob } from '../types.ts';
 import { type Handle, RENDER_SCRIPT, startThread, type TaskReply, type ThreadEnd, type ThreadJob } from './handle.ts';
 
 // As the pool names them.
@@ -34,15 +35,15 @@ export function createRenderer(settings: RendererSettings, deps: RendererDeps): 
     queue.add({ number, work, parseError: null, breaches: 0, reject });
     schedule(pool);
   };
-  return Object.freeze({
-    async render(job: RenderJob): Promise<Rendered> {
+  return frozen({
+    async render(job): Promise<Rendered> {
       if (!ready) await swept;
       return new Promise<Rendered>((resolve, reject) => add({ kind: 'post', job, resolve }, reject));
     },
-    async compose(job: ComposeJob): Promise<ComposeReply> {
+    async compose(job): Promise<ComposeReply> {
       return new Promise<ComposeReply>((resolve, reject) => add({ kind: 'mail', job, resolve }, reject));
     },
-    discard: (body: PostBody) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
+    discard: (body) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
     async stop(): Promise<void> {
       const waiting = queue.drain();
       const inside = await stopPool(pool);
@@ -314,20 +315,20 @@ export function createRenderQueue(): RenderQueue {
   let waiting: RenderTask[] = [];
   let back: RenderTask[] = [];
   let alone: RenderTask[] = [];
-  return Object.freeze({
-    add(task: RenderTask) {
+  return frozen({
+    add(task) {
       waiting.push(task);
     },
-    again(task: RenderTask, suspect: boolean) {
+    again(task, suspect) {
       task.breaches += 1;
       if (suspect || task.breaches > 1) alone.push(task);
       else back.push(task);
     },
-    raw(task: RenderTask, reason: string) {
+    raw(task, reason) {
       task.parseError = reason;
       back.unshift(task);
     },
-    take(limit: number) {
+    take(limit) {
       if (limit <= 0) return [];
       const taken = back.splice(0, limit);
       return taken.concat(waiting.splice(0, limit - taken.length));

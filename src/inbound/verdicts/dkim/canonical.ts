@@ -1,4 +1,5 @@
 import { createHash, hash as hashOnce } from 'node:crypto';
+import { frozen } from '../../../base/frozen.ts';
 import type { Field, HeaderSection } from '../../../mail/header-section.ts';
 import type { Form, Signature } from './verify.ts';
 
@@ -89,8 +90,8 @@ export function createBodyHash(form: Form, most = Infinity): BodyHash {
       put(byte);
     }
   }
-  return Object.freeze({
-    update(piece: Uint8Array): void {
+  return frozen({
+    update(piece): void {
       for (let at = 0; at < piece.length; ) {
         const end = cr ? at : endOfText(relaxed, piece, at);
         if (end === at) {
@@ -181,8 +182,8 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
     if (before) before.push(field);
     else byName.set(field.name, [field]);
   }
-  return Object.freeze({
-    octets(field: Field, { headerForm, names }: Pick<Signature, 'headerForm' | 'names'>): Buffer {
+  return frozen({
+    octets(field, { headerForm, names }): Buffer {
       const left = new Map<string, Iterator<Field>>();
       const own = toForm(text, field, headerForm);
       let all = '';

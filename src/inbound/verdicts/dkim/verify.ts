@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { hash, verify } from 'node:crypto';
+import { frozen } from '../../../base/frozen.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { bodyPieces, type Field, type HeaderSection, type RawSource } from '../../../mail/header-section.ts';
 import { BUDGET_CODE, isFailureCode } from '../authenticate.ts';
@@ -42,8 +43,8 @@ export async function createSignatureChecker(
 ): Promise<SignatureChecker> {
   const bodies = await hashBodies(signatures, source, section.bodyAt);
   const header = createSignedHeader(section);
-  return Object.freeze({
-    async check(field: Field, read: Signature | Unusable): Promise<Checked> {
+  return frozen({
+    async check(field, read): Promise<Checked> {
       if (!isUsable(read)) return read;
       try {
         const body = bodies.get(bodyKey(read));

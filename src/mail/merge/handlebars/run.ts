@@ -1,3 +1,4 @@
+import { frozen } from '../../../base/frozen.ts';
 import type { Steps } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../faults.ts';
 import {
@@ -289,7 +290,7 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
   const known = new Map<string, { readonly name: string; readonly content: MergeValue }>();
   for (const variable of list) known.set(variable.name.toLowerCase(), variable);
   const all = Object.fromEntries([...known.values()].map(({ name, content }) => [name, content]));
-  return Object.freeze({ all, find: (name: string) => known.get(name.toLowerCase())?.content });
+  return frozen({ all, find: (name) => known.get(name.toLowerCase())?.content });
 }
 
 /** Work that a message may cost, for reading its templates and running them: some half a second at the worst. */
@@ -305,8 +306,8 @@ export interface Budget {
 
 export function createBudget(steps = MOST_STEPS): Budget {
   let spent = 0;
-  return Object.freeze({
-    spend(asked: number) {
+  return frozen({
+    spend(asked) {
       spent += asked;
       if (spent > steps) throw new FaultyTemplate(`it takes more than ${steps} steps`);
     },
