@@ -81,6 +81,7 @@ export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weigh
 
 /** What was read, believed for a while. */
 export interface Recent<T> {
+  /** What was read at most `freshMs` before `now`, by the clock of the caller; else what is read now. */
   get(key: string, now: number): Promise<T>;
   /** It has changed: what was read, or is being read, is not believed any more. */
   forget(key: string): void;
@@ -90,7 +91,7 @@ export interface Recent<T> {
 const MOST_READINGS = 10_000;
 
 /**
- * Remembers what `read` found for `freshMs` milliseconds of wall time; those who ask meanwhile share one reading. A failure is
+ * Remembers what `read` found for `freshMs` milliseconds; those who ask meanwhile share one reading. A failure is
  * not remembered.
  */
 export function createRecent<T>(read: (key: string) => Promise<T>, freshMs: number): Recent<T> {
