@@ -4,6 +4,7 @@ import { createLists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Recorder } from '../../src/events/types.ts';
 import { sentId } from '../../src/mail/return-address.ts';
+import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving } from '../../src/sending/leave.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { Submission, SubmitOutcome } from '../../src/sending/types.ts';
@@ -49,6 +50,10 @@ describe('submitting', () => {
       lists,
       recorder,
       leaving: createLeaving({ quota: true }, { store, ids }),
+      ownDomains: createOwnDomains(
+        { fromOwnDomains: 'auto', returnDomain: 'bounces.postern.test', signingDomain: '' },
+        { store },
+      ),
       clock,
       ids,
       log,
