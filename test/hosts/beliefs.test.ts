@@ -12,7 +12,8 @@ import { PATIENCE, until } from '../support/until.ts';
 import type { ZoneRecords } from '../support/zone.ts';
 import { RECORDS, send, startHosts, submit, type Hosts, type More } from './support.ts';
 
-// What docs/operations.md says that one host may believe of what another was told, and for how long: a case for each line.
+// What docs/operations.md says that one host may believe of what another was told, and for how long: a case for each
+// line. That something does not happen is only said once something else has shown that the other host has looked.
 
 /** An address that this machine has without any setup. */
 const DEDICATED = '127.0.0.21';
@@ -27,7 +28,8 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
       POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_SUBMISSION__REQUIRE_TLS: 'false', POSTERN_OUTBOUND__RETURN_DOMAIN: 'bounces.postern.test',
     });
     await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
-    // Requests for an address are served once a minute, so this one is made before all cases; until then B has seen that there is none.
+    // Requests for an address are served once a minute, so this one is made before all cases, and after B has seen
+    // that there is none.
     await leave('before the address');
     await hosts.cli('ip', 'add', DEDICATED);
     await hosts.a.api('/ips/create-pool', { pool: 'own' });
@@ -47,12 +49,15 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
   };
   let rounds = 0;
   /** Between two rounds, so that the machine does other things too. */
-  const breath = async () => await sleep(50, false);
+  const notYet = async (): Promise<false> => {
+    await sleep(50);
+    return false;
+  };
   /** Has B send a message after the other until `probe` is content with one; each has left before it is asked. */
-  const leaveUntil = (seconds: number, what: string, more: More, probe: (subject: string) => unknown) => within(seconds, what, async () => {
+  const leaveUntil = (seconds: number, what: string, more: More, probe: (subject: string) => boolean) => within(seconds, what, async () => {
     const subject = `until ${what}, ${++rounds}`;
     await leave(subject, more);
-    return Boolean(probe(subject)) || breath();
+    return probe(subject) || notYet();
   });
   const sunk = (subject: string) => hosts.server.mails.find(({ raw }) => raw.includes(`\r\nSubject: ${subject}\r\n`));
   const comeIn = (subject: string, to: string) => sendMail(hosts.b.smtp, { from: 'ada@example.org', to }, message(subject));
@@ -171,7 +176,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
   /** Has B send mail of a subaccount until it holds one back for that reason, as its answer says; answers the subject of that one. */
   const heldOf = (subaccount: string, reason: string) => within(5, `B to hold mail of ${subaccount} back`, async () => {
     const subject = `${subaccount}, ${++rounds}`;
-    return (await submit(hosts.b, subject, { message: { subaccount } })).queued_reason === reason ? subject : breath();
+    return (await submit(hosts.b, subject, { message: { subaccount } })).queued_reason === reason ? subject : notYet();
   });
 
   it('a subaccount that is paused, resumed or deleted: 5 seconds; what waits asks once a minute', async () => {
@@ -209,7 +214,8 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await leave('beside it', { message: { subaccount: 'beside' } });
     await send(hosts.a, 'second of the hour', { message: { subaccount: 'few' } });
     await until('both to be counted', async () => (await hosts.a.api('/subaccounts/info', { id: 'few' })).sent_hourly === 2);
-    // B has read of this one after the other, and both are believed for 5 seconds: what is news of this one is news of the other.
+    // B has read this one after the other, and believes both for 5 seconds: once it knows better of this one, what it
+    // had read of the other is over too.
     await hosts.a.api('/subaccounts/pause', { id: 'beside' });
     await heldOf('beside', 'sending-paused');
     const { queued_reason: reason } = await submit(hosts.b, 'third of the hour', { message: { subaccount: 'few' } });
@@ -300,8 +306,8 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     const second = createCaller(hosts.a.base, key);
     const id = await send(second, 'of the second');
     const mail = await until('it to leave A', () => sunk('of the second'));
-    // B reads accounts as often as routes, and has read those twice by now. It is asked once: at an account that it does not know it
-    // would look that one up for whoever comes back.
+    // B reads new accounts as often as routes: when it has read those twice, it has read these. It is asked only once,
+    // because an account that it does not know is looked up then, for whoever comes back later.
     for (const pattern of ['once', 'twice']) {
       await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern, url: url('/known') });
       await within(2, `B to know of ${pattern}`, async () => (await comeIn('known', `${pattern}@in.test`)).startsWith('250'));

@@ -11,7 +11,7 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
   after(() => hosts?.stop());
 
   const arrives = (subject: string, ms?: number) => until(`${subject} to arrive`, () => hosts.arrived().includes(subject), ms);
-  /** What was scheduled before this for a second from then is due now: a message that A had later, for a second from then too, has left. */
+  /** What was scheduled for a second from then, before this, is due: what A was given later has left after its second. */
   const passed = async (what: string) => {
     await send(hosts.a, `${what} is over`, { send_at: inSeconds(1) });
     await arrives(`${what} is over`);

@@ -12,7 +12,7 @@ import { startZone, type Zone, type ZoneRecords } from '../support/zone.ts';
 export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'smtp' | 'submission'> {
   /** Cuts it off the store, until `mend`. */
   readonly store: Pick<MongoProxy, 'cut' | 'mend'>;
-  /** What waits in its queue or was given up there, as `postern queue list …options` shows it; it asks no store. */
+  /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
   queue(...options: string[]): Promise<any[]>;
   down(): Promise<void>;
   up(): Promise<void>;
