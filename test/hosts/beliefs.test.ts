@@ -28,8 +28,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
       POSTERN_SUBMISSION__LISTEN: '127.0.0.1:0', POSTERN_SUBMISSION__REQUIRE_TLS: 'false', POSTERN_OUTBOUND__RETURN_DOMAIN: 'bounces.postern.test',
     });
     await hosts.a.api('/inbound/add-domain', { domain: 'in.test' });
-    // Requests for an address are served once a minute, so this one is made before all cases, and after B has seen
-    // that there is none.
+    // Requests for an address are served once a minute, so this one is made before all cases.
     await leave('before the address');
     await hosts.cli('ip', 'add', DEDICATED);
     await hosts.a.api('/ips/create-pool', { pool: 'own' });
