@@ -52,7 +52,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await sleep(50);
     return false;
   };
-  /** Has B send one message after the other, each after the last has left, until `probe` is content; answers the last subject. */
+  /** Has B send messages, each once the one before has left, until `probe` is content; answers the last subject. */
   const leaveUntil = (seconds: number, what: string, more: More, probe: (subject: string) => boolean) => within(seconds, what, async () => {
     const subject = `until ${what}, ${++rounds}`;
     await leave(subject, more);
@@ -135,7 +135,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await leaveUntil(1, `an attempt at ${path}`, {}, () => posts(path).length > 0);
     return id;
   };
-  /** B has given up what it had for a webhook whose posts are refused. */
+  /** B has nothing more to post for it. */
   const forgets = (id: number) => until('B to have no batch of it', async () => (await hosts.b.queue('--webhook', String(id))).length === 0, 15_000 * PATIENCE);
 
   it('a webhook that was deleted: 5 seconds, for batches that waited too', async () => {
@@ -173,7 +173,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await hosts.a.api('/webhooks/delete', { id });
   });
 
-  /** Has B send mail of a subaccount until it holds one back for that reason, as its answer says; answers the subject of that one. */
+  /** Has B send mail of a subaccount until its answer says that it holds one back for that reason: answers its subject. */
   const heldOf = (subaccount: string, reason: string) => within(5, `B to hold mail of ${subaccount} back`, async () => {
     const subject = `${subaccount}, ${++rounds}`;
     return (await submit(hosts.b, subject, { message: { subaccount } })).queued_reason === reason ? subject : notYet();
