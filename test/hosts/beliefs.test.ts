@@ -173,7 +173,7 @@ if (mongoDriver) describe('what was changed on one of two hosts holds on the oth
     await hosts.a.api('/webhooks/delete', { id });
   });
 
-  /** Has B send mail of a subaccount until its answer says that it holds one back for that reason: answers its subject. */
+  /** Has B send mail of a subaccount until it answers that it holds one back for that reason; answers its subject. */
   const heldOf = (subaccount: string, reason: string) => within(5, `B to hold mail of ${subaccount} back`, async () => {
     const subject = `${subaccount}, ${++rounds}`;
     return (await submit(hosts.b, subject, { message: { subaccount } })).queued_reason === reason ? subject : notYet();

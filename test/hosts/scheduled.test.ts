@@ -11,7 +11,7 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
   after(() => hosts?.stop());
 
   const arrives = (subject: string, ms?: number) => until(`${subject} to arrive`, () => hosts.arrived().includes(subject), ms);
-  /** What was scheduled for a second from then, before this, is due: what A was given later has left after its second. */
+  /** What was given a second before this is due: what A was given later, for a second too, has left. */
   const passed = async (what: string) => {
     await send(hosts.a, `${what} is over`, { send_at: inSeconds(1) });
     await arrives(`${what} is over`);
@@ -88,8 +88,7 @@ if (mongoDriver) describe('a scheduled message on one of two hosts', function ()
     b.store.cut();
     await a.api('/messages/cancel-scheduled', { id });
     await passed('the time of what is away');
-    // By the time that B gives up a question which it asks now, it has given up those that it asked before.
-    expect((await b.ask('/users/ping')).status).to.equal(503);
+    expect((await b.ask('/users/ping')).status, 'B knows that the store is away').to.equal(503);
     expect(hosts.arrived().filter((subject) => subject.startsWith('away'))).to.deep.equal([]);
     b.store.mend();
     await arrives('away, not cancelled', 50_000 * PATIENCE);
