@@ -1,4 +1,3 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { mongoDriver } from '../support/database.ts';
 import { tempDir } from '../support/temp.ts';
@@ -14,10 +13,17 @@ if (mongoDriver)
     });
     after(() => hosts?.stop());
 
+    const arrives = (subject: string, ms?: number) =>
+      until(`${subject} to arrive`, () => hosts.arrived().includes(subject), ms);
+    /** What was given a second before this is due: what A was given later, for a second too, has left. */
+    const passed = async (what: string) => {
+      await send(hosts.a, `${what} is over`, { send_at: inSeconds(1) });
+      await arrives(`${what} is over`);
+    };
     /** Everything that was due on B before this has been looked at when this has arrived. */
     const settled = async (subject: string) => {
       await send(hosts.b, subject);
-      await until(`${subject} to arrive`, () => hosts.arrived().includes(subject));
+      await arrives(subject);
     };
 
     it('never leaves when another host has cancelled it, however soon its time is', async () => {
@@ -26,7 +32,7 @@ if (mongoDriver)
       const kept = await send(b, 'soon, not cancelled', { send_at: inSeconds(2) });
       expect((await a.api('/messages/cancel-scheduled', { id }))._id).to.equal(id);
       expect((await a.api('/messages/list-scheduled')).map(({ _id }: { _id: string }) => _id)).to.deep.equal([kept]);
-      await until('the other one to arrive', () => hosts.arrived().includes('soon, not cancelled'));
+      await arrives('soon, not cancelled');
       await settled('after soon');
       expect(hosts.arrived()).to.not.include('soon');
       expect((await b.ask('/messages/info', { id })).body.name, 'and is found no more').to.equal('Unknown_Message');
@@ -40,9 +46,9 @@ if (mongoDriver)
       ];
       await b.down();
       expect((await a.api('/messages/cancel-scheduled', { id }))._id).to.equal(id);
-      await sleep(2000);
+      await passed('the time of what is down');
       await b.up();
-      await until('the other one to arrive', () => hosts.arrived().includes('down, not cancelled'));
+      await arrives('down, not cancelled');
       await settled('after down');
       expect(hosts.arrived()).to.not.include('down');
       expect((await a.ask('/messages/cancel-scheduled', { id: kept })).body.message).to.match(/^It is too late/);
@@ -51,18 +57,19 @@ if (mongoDriver)
     it('does not leave before the time that another host was told, and leaves once', async () => {
       const { a, b } = hosts;
       const id = await send(b, 'moved', { send_at: inSeconds(1) });
-      await a.api('/messages/reschedule', { id, send_at: inSeconds(5) });
-      await sleep(2500);
+      await a.api('/messages/reschedule', { id, send_at: inSeconds(5 * PATIENCE) });
+      await passed('its first time');
       await settled('after its first time');
       expect(hosts.arrived()).to.not.include('moved');
       expect((await b.api('/messages/list-scheduled')).map(({ _id }: { _id: string }) => _id)).to.deep.equal([id]);
-      await until('it to arrive', () => hosts.arrived().includes('moved'), 20_000 * PATIENCE);
+      await arrives('moved', 20_000 * PATIENCE);
       const late = await a.ask('/messages/reschedule', { id, send_at: inSeconds(60) });
       expect([late.status, late.body.name, late.body.message]).to.deep.equal([
         404,
         'Unknown_Message',
         `It is too late: the message ${id} is being sent, or was sent`,
       ]);
+      await settled('after moved');
       expect(hosts.arrived().filter((subject) => subject === 'moved')).to.have.length(1);
     });
 
@@ -70,7 +77,7 @@ if (mongoDriver)
       const { a, b } = hosts;
       const id = await send(b, 'earlier', { send_at: inSeconds(3600) });
       await a.api('/messages/reschedule', { id, send_at: inSeconds(0) });
-      await until('it to arrive', () => hosts.arrived().includes('earlier'), 65_000 * PATIENCE);
+      await arrives('earlier', 65_000 * PATIENCE);
     });
 
     it('is taken up again by its own host when that one was killed in the middle, and is too late to cancel meanwhile', async () => {
@@ -81,7 +88,7 @@ if (mongoDriver)
       await killed.end('SIGKILL');
       expect((await hosts.a.ask('/messages/cancel-scheduled', { id })).body.message).to.match(/^It is too late/);
       const again = await hosts.spawn(dir);
-      await until('it to arrive', () => hosts.arrived().includes('killed'));
+      await arrives('killed');
       await again.end();
       expect(hosts.arrived().filter((subject) => subject === 'killed')).to.have.length(1);
     });
@@ -94,10 +101,12 @@ if (mongoDriver)
       ];
       b.store.cut();
       await a.api('/messages/cancel-scheduled', { id });
-      await sleep(2500);
+      await passed('the time of what is away');
+      expect((await b.ask('/users/ping')).status, 'B knows that the store is away').to.equal(503);
       expect(hosts.arrived().filter((subject) => subject.startsWith('away'))).to.deep.equal([]);
       b.store.mend();
-      await until('the other one to arrive', () => hosts.arrived().includes('away, not cancelled'), 50_000 * PATIENCE);
+      await arrives('away, not cancelled', 50_000 * PATIENCE);
+      await settled('after away');
       expect(hosts.arrived()).to.not.include('away');
     });
   });

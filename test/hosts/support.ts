@@ -12,6 +12,8 @@ import { startZone, type Zone, type ZoneRecords } from '../support/zone.ts';
 export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'smtp' | 'submission'> {
   /** Cuts it off the store, until `mend`. */
   readonly store: Pick<MongoProxy, 'cut' | 'mend'>;
+  /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
+  queue(...options: string[]): Promise<any[]>;
   down(): Promise<void>;
   up(): Promise<void>;
 }
@@ -81,6 +83,8 @@ export async function startHosts(env: Readonly<Record<string, string>> = {}): Pr
     return {
       store,
       down,
+      queue: async (...options) =>
+        (await postern(['queue', 'list', '--json', ...options], { POSTERN_DATA_DIR: dir })).json(),
       get base() {
         return daemon().base;
       },
@@ -131,16 +135,27 @@ export function inSeconds(seconds: number): string {
   return new Date(Date.now() + seconds * 1000 + 999).toISOString().slice(0, 19).replace('T', ' ');
 }
 
+/** What a message of the tests may have beside its subject: `message` as in the call, the rest beside that. */
+export interface More {
+  readonly send_at?: string;
+  readonly ip_pool?: string;
+  readonly message?: object;
+}
+
 /** Has a host send a message to to.test, and answers its id. */
-export async function send(
+export async function send(host: Pick<Host, 'api'>, subject: string, more: More = {}): Promise<string> {
+  return (await submit(host, subject, more))._id;
+}
+
+/** The same, and answers the record of its recipient. */
+export async function submit(
   { api }: Pick<Host, 'api'>,
   subject: string,
-  more: { readonly send_at?: string; readonly message?: object } = {},
-): Promise<string> {
-  const { message, ...rest } = more;
+  { message, ...rest }: More = {},
+): Promise<any> {
   const [sent] = await api('/messages/send', {
     message: { from_email: 'news@sender.test', subject, text: 'x', to: [{ email: 'jo@to.test' }], ...message },
     ...rest,
   });
-  return sent._id;
+  return sent;
 }
