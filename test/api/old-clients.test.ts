@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import type { Draft, Outgoing } from '../../src/mail/sending.ts';
 import { toMessageRow } from '../../src/events/bounds.ts';
-import { ACCOUNT, KEY, startApi, type ApiWorld } from '../support/api.ts';
+import type { Draft, Outgoing } from '../../src/mail/sending.ts';
+import { ACCOUNT, type ApiWorld, KEY, startApi } from '../support/api.ts';
 
 // Bodies as clients write them that nobody here wrote: what they send when a program gives them the least.
 
@@ -58,45 +58,30 @@ describe('what well-known clients send by default', () => {
   });
 
   it('takes a message as jQuery writes it: structs in brackets, null as nothing, true in letters', async () => {
-    const fields = [
-      ['key', KEY],
-      ['message[from_email]', 'news@example.com'],
-      ['message[to][0][email]', 'ann@example.com'],
-      ['message[to][0][name]', 'Ann'],
-      ['message[to][0][type]', 'to'],
-      ['message[to][1][email]', 'bob@example.com'],
-      ['message[to][1][name]', ''],
-      ['message[to][1][type]', ''],
-      ['message[autotext]', 'true'],
-      ['message[auto_text]', 'true'],
-      ['message[subject]', 'Contact'],
-      ['message[html]', '<p>100% & more</p>'],
-      ['message[tags][]', 'contact'],
-      ['message[tags][]', 'web'],
-      ['message[metadata][site]', 'www'],
-      ['message[headers][Reply-To]', 'ann@example.com'],
-      ['message[merge_language]', ''],
-      ['message[global_merge_vars][0][name]', 'A'],
-      ['message[global_merge_vars][0][content]', '1'],
-      ['message[track_opens]', 'false'],
-      ['async', ''],
-      ['send_at', ''],
-      ['ip_pool', ''],
-    ];
-    const { status, body } = await form(
-      '/messages/send',
-      fields.map(([name = '', value = '']) => `${encodeURIComponent(name)}=${php(value)}`).join('&'),
+    const { status, body } = await world.send(
+      '/messages/send.json',
+      `key=${KEY}&message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com` +
+        '&message%5Bto%5D%5B0%5D%5Bname%5D=Ann&message%5Bto%5D%5B0%5D%5Btype%5D=to' +
+        '&message%5Bto%5D%5B1%5D%5Bemail%5D=bob%40example.com' +
+        '&message%5Bto%5D%5B1%5D%5Bname%5D=&message%5Bto%5D%5B1%5D%5Btype%5D=' +
+        '&message%5Bautotext%5D=true&message%5Bauto_text%5D=true' +
+        "&message%5Bsubject%5D=Contact+(it's+*new*)!&message%5Bhtml%5D=%3Cp%3E100%25+%26+more+%C3%BC%3C%2Fp%3E" +
+        '&message%5Btags%5D%5B%5D=contact&message%5Btags%5D%5B%5D=web&message%5Bmetadata%5D%5Bsite%5D=www' +
+        '&message%5Bheaders%5D%5BReply-To%5D=ann%40example.com&message%5Bmerge_language%5D=' +
+        '&message%5Bglobal_merge_vars%5D%5B0%5D%5Bname%5D=A&message%5Bglobal_merge_vars%5D%5B0%5D%5Bcontent%5D=1' +
+        '&message%5Btrack_opens%5D=false&async=&ip_pool=',
+      { 'content-type': 'application/x-www-form-urlencoded; charset=UTF-8' },
     );
     expect(status, JSON.stringify(body)).to.equal(200);
     const { outgoing, draft } = taken();
     expect(outgoing).to.deep.include({
       sender: 'news@example.com',
-      subject: 'Contact',
+      subject: "Contact (it's *new*)!",
       tags: ['contact', 'web'],
       trackOpens: false,
       globalVars: [{ name: 'A', content: '1' }],
     });
-    expect(draft).to.deep.include({ html: '<p>100% & more</p>', headers: [['Reply-To', 'ann@example.com']] });
+    expect(draft).to.deep.include({ html: '<p>100% & more ü</p>', headers: [['Reply-To', 'ann@example.com']] });
     expect(draft.to).to.deep.equal([
       { email: 'ann@example.com', name: 'Ann', type: 'to' },
       { email: 'bob@example.com', name: null, type: 'to' },
@@ -157,13 +142,16 @@ describe('what well-known clients send by default', () => {
     ]);
   });
 
-  it('takes a message as the official PHP client writes it: no .json, null and empty lists left out, the key last', async () => {
+  it('takes a message of the official PHP client: no .json, null and empty lists left out, key last', async () => {
     const { status, body } = await world.send(
       '/messages/send',
-      'message%5Bfrom_email%5D=news%40example.com&message%5Bsubject%5D=Gr%C3%BC%C3%9Fe&message%5Bhtml%5D=%3Cp%3E100%25+%26+more%3C%2Fp%3E' +
-        '&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com&message%5Bto%5D%5B0%5D%5Btype%5D=to&message%5Bimportant%5D=1' +
-        '&message%5Btrack_clicks%5D=0&message%5Btags%5D%5B0%5D=a&message%5Btags%5D%5B1%5D=b&message%5Bmetadata%5D%5Bsite%5D=www' +
-        '&message%5Battachments%5D%5B0%5D%5Btype%5D=text%2Fplain&message%5Battachments%5D%5B0%5D%5Bname%5D=a+b.txt' +
+      'message%5Bfrom_email%5D=news%40example.com&message%5Bsubject%5D=Gr%C3%BC%C3%9Fe' +
+        '&message%5Bhtml%5D=%3Cp%3E100%25+%26+more%3C%2Fp%3E' +
+        '&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com' +
+        '&message%5Bto%5D%5B0%5D%5Btype%5D=to&message%5Bimportant%5D=1' +
+        '&message%5Btrack_clicks%5D=0&message%5Btags%5D%5B0%5D=a&message%5Btags%5D%5B1%5D=b' +
+        '&message%5Bmetadata%5D%5Bsite%5D=www&message%5Battachments%5D%5B0%5D%5Btype%5D=text%2Fplain' +
+        '&message%5Battachments%5D%5B0%5D%5Bname%5D=a+b.txt' +
         `&message%5Battachments%5D%5B0%5D%5Bcontent%5D=%2B%2B%2F%2F&async=0&key=${KEY}`,
       FORM,
     );
@@ -179,7 +167,7 @@ describe('what well-known clients send by default', () => {
     expect(draft.headers).to.deep.include(['Importance', 'High']);
   });
 
-  it('takes a template without content: an empty list leaves no trace in a form, and samples hold an empty struct', async () => {
+  it('takes a template without content: no list in a form, an empty struct in samples', async () => {
     const sent = 'message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com';
     for (const content of ['', '&template_content=', '&template_content%5B%5D='])
       expect(
@@ -220,10 +208,14 @@ describe('what well-known clients send by default', () => {
     ).to.equal('You must specify a template_content value');
   });
 
-  it('takes the message of gochimp, whose metadata are a list of structs and whose campaign is a list', async () => {
+  it('takes the message of gochimp: metadata as a list of structs, the campaign as a list', async () => {
     const { status, body } = await world.send(
       '/messages/send.json',
-      `{"async":false,"key":"${KEY}","message":{"text":"Hi","subject":"go","from_email":"news@example.com","from_name":"","to":[{"email":"ann@example.com","name":"","type":""}],"track_opens":false,"track_clicks":false,"google_analytics_domains":["example.com"],"google_analytics_campaign":["spring"],"metadata":[{"website":"www"},{"user":"7","__proto__":"p"}],"recipient_metadata":[{"rcpt":"ann@example.com","values":{"x":"y"}}]}}`,
+      `{"async":false,"key":"${KEY}","message":{"text":"Hi","subject":"go","from_email":"news@example.com",` +
+        '"from_name":"","to":[{"email":"ann@example.com","name":"","type":""}],' +
+        '"track_opens":false,"track_clicks":false,"google_analytics_domains":["example.com"],"google_analytics_campaign":["spring"],' +
+        '"metadata":[{"website":"www"},{"user":"7","__proto__":"p"}],' +
+        '"recipient_metadata":[{"rcpt":"ann@example.com","values":{"x":"y"}}]}}',
       JSON_TYPE,
     );
     expect(status, JSON.stringify(body)).to.equal(200);
