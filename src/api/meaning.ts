@@ -50,7 +50,7 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
       mended = true;
       continue;
     }
-    const meant = meaningOf(value, wantedBy(issue), fromForm);
+    const meant = meaningOf(value, wantedBy(issue), fromForm, isItem);
     mended ||= meant !== value;
     holder[name] = meant;
   }
@@ -60,7 +60,7 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
 
 /**
  * Whether a parameter is a list without items: in a form such a list leaves no trace, and the samples of official
- * clients have an empty struct in it, which PHP writes as an empty list.
+ * clients have an empty struct in it.
  */
 function isWithoutItems(value: unknown, issue: z.core.$ZodIssue, fromForm: boolean): boolean {
   if (value === undefined) return fromForm && issue.path.length === 1 && wantedBy(issue).has('array');
@@ -81,7 +81,7 @@ function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
 }
 
 /** The value as one of the types that are wanted; itself when it cannot be meant so. */
-function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean): unknown {
+function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean, isItem: boolean): unknown {
   if (wanted.has('boolean'))
     return (
       TRUTH.get(typeof value === 'number' ? String(value) : typeof value === 'string' ? value.toLowerCase() : '') ??
@@ -94,8 +94,8 @@ function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolea
   // gochimp has a list of structs for metadata; one says as much.
   if (wanted.has('record') && Array.isArray(value) && value.length > 0 && value.every(isStruct))
     return Object.fromEntries(value.flatMap((struct) => Object.entries(struct)));
-  if ((wanted.has('object') || wanted.has('record')) && Array.isArray(value) && (fromForm || value.length === 0))
-    return Object.fromEntries(value.entries());
+  const isList = Array.isArray(value) && (fromForm || (value.length === 0 && !isItem));
+  if (isList && (wanted.has('object') || wanted.has('record'))) return Object.fromEntries(value.entries());
   return value;
 }
 

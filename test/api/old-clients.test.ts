@@ -182,16 +182,15 @@ describe('what well-known clients send by default', () => {
       ).to.have.nested.property('[0].status', 'queued');
     expect((await form('/templates/render', `template_name=Example+Template&key=${KEY}`)).status).to.equal(200);
     const message = { from_email: 'news@example.com', to: [{ email: 'ann@example.com' }] };
-    for (const content of [[{}], [[]]]) {
-      const given = { template_name: 'Example Template', template_content: content };
-      expect(
-        (await json('/messages/send-template', { ...given, message })).body,
-        JSON.stringify(content),
-      ).to.have.nested.property('[0].status', 'queued');
-      expect((await json('/templates/render', given)).status, JSON.stringify(content)).to.equal(200);
-    }
+    const sample = { template_name: 'Example Template', template_content: [{}] };
+    expect((await json('/messages/send-template', { ...sample, message })).body).to.have.nested.property(
+      '[0].status',
+      'queued',
+    );
+    expect((await json('/templates/render', sample)).status).to.equal(200);
     for (const [content, fault] of [
       [[{}, {}], '[0].name: Please enter a value'],
+      [[[]], '[0]: Please enter a struct'],
       [[{ name: 'a' }], '[0].content: Please enter a value'],
     ] as const)
       expect(
@@ -213,7 +212,8 @@ describe('what well-known clients send by default', () => {
       '/messages/send.json',
       `{"async":false,"key":"${KEY}","message":{"text":"Hi","subject":"go","from_email":"news@example.com",` +
         '"from_name":"","to":[{"email":"ann@example.com","name":"","type":""}],' +
-        '"track_opens":false,"track_clicks":false,"google_analytics_domains":["example.com"],"google_analytics_campaign":["spring"],' +
+        '"track_opens":false,"track_clicks":false,' +
+        '"google_analytics_domains":["example.com"],"google_analytics_campaign":["spring"],' +
         '"metadata":[{"website":"www"},{"user":"7","__proto__":"p"}],' +
         '"recipient_metadata":[{"rcpt":"ann@example.com","values":{"x":"y"}}]}}',
       JSON_TYPE,
