@@ -1,17 +1,22 @@
 import { execFile } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
+import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'chai';
+import { chromium, startBrowser } from '../test/support/chromium.ts';
 import { startDaemon, type TestDaemon } from '../test/support/daemon.ts';
 import { tempDir } from '../test/support/temp.ts';
 
-// Clients in other languages, as their makers publish them. test/api/old-clients.test.ts has bodies of those that are not to be had here.
+// Clients in other languages, as their makers publish them, or what they send with where they are not to be had from
+// Debian, PyPI, Maven or npm. test/api/old-clients.test.ts has bodies as those wrote them.
 
 const run = promisify(execFile);
 const SOURCES = join(import.meta.dirname, 'clients');
 const FETCHING_MS = 240_000;
+const JQUERY = readFileSync(createRequire(import.meta.url).resolve('jquery'), 'utf8');
 
 interface Language {
   readonly name: string;
@@ -21,17 +26,37 @@ interface Language {
   readonly subjects: readonly string[];
 }
 
+const SWIFT_MAILER = ['Egulias/EmailValidator/autoload', 'Swift/swift_required'];
+
+/** Throws where PHP or one of these files of Debian's packages is missing. */
+const php = (...files: readonly string[]) =>
+  run('php', ['-r', files.map((file) => `require_once "/usr/share/php/${file}.php";`).join('') + 'curl_init();']);
+
 const LANGUAGES: readonly Language[] = [
   {
-    name: 'PHP: Monolog and Symfony (php-cli, php-curl, php-monolog, php-symfony-mailchimp-mailer, php-symfony-http-client)',
+    name: 'PHP: Monolog with Swift Mailer, Symfony (packages of Debian)',
     async ready() {
-      await run('php', [
-        '-r',
-        "foreach (['Monolog', 'Symfony/Component/HttpClient', 'Symfony/Component/Mailer/Bridge/Mailchimp'] as $each) require_once \"/usr/share/php/$each/autoload.php\"; curl_init();",
-      ]);
+      const symfony = ['Component/HttpClient', 'Component/Mailer/Bridge/Mailchimp'];
+      await php('Monolog/autoload', ...SWIFT_MAILER, ...symfony.map((part) => `Symfony/${part}/autoload`));
       return ['php', join(SOURCES, 'clients.php')];
     },
     subjects: ['monolog', 'symfony-api', 'symfony-http'],
+  },
+  {
+    name: 'PHP: Guzzle and Swift Mailer, by which the official client and Laravel send',
+    async ready() {
+      await php('GuzzleHttp/autoload', ...SWIFT_MAILER);
+      return ['php', join(SOURCES, 'guzzle.php')];
+    },
+    subjects: ['guzzle', 'guzzle template', 'swift'],
+  },
+  {
+    name: 'Ruby: Excon, by which both official clients send',
+    async ready() {
+      await run('ruby', ['-e', 'require "excon"']);
+      return ['ruby', join(SOURCES, 'excon.rb')];
+    },
+    subjects: ['excon', 'excon template'],
   },
   {
     name: 'Python: mandrill and mailchimp-transactional',
@@ -91,4 +116,86 @@ describe('clients of other languages', function () {
       expect(found.map(({ _id }) => _id)).to.include.members(ids);
     });
   }
+
+  it('work with what they send by default: jQuery on a page of another host, as a form and as JSON', async function () {
+    const program = chromium();
+    if (program === undefined) {
+      console.log('      (skipped: no chromium on the PATH)');
+      return this.skip();
+    }
+    const browser = await startBrowser(program);
+    try {
+      const { port } = hook.address() as AddressInfo;
+      await browser.open(`http://127.0.0.1:${port}/`, 800, 600);
+      await browser.evaluate(`${JQUERY};0`);
+      const said = await browser.evaluate(
+        `(${inBrowser})(${JSON.stringify(`${postern.base}/api/1.0`)}, ${JSON.stringify(postern.key)})`,
+      );
+      const { sent, found, refused } = said;
+      expect(sent.map((answer: { status: string }[]) => answer.map(({ status }) => status))).to.deep.equal([
+        ['queued', 'queued'],
+        ['queued'],
+        ['queued'],
+      ]);
+      expect(found).to.include.members(["jQuery's (*form*)", 'jQuery JSON', 'jQuery template']);
+      expect(refused).to.deep.include({
+        status: 404,
+        body: {
+          status: 'error',
+          code: 5,
+          name: 'Unknown_Template',
+          message: 'No such template "none"',
+        },
+      });
+      const info = await postern.api('/messages/info', { id: sent[0][0]._id });
+      expect(info).to.deep.include({ tags: ['contact', 'web'], metadata: { site: 'www' } });
+    } finally {
+      await browser.close();
+    }
+  });
 });
+
+declare const jQuery: any;
+
+/** Runs on the page: the calls that a contact form makes. */
+async function inBrowser(base: string, key: string) {
+  const message = (subject: string, fields: object) => ({
+    from_email: 'ops@sender.test',
+    subject,
+    to: [{ email: 'jquery@to.test', name: null, type: 'to' }],
+    ...fields,
+  });
+  const form = message("jQuery's (*form*)", {
+    to: [{ email: 'jquery@to.test', name: 'Ann', type: 'to' }, { email: 'other@to.test' }],
+    html: '<p>100% & more</p>',
+    autotext: 'true',
+    auto_text: true,
+    track_opens: false,
+    merge_language: null,
+    tags: ['contact', 'web'],
+    attachments: [],
+    metadata: { site: 'www' },
+  });
+  await jQuery.post(`${base}/templates/add.json`, { key, name: 'jQuery', code: '<p>Hi</p>', publish: true });
+  const sent = [
+    await jQuery.ajax({ type: 'POST', url: `${base}/messages/send.json`, data: { key, message: form, async: false } }),
+    await jQuery.ajax({
+      type: 'POST',
+      url: `${base}/messages/send.json`,
+      contentType: 'application/json',
+      data: JSON.stringify({ key, message: message('jQuery JSON', { text: 'Hi' }) }),
+    }),
+    await jQuery.post(`${base}/messages/send-template.json`, {
+      key,
+      template_name: 'jquery',
+      template_content: [],
+      message: message('jQuery template', {}),
+    }),
+  ];
+  const found = await jQuery.post(`${base}/messages/search.json`, { key, query: '', tags: [], limit: 100 });
+  const refused = await jQuery.post(`${base}/templates/info.json`, { key, name: 'none' }).then(
+    () => 'no error came',
+    ({ status, responseJSON: body }: { status: number; responseJSON: object }) => ({ status, body }),
+  );
+  return { sent, found: found.map(({ subject }: { subject: string }) => subject), refused };
+}

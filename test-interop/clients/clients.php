@@ -23,21 +23,12 @@ namespace {
 
     [, $base, $key] = $argv;
     require_once '/usr/share/php/Monolog/autoload.php';
+    require_once '/usr/share/php/Egulias/EmailValidator/autoload.php';
+    require_once '/usr/share/php/Swift/swift_required.php';
     require_once '/usr/share/php/Symfony/Component/HttpClient/autoload.php';
     require_once '/usr/share/php/Symfony/Component/Mailer/Bridge/Mailchimp/autoload.php';
 
-    // What Monolog takes its message from; Debian has no Swift Mailer any more.
-    class Swift { const VERSION = '6.3.0'; }
-    class Swift_Message
-    {
-        private $body = '';
-        public function setBody($body) { $this->body = $body; }
-        public function setDate($date) {}
-        public function getSubject() { return 'monolog'; }
-        public function setSubject($subject) {}
-        public function __toString() { return "From: ops@sender.test\r\nTo: monolog@to.test\r\nSubject: monolog\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n" . $this->body; }
-    }
-    $logger = new Logger('app', [new MandrillHandler($key, new Swift_Message())]);
+    $logger = new Logger('app', [new MandrillHandler($key, (new Swift_Message('monolog'))->setFrom('ops@sender.test')->setTo('monolog@to.test'))]);
     $logger->error('Grüße: the disk is full');
 
     class Led implements HttpClientInterface

@@ -58,45 +58,30 @@ describe('what well-known clients send by default', () => {
   });
 
   it('takes a message as jQuery writes it: structs in brackets, null as nothing, true in letters', async () => {
-    const fields = [
-      ['key', KEY],
-      ['message[from_email]', 'news@example.com'],
-      ['message[to][0][email]', 'ann@example.com'],
-      ['message[to][0][name]', 'Ann'],
-      ['message[to][0][type]', 'to'],
-      ['message[to][1][email]', 'bob@example.com'],
-      ['message[to][1][name]', ''],
-      ['message[to][1][type]', ''],
-      ['message[autotext]', 'true'],
-      ['message[auto_text]', 'true'],
-      ['message[subject]', 'Contact'],
-      ['message[html]', '<p>100% & more</p>'],
-      ['message[tags][]', 'contact'],
-      ['message[tags][]', 'web'],
-      ['message[metadata][site]', 'www'],
-      ['message[headers][Reply-To]', 'ann@example.com'],
-      ['message[merge_language]', ''],
-      ['message[global_merge_vars][0][name]', 'A'],
-      ['message[global_merge_vars][0][content]', '1'],
-      ['message[track_opens]', 'false'],
-      ['async', ''],
-      ['send_at', ''],
-      ['ip_pool', ''],
-    ];
-    const { status, body } = await form(
-      '/messages/send',
-      fields.map(([name = '', value = '']) => `${encodeURIComponent(name)}=${php(value)}`).join('&'),
+    const { status, body } = await world.send(
+      '/messages/send.json',
+      `key=${KEY}&message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com` +
+        '&message%5Bto%5D%5B0%5D%5Bname%5D=Ann&message%5Bto%5D%5B0%5D%5Btype%5D=to' +
+        '&message%5Bto%5D%5B1%5D%5Bemail%5D=bob%40example.com' +
+        '&message%5Bto%5D%5B1%5D%5Bname%5D=&message%5Bto%5D%5B1%5D%5Btype%5D=' +
+        '&message%5Bautotext%5D=true&message%5Bauto_text%5D=true' +
+        "&message%5Bsubject%5D=Contact+(it's+*new*)!&message%5Bhtml%5D=%3Cp%3E100%25+%26+more+%C3%BC%3C%2Fp%3E" +
+        '&message%5Btags%5D%5B%5D=contact&message%5Btags%5D%5B%5D=web&message%5Bmetadata%5D%5Bsite%5D=www' +
+        '&message%5Bheaders%5D%5BReply-To%5D=ann%40example.com&message%5Bmerge_language%5D=' +
+        '&message%5Bglobal_merge_vars%5D%5B0%5D%5Bname%5D=A&message%5Bglobal_merge_vars%5D%5B0%5D%5Bcontent%5D=1' +
+        '&message%5Btrack_opens%5D=false&async=&ip_pool=',
+      { 'content-type': 'application/x-www-form-urlencoded; charset=UTF-8' },
     );
     expect(status, JSON.stringify(body)).to.equal(200);
     const { outgoing, draft } = taken();
     expect(outgoing).to.deep.include({
       sender: 'news@example.com',
-      subject: 'Contact',
+      subject: "Contact (it's *new*)!",
       tags: ['contact', 'web'],
       trackOpens: false,
       globalVars: [{ name: 'A', content: '1' }],
     });
-    expect(draft).to.deep.include({ html: '<p>100% & more</p>', headers: [['Reply-To', 'ann@example.com']] });
+    expect(draft).to.deep.include({ html: '<p>100% & more ü</p>', headers: [['Reply-To', 'ann@example.com']] });
     expect(draft.to).to.deep.equal([
       { email: 'ann@example.com', name: 'Ann', type: 'to' },
       { email: 'bob@example.com', name: null, type: 'to' },
@@ -155,6 +140,101 @@ describe('what well-known clients send by default', () => {
       ['ann@example.com', 'Ann'],
       ['bob@example.com', 'Bob'],
     ]);
+  });
+
+  it('takes a message of the official PHP client: no .json, null and empty lists left out, key last', async () => {
+    const { status, body } = await world.send(
+      '/messages/send',
+      'message%5Bfrom_email%5D=news%40example.com&message%5Bsubject%5D=Gr%C3%BC%C3%9Fe' +
+        '&message%5Bhtml%5D=%3Cp%3E100%25+%26+more%3C%2Fp%3E' +
+        '&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com' +
+        '&message%5Bto%5D%5B0%5D%5Btype%5D=to&message%5Bimportant%5D=1' +
+        '&message%5Btrack_clicks%5D=0&message%5Btags%5D%5B0%5D=a&message%5Btags%5D%5B1%5D=b' +
+        '&message%5Bmetadata%5D%5Bsite%5D=www&message%5Battachments%5D%5B0%5D%5Btype%5D=text%2Fplain' +
+        '&message%5Battachments%5D%5B0%5D%5Bname%5D=a+b.txt' +
+        `&message%5Battachments%5D%5B0%5D%5Bcontent%5D=%2B%2B%2F%2F&async=0&key=${KEY}`,
+      FORM,
+    );
+    expect(status, JSON.stringify(body)).to.equal(200);
+    const { outgoing, draft } = taken();
+    expect(outgoing).to.deep.include({ subject: 'Grüße', tags: ['a', 'b'], trackClicks: 'none' });
+    expect(Object.entries(outgoing.metadata)).to.deep.equal([['site', 'www']]);
+    expect(draft).to.deep.include({
+      html: '<p>100% & more</p>',
+      to: [{ email: 'ann@example.com', name: null, type: 'to' }],
+      attachments: [{ name: 'a b.txt', type: 'text/plain', content: '++//' }],
+    });
+    expect(draft.headers).to.deep.include(['Importance', 'High']);
+  });
+
+  it('takes a template without content: no list in a form, an empty struct in samples', async () => {
+    const sent = 'message%5Bfrom_email%5D=news%40example.com&message%5Bto%5D%5B0%5D%5Bemail%5D=ann%40example.com';
+    for (const content of ['', '&template_content=', '&template_content%5B%5D='])
+      expect(
+        (
+          await world.send(
+            '/messages/send-template',
+            `template_name=Example+Template&${sent}${content}&key=${KEY}`,
+            FORM,
+          )
+        ).body,
+        `form ${content}`,
+      ).to.have.nested.property('[0].status', 'queued');
+    expect((await form('/templates/render', `template_name=Example+Template&key=${KEY}`)).status).to.equal(200);
+    const message = { from_email: 'news@example.com', to: [{ email: 'ann@example.com' }] };
+    const sample = { template_name: 'Example Template', template_content: [{}] };
+    expect((await json('/messages/send-template', { ...sample, message })).body).to.have.nested.property(
+      '[0].status',
+      'queued',
+    );
+    expect((await json('/templates/render', sample)).status).to.equal(200);
+    for (const [content, fault] of [
+      [[{}, {}], '[0].name: Please enter a value'],
+      [[[]], '[0]: Please enter a struct'],
+      [[{ name: 'a' }], '[0].content: Please enter a value'],
+    ] as const)
+      expect(
+        (await json('/templates/render', { template_name: 'Example Template', template_content: content })).body
+          .message,
+      ).to.equal(`Validation error: ${JSON.stringify({ template_content: fault })}`);
+    expect(
+      (await json('/messages/send', { message: { ...message, text: 'x', to: [{}] } })).body.name,
+      'a recipient who is nobody is a mistake',
+    ).to.equal('ValidationError');
+    expect(
+      (await json('/messages/send-template', { template_name: 'Example Template', message })).body.message,
+      'JSON can say that a list is empty',
+    ).to.equal('You must specify a template_content value');
+  });
+
+  it('takes the message of gochimp: metadata as a list of structs, the campaign as a list', async () => {
+    const { status, body } = await world.send(
+      '/messages/send.json',
+      `{"async":false,"key":"${KEY}","message":{"text":"Hi","subject":"go","from_email":"news@example.com",` +
+        '"from_name":"","to":[{"email":"ann@example.com","name":"","type":""}],' +
+        '"track_opens":false,"track_clicks":false,' +
+        '"google_analytics_domains":["example.com"],"google_analytics_campaign":["spring"],' +
+        '"metadata":[{"website":"www"},{"user":"7","__proto__":"p"}],' +
+        '"recipient_metadata":[{"rcpt":"ann@example.com","values":{"x":"y"}}]}}',
+      JSON_TYPE,
+    );
+    expect(status, JSON.stringify(body)).to.equal(200);
+    const { outgoing, draft } = taken();
+    expect(outgoing.extras?.analytics).to.deep.equal({ domains: ['example.com'], campaign: 'spring' });
+    expect(Object.entries(outgoing.metadata)).to.deep.include.members([
+      ['website', 'www'],
+      ['user', '7'],
+    ]);
+    expect(draft.to).to.deep.equal([{ email: 'ann@example.com', name: null, type: 'to' }]);
+    const plain = { text: 'x', from_email: 'news@example.com', to: [{ email: 'ann@example.com' }] };
+    for (const metadata of [['a'], [{ a: 'b' }, 'c'], [['a']]])
+      expect(
+        (await json('/messages/send', { message: { ...plain, metadata } })).body.name,
+        JSON.stringify(metadata),
+      ).to.equal('ValidationError');
+    expect((await json('/messages/send', { message: [plain] })).body.name, 'a message is one struct').to.equal(
+      'ValidationError',
+    );
   });
 
   it('reads numbers and truth values that came as text, in JSON too, where the operation declares such', async () => {
