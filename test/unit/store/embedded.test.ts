@@ -70,9 +70,13 @@ describe('the embedded store', () => {
   it('has every row that it acknowledged when its process is killed, again and again', async () => {
     const acknowledged: string[] = [];
     for (let round = 0; round < 3; round++) {
-      const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'insert', file, `r${round}`], {
-        stdio: ['ignore', 'pipe', 'inherit'],
-      });
+      const child = spawn(
+        process.execPath,
+        [join(import.meta.dirname, '../../support/store-writer.ts'), 'insert', file, `r${round}`],
+        {
+          stdio: ['ignore', 'pipe', 'inherit'],
+        },
+      );
       const exit = new Promise((resolve) => child.once('exit', (_, signal) => resolve(signal)));
       let text = '';
       child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -91,9 +95,13 @@ describe('the embedded store', () => {
 
   it('shares its file with another process that writes at the same time', async () => {
     const rows = await (await open()).collection(notes);
-    const child = spawn(process.execPath, [join(import.meta.dirname, 'writer.ts'), 'add', file, '100'], {
-      stdio: 'inherit',
-    });
+    const child = spawn(
+      process.execPath,
+      [join(import.meta.dirname, '../../support/store-writer.ts'), 'add', file, '100'],
+      {
+        stdio: 'inherit',
+      },
+    );
     const exit = new Promise((resolve) => child.once('exit', resolve));
     await until('the other process to write', async () => (await rows.one({ id: 'sum' })) !== undefined);
     for (let i = 0; i < 100; i++) await rows.add('sum', { rank: 1 }, { account: 'a', rank: 0, body: '' });
