@@ -1,4 +1,5 @@
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { escapeHtml } from '../base/html.ts';
 import { TooLong } from './faults.ts';
 import type { Analytics } from './outgoing.ts';
 
@@ -133,8 +134,7 @@ function toUrl(value: string): string {
 
 /** In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a value. */
 function quoted(url: string, quote: string): string {
-  const escaped = url.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
-  return quote === SINGLE ? `'${escaped.replaceAll("'", '&#39;')}'` : `"${escaped.replaceAll('"', '&quot;')}"`;
+  return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
 
 // Brackets of Chinese and Japanese stand against a link without a space.
