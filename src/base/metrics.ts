@@ -3,11 +3,11 @@ import { DECLARED, type Declared, METRICS } from './metric-list.ts';
 
 type Names = keyof typeof METRICS;
 /** The metrics of a kind, by name. */
-export type MetricName<K extends Declared['kind']> = {
+type MetricName<K extends Declared['kind']> = {
   [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never;
 }[Names];
 /** A value for each label of a metric. */
-export type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
+type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
   ? { readonly [K in keyof L]: string }
   : Readonly<Record<never, string>>;
 type Given<N extends Names> = (typeof METRICS)[N] extends { readonly labels: unknown } ? [labels: Labels<N>] : [];
@@ -79,7 +79,7 @@ export function histogramIn(cells: Float64Array, at: number, buckets: readonly n
 }
 
 /** Where in the memory of a thread a metric with these labels has its cells. */
-export interface Place {
+interface Place {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly at: number;

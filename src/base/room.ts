@@ -4,7 +4,7 @@ import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
 /** Bytes of a disk: all, and those that we may still use. */
-export interface Disk {
+interface Disk {
   readonly total: number;
   readonly free: number;
 }

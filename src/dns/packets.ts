@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Answer, MxRecord, RecordType } from './types.ts';
 
 /** One record of a reply, as far as we read it. */
-export interface ReplyRecord {
+interface ReplyRecord {
   readonly owner: string;
   readonly type: string;
   readonly ttl: number;
@@ -11,7 +11,7 @@ export interface ReplyRecord {
 }
 
 /** A whole packet that answers our question. */
-export interface Reply {
+interface Reply {
   readonly rcode: number;
   readonly truncated: boolean;
   readonly records: readonly ReplyRecord[];
@@ -131,7 +131,7 @@ function questionLength(query: Buffer): number {
 }
 
 /** What a reply says about a name: an answer, or the name that an alias leads to and that is to be asked next. */
-export type Reading<T> =
+type Reading<T> =
   | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
   | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
 

@@ -118,14 +118,14 @@ interface RoundDeps {
 }
 
 /** At least so many datagrams before a question is given up, over all servers. */
-export const TURNS = 4;
+const TURNS = 4;
 /** A server as text, to compare. */
-export function keyOf(server: Server): string {
+function keyOf(server: Server): string {
   return `${server.address} ${server.port}`;
 }
 
 /** The order in which the servers are asked, the preferred one first, until there are enough turns. */
-export function turnsOf(servers: readonly Server[], preferred: string): Server[] {
+function turnsOf(servers: readonly Server[], preferred: string): Server[] {
   const order = [...servers].sort((a, b) => Number(keyOf(b) === preferred) - Number(keyOf(a) === preferred));
   const turns: Server[] = [];
   for (let round = 0; round < 2 || turns.length < TURNS; round++) {
@@ -139,7 +139,7 @@ export function turnsOf(servers: readonly Server[], preferred: string): Server[]
  * Takes the turns one after the other. An earlier server is still listened to while a later one is asked: a slow answer is
  * an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
  */
-export function startRound(
+function startRound(
   deps: RoundDeps,
   turns: readonly Server[],
   name: string,
@@ -231,7 +231,7 @@ function startTurn(
 }
 
 /** What a packet on the way back may do to the one who waits. */
-export interface Listener {
+interface Listener {
   /** Bytes that claim to be the answer. True when they were, and nothing more is awaited. */
   packet(bytes: Buffer): boolean;
   /** Nothing will come from there any more. */
@@ -248,7 +248,7 @@ const LARGEST_STREAM = 32_768;
  * beside the id (RFC 5452 section 9.2). The socket is connected, so the system drops what comes from anybody but the
  * server, and tells at once when nobody listens there. The answer closes it.
  */
-export function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
+function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
   const family = isIPv6(server.address) ? 6 : 4;
   const socket: UdpSocket = createSocket({
     type: family === 6 ? 'udp6' : 'udp4',
@@ -279,7 +279,7 @@ export function sendUdp(server: Server, query: Buffer, listener: Listener): () =
 }
 
 /** Sends a question over TCP, framed by its length (RFC 7766 section 8). The answer closes the connection. */
-export function sendTcp(server: Server, query: Buffer, listener: Listener): () => void {
+function sendTcp(server: Server, query: Buffer, listener: Listener): () => void {
   const socket = connect({ host: server.address, port: server.port });
   let closed = false;
   let held = Buffer.alloc(0);

@@ -22,7 +22,7 @@ export interface ListedMailbox extends Mailbox {
 }
 
 /** What an address field holds. */
-export interface AddressList {
+interface AddressList {
   /** In their order; the members of groups stand beside the others. */
   readonly mailboxes: readonly ListedMailbox[];
   /** Members in which no address was found, as they were written. */

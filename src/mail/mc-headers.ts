@@ -151,12 +151,12 @@ function parseUtc(text: string): Date | undefined {
 }
 
 /** Values by name: what stands for all recipients, and what for one. */
-export interface Objects<T> {
+interface Objects<T> {
   readonly all: Map<string, T>;
   readonly byRecipient: Map<string, Map<string, T>>;
 }
 
-export interface Asked<T> {
+interface Asked<T> {
   readonly name: string;
   readonly isKey: (name: string) => boolean;
   /** Undefined for what is ignored. */
@@ -185,7 +185,7 @@ const TRUE = /^(?:true|on|yes|y|1)$/i;
 const FALSE = /^(?:false|off|no|n|0)$/i;
 const RCPT = '_rcpt';
 
-export function createMcReading(fields: readonly HeaderField[]): McReading {
+function createMcReading(fields: readonly HeaderField[]): McReading {
   const given = collect(fields);
   const ignored = new Set<string>();
   const all = (name: string) => given.get(name.toLowerCase()) ?? [];
@@ -262,7 +262,7 @@ function parseObject(text: string): object | undefined {
 }
 
 /** What a recipient's own values are kept under. */
-export function recipientKey(text: string): string | undefined {
+function recipientKey(text: string): string | undefined {
   const address = parseAddress(text.trim());
   if (!address || address.domain.startsWith('[')) return undefined;
   return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();

@@ -109,7 +109,7 @@ export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>):
 }
 
 /** The subject, decoded; '' when there is none. Of several the last one counts, as mailparser has it. */
-export function walkSubject(fields: readonly HeaderField[]): string {
+function walkSubject(fields: readonly HeaderField[]): string {
   return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 
@@ -207,7 +207,7 @@ function percentDecoded(value: string | undefined): string | undefined {
 }
 
 /** A text body as it stands in the message. */
-export interface EncodedText {
+interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
   /** The charset that was declared. */
@@ -224,7 +224,7 @@ const LF = 0x0a;
 const EQUALS = 0x3d;
 
 /** Decodes a text body, to LF line ends. */
-export function decodeBody(text: EncodedText): Text {
+function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
   const bytes = decodeTransfer(text.body, text.encoding);
   const decoded = toLf(decoderOfText(text.charset, () => [bytes])(bytes, true));

@@ -106,7 +106,7 @@ export function decodeBase64(body: Buffer): Buffer {
  * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way
  * and goes, a `=` that begins nothing stays.
  */
-export function decodeQuotedPrintable(body: Uint8Array): Buffer {
+function decodeQuotedPrintable(body: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(body.length);
   let length = 0;
   // White space before here was written by an escape, or stands in a line that is over: it stays.

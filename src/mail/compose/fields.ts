@@ -8,7 +8,7 @@ export interface FieldSpan {
   readonly end: number;
 }
 
-export interface HeaderBlock {
+interface HeaderBlock {
   readonly fields: readonly FieldSpan[];
   /** Where the empty line begins; undefined when there is none. */
   readonly end: number | undefined;

@@ -8,7 +8,7 @@ import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
 
 /** What came of one signature, in the words of RFC 8601 section 2.7.1. */
-export interface Checked {
+interface Checked {
   readonly result: 'pass' | 'fail' | 'neutral' | 'policy' | 'temperror';
   /** Why, for who looks into it; a code where the DNS had a part in it. */
   readonly comment?: string;
