@@ -1,5 +1,5 @@
 /** What a metric is: the name is its key in `METRICS`. */
-export interface Declared {
+export interface MetricDeclaration {
   readonly kind: 'counter' | 'gauge' | 'histogram';
   /** One sentence, with the unit where the name has none. */
   readonly help: string;
@@ -248,7 +248,7 @@ export const METRICS = {
     help: '1 for a metric that could not be read in time for this scrape.',
     labels: { metric: 'the names of this list' },
   },
-} as const satisfies Record<`postern_${string}`, Declared>;
+} as const satisfies Record<`postern_${string}`, MetricDeclaration>;
 
 /** A metric as the list has it, whatever its name. */
-export const DECLARED: readonly (readonly [name: string, declared: Declared])[] = Object.entries(METRICS);
+export const DECLARED: readonly (readonly [name: string, declared: MetricDeclaration])[] = Object.entries(METRICS);

@@ -90,7 +90,7 @@ function toValue(record: Resource, type: string): string | MxRecord | undefined 
 }
 
 export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
-export type Heard =
+export type QuestionOutcome =
   | { readonly kind: 'reply'; readonly reply: Reply }
   | { readonly kind: 'failure'; readonly reason: Reason };
 
@@ -101,7 +101,7 @@ const RCODE_REASONS = new Map<number, Reason>([
 ]);
 
 /** What a reply means for the question: something to read, or a reason to ask elsewhere. */
-export function judge(reply: Reply | undefined): Heard {
+export function judge(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
     return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };

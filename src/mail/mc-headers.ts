@@ -156,7 +156,7 @@ interface Objects<T> {
   readonly byRecipient: Map<string, Map<string, T>>;
 }
 
-interface Asked<T> {
+interface ObjectField<T> {
   readonly name: string;
   readonly isKey: (name: string) => boolean;
   /** Undefined for what is ignored. */
@@ -172,7 +172,7 @@ export interface McReading {
   one<T>(name: string, parse: (text: string) => T | undefined): T | null;
   flag(name: string): boolean | null;
   /** Of a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
-  objects<T>(asked: Asked<T>): Objects<T>;
+  objects<T>(asked: ObjectField<T>): Objects<T>;
   /** Notes that a value was ignored, all of it or in part. */
   ignore(name: string): void;
   /** Full names of such fields until now, each once. */
@@ -205,7 +205,7 @@ function createMcReading(fields: readonly HeaderField[]): McReading {
     all,
     one,
     flag: (name) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
-    objects: <T>(asked: Asked<T>) => readObjects({ all, ignore }, asked),
+    objects: <T>(asked: ObjectField<T>) => readObjects({ all, ignore }, asked),
     ignore,
     ignored: () => [...ignored],
   });
@@ -223,7 +223,7 @@ function collect(fields: readonly HeaderField[]): Map<string, string[]> {
 
 function readObjects<T>(
   { all, ignore }: Pick<McReading, 'all' | 'ignore'>,
-  { name, isKey, read, maxBytes = Infinity }: Asked<T>,
+  { name, isKey, read, maxBytes = Infinity }: ObjectField<T>,
 ): Objects<T> {
   const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name)) {

@@ -151,13 +151,19 @@ interface RenderInput {
 }
 
 /** The HTML, or which of the inputs made it longer than it may be. */
-type Rendered = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
+type RenderResult = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
 
 /**
  * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond or so: a
  * template of megabytes must not hold up the mail that comes in meanwhile.
  */
-export async function render({ code, contents, vars, now, maxLength = MAX_RENDERED }: RenderInput): Promise<Rendered> {
+export async function render({
+  code,
+  contents,
+  vars,
+  now,
+  maxLength = MAX_RENDERED,
+}: RenderInput): Promise<RenderResult> {
   const filled = await unlessTooLong(fillingRegions(code, contents, maxLength));
   if (filled === undefined) return { tooLong: 'contents' };
   if (!vars) return { html: filled };
