@@ -64,7 +64,7 @@ export function createRoom(
     try {
       judge(await look());
     } catch (error) {
-      if (room) log.error(`${name}.fault`, { reason: 'free disk cannot be looked up', error });
+      if (room) log.error(`${name}.fault`, { reason: 'cannot read the free disk space', error });
       room = false;
       seen = undefined;
     }
