@@ -134,6 +134,7 @@ async function sort(
       id,
       messageId,
       account,
+      kind: 'outbound' as const,
       url: mailUrl(read.domain),
       routeId: subaccount === null ? '' : subaccountId(account, subaccount),
       pattern: '',
