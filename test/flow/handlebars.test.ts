@@ -73,7 +73,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
         .find((one: any) => one._id === id),
     );
     const env = { POSTERN_DATA_DIR: running.dir };
-    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'dead', '--json'], env)).records();
+    const rows = (await postern(['queue', 'list', '--kind', 'outbound', '--state', 'dead', '--json'], env)).records();
     const found = rows.find(({ recipient }: { recipient: string }) => recipient === to);
     return { event, error: (await postern(['queue', 'show', found.id], env)).out };
   }

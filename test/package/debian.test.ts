@@ -266,7 +266,7 @@ describe('the Debian package', function () {
     const answer = (status: number, subject: string) => here().ask({ do: 'answer', status, to: `"${subject}"` });
     const arrives = (subject: string) =>
       until(`the post of ${subject}`, async () => (await received(subject)).length > 0, 20_000);
-    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json');
+    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'inbound', '--state', 'waiting', '--json');
     async function queued(subject: string) {
       await answer(503, subject);
       expect(await mail(subject)).to.match(/^250 /);
@@ -458,9 +458,9 @@ describe('the Debian package', function () {
         await until(
           'it is delivered',
           async () =>
-            !(await here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json')).includes(
-              '"id"',
-            ),
+            !(
+              await here().must('postern', 'queue', 'list', '--kind', 'inbound', '--state', 'waiting', '--json')
+            ).includes('"id"'),
           30_000,
         );
       });
