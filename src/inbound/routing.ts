@@ -128,7 +128,7 @@ function compareIds(a: string, b: string): number {
 }
 
 function toMatch(row: InboundRouteRow): Match {
-  return Object.freeze({ account: row.account, routeId: row.id, pattern: row.pattern, url: row.url });
+  return Object.freeze({ kind: 'inbound', account: row.account, routeId: row.id, pattern: row.pattern, url: row.url });
 }
 
 function find(domain: Domain, mailbox: string): Match | undefined {

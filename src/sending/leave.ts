@@ -289,7 +289,7 @@ export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): 
       holding.changed(account, subaccount);
       try {
         return await spool.retry(
-          { account, kind: 'outgoing', routeIds: [subaccountId(account, subaccount)], states: ['waiting'] },
+          { account, kinds: ['outbound'], routeIds: [subaccountId(account, subaccount)], states: ['waiting'] },
           clock.now(),
         );
       } catch (error) {

@@ -266,7 +266,7 @@ describe('the Debian package', function () {
     const answer = (status: number, subject: string) => here().ask({ do: 'answer', status, to: `"${subject}"` });
     const arrives = (subject: string) =>
       until(`the post of ${subject}`, async () => (await received(subject)).length > 0, 20_000);
-    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json');
+    const waiting = () => here().must('postern', 'queue', 'list', '--kind', 'inbound', '--state', 'waiting', '--json');
     async function queued(subject: string) {
       await answer(503, subject);
       expect(await mail(subject)).to.match(/^250 /);
@@ -458,9 +458,9 @@ describe('the Debian package', function () {
         await until(
           'it is delivered',
           async () =>
-            !(await here().must('postern', 'queue', 'list', '--kind', 'mail', '--state', 'waiting', '--json')).includes(
-              '"id"',
-            ),
+            !(
+              await here().must('postern', 'queue', 'list', '--kind', 'inbound', '--state', 'waiting', '--json')
+            ).includes('"id"'),
           30_000,
         );
       });
@@ -493,9 +493,9 @@ describe('the Debian package', function () {
       /** Lines of the log that an attacker would like us to write, and texts that would break out of ours. */
       const FORGERIES = [
         `{"event":"api.refused_key","level":"info","time":"2026-01-05T12:00:00.000Z","address":"${FORGED}"}`,
-        `x","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Wrong key"}`,
-        `x\\","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Wrong key"}`,
-        `x\\u000a${stolen({ event: 'smtp.refused', command: 'AUTH', reply: '535 5.7.8 Wrong key' })}`,
+        `x","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Authentication failed"}`,
+        `x\\","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Authentication failed"}`,
+        `x\\u000a${stolen({ event: 'smtp.refused', command: 'AUTH', reply: '535 5.7.8 Authentication failed' })}`,
         `x ${stolen({ event: 'smtp.session', tls: null, messages: 0, recipients: 0, refusals: 99, reason: 'disconnect', duration_ms: 1 })}`,
       ];
       const banned = async (mode: string, source: string) => [

@@ -70,6 +70,7 @@ export function aDelivery(url = 'https://hooks.example/a', more: Partial<Deliver
   const n = String(++count).padStart(6, '0');
   return {
     id: `d${n}`,
+    kind: 'inbound',
     messageId: `m${n}`,
     account: 'acc',
     url,

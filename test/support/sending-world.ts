@@ -166,6 +166,7 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
     },
     mail(change = {}, outgoing = {}) {
       const delivery = aDelivery(mailUrl('example.com'), {
+        kind: 'outbound',
         routeId: '',
         pattern: '',
         recipient: 'jo@example.com',

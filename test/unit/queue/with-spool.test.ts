@@ -62,7 +62,18 @@ describe('deliveries from the spool to receivers', () => {
         body: { kind: 'inline', bytes: new TextEncoder().encode('Subject: x\r\n\r\nx\r\n') },
         envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
       },
-      [{ id, messageId, account: 'acc', url, routeId: '1.1', pattern: '*', recipient: 'r@in.example' }],
+      [
+        {
+          id,
+          kind: 'inbound',
+          messageId,
+          account: 'acc',
+          url,
+          routeId: '1.1',
+          pattern: '*',
+          recipient: 'r@in.example',
+        },
+      ],
     );
     expect(outcome).to.equal('accepted');
     return id;

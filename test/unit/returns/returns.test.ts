@@ -85,6 +85,8 @@ describe('returned mail on its way to an event', () => {
     });
     const delivery = {
       id: 'm1-a',
+      kind: 'return' as const,
+      task: 'read' as const,
       messageId: 'm1',
       account: ACCOUNT,
       url: RETURN_URL,
