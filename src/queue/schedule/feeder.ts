@@ -2,6 +2,7 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
+import type { Roads } from '../road.ts';
 import { askNow } from './breaker.ts';
 import { HELD } from './endpoint-queue.ts';
 import { type Lane, type Lanes, mayBeEarly, toFresh, toWaiting, type Waiting } from './lane.ts';
@@ -17,6 +18,7 @@ export interface FeederDeps {
   readonly spool: Pick<Spool, 'due'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly roads: Roads;
   readonly lanes: () => number;
   /** Called when there may be something new for a lane. */
   readonly poke: (lane: Lane) => void;
@@ -30,7 +32,7 @@ export interface Feeder {
   busy(): boolean;
 }
 
-export function createFeeder({ spool, clock, log, lanes, poke, stopping }: FeederDeps): Feeder {
+export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }: FeederDeps): Feeder {
   const hungry = new Set<Lane>();
   let reads = 0;
 
@@ -62,7 +64,7 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
   }
 
   function toHeld(lane: Lane, queued: QueuedDelivery, now: number): Waiting {
-    const waiting = toWaiting(queued, { wall: clock.now(), steady: now });
+    const waiting = toWaiting(queued, { wall: clock.now(), steady: now }, roads[queued.kind]);
     return lane.pulling && mayBeEarly(waiting) ? { ...waiting, due: now } : waiting;
   }
 
@@ -90,6 +92,7 @@ export interface IntakeDeps {
   readonly spool: Pick<Spool, 'endpoints' | 'onChange'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly roads: Roads;
   readonly lanes: Lanes;
   readonly poke: (lane: Lane) => void;
 }
@@ -103,7 +106,7 @@ export interface Intake {
   busy(): boolean;
 }
 
-export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): Intake {
+export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDeps): Intake {
   let phase: 'opening' | 'open' | 'closed' = 'opening';
   let early: Delivery[] = [];
   let again = false;
@@ -116,7 +119,7 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
       const lane = lanes.of(delivery, null);
-      lane.queue.addFresh(toFresh(delivery, now), now.steady);
+      lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
       poke(lane);
     }
   }

@@ -1,9 +1,8 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { Gate } from '../../webhooks/carry.ts';
-import type { Told } from '../../webhooks/types.ts';
-import type { Settled } from '../settle.ts';
+import type { Gate } from '../road.ts';
+import type { AttemptSummary, Settled } from '../settle.ts';
 import { type Change, learn } from './breaker.ts';
 import { createHeap } from './endpoint-queue.ts';
 import { hasPlace, type Lane, type Waiting } from './lane.ts';
@@ -21,7 +20,7 @@ export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
-  onResult: (change: Change | null, result: Told, settled: Settled) => void,
+  onResult: (change: Change | null, result: AttemptSummary, settled: Settled) => void,
 ): Gate & { close(): void } {
   const { posts } = deps;
   const probe = lane.state.phase !== 'closed';

@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
+import type { Delivery, Endpoint, QueuedDelivery } from '../delivery.ts';
+import type { Road, Roads } from '../road.ts';
 import { longestWait } from '../settle.ts';
 import { type EndpointState, fromMemory, mayProbe } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
@@ -134,8 +135,7 @@ export interface Lanes {
   count(): number;
 }
 
-/** `mostFor`: deliveries on their way to one endpoint at one time. */
-export function createLanes(clock: Clock, mostFor: (kind: DeliveryKind) => number): Lanes {
+export function createLanes(clock: Clock, roads: Roads): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
@@ -151,7 +151,7 @@ export function createLanes(clock: Clock, mostFor: (kind: DeliveryKind) => numbe
       if (known) return known;
       const now = clock.monotonic();
       if (lanes.size >= sweepAt) sweep(now);
-      const most = mostFor(kind);
+      const most = roads[kind].concurrencyPerEndpoint;
       const lane = createLane(
         { account, url, kind, most },
         fromMemory(memory, clock.now() - now, now, most),
@@ -179,14 +179,22 @@ export interface Waiting {
   readonly parked: boolean;
   /** Somebody chose its time and may choose another until it is sent: the store has the last word (sending/scheduling.ts). */
   readonly scheduled: boolean;
+  /** Its time is somebody's wish and no backoff of ours: no probe takes it before that, and it may be as far off as they like. */
+  readonly timed: boolean;
   /** In milliseconds that only grow, so that a wall clock that is set cannot put it off. */
   readonly due: number;
   /** When it last failed, as far as this process knows (milliseconds that only grow); Infinity: never. */
   readonly failedAt: number;
 }
 
+/** Now: milliseconds since 1970, and milliseconds that only grow. */
+export interface Times {
+  readonly wall: number;
+  readonly steady: number;
+}
+
 /** A delivery that was accepted a moment ago. */
-export function toFresh(delivery: Delivery, now: { readonly wall: number; readonly steady: number }): Waiting {
+export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 'timed'>): Waiting {
   const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
   const scheduled = delivery.notBefore !== undefined;
   return {
@@ -195,32 +203,25 @@ export function toFresh(delivery: Delivery, now: { readonly wall: number; readon
     budgetFrom: now.wall + early,
     parked: false,
     scheduled,
+    timed,
     due: now.steady + early,
     failedAt: Number.POSITIVE_INFINITY,
   };
 }
 
-/**
- * Its time is somebody's wish and no backoff of ours: mail that an account wants to have sent later, or that waits because a
- * subaccount is paused. No probe takes it before that, and it may be as far off as they like.
- */
-export function isTimed({ delivery, attempts }: Pick<Waiting, 'delivery' | 'attempts'>): boolean {
-  return attempts === 0 && delivery.kind === 'outbound';
-}
-
 /** Whether it may be tried before its time, because its endpoint is back or to see whether it is. */
 export function mayBeEarly(waiting: Waiting): boolean {
-  return !waiting.parked && !isTimed(waiting);
+  return !waiting.parked && !waiting.timed;
 }
 
 /** A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a wrong clock. */
-export function toWaiting(queued: QueuedDelivery, now: { readonly wall: number; readonly steady: number }): Waiting {
+export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, 'timed'>): Waiting {
   const wait = queued.dueAt - now.wall;
   const { attempts, budgetFrom, parked } = queued;
-  const timed = isTimed({ delivery: queued, attempts });
+  const timed = road.timed && attempts === 0;
   const wrong = !timed && wait > longestWait(queued);
   // One that was replayed looks the same; the store has no row of it then.
   const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
-  return { delivery: queued, attempts, budgetFrom, parked, scheduled, due, failedAt: Number.POSITIVE_INFINITY };
+  return { delivery: queued, attempts, budgetFrom, parked, scheduled, timed, due, failedAt: Number.POSITIVE_INFINITY };
 }
