@@ -8,21 +8,10 @@ import type { Service } from '../base/service.ts';
 import type { DeliveryKind, Spool } from './delivery.ts';
 import { createMeters, createNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
-import { toMemory } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createRounds, isInDoubt, type Rounds } from './schedule/gate.ts';
-import {
-  createLanes,
-  hasPlace,
-  isLookDue,
-  type Lane,
-  nextStart,
-  nextWake,
-  type Times,
-  takeNext,
-  type Waiting,
-} from './schedule/lane.ts';
+import { createAgenda, createGate, createRounds, type Rounds } from './schedule/gate.ts';
+import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
 
 export interface DispatcherDeps {
   readonly spool: Spool;
@@ -83,28 +72,26 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   function poke(lane: Lane): void {
     if (phase !== 'running') return;
     const now = clock.monotonic();
-    if (isLookDue(lane, now)) giveUpOld(lane, now);
+    if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
-    if (nextStart(lane, now) > now) agenda.set(lane, nextWake(lane, now));
+    if (lane.nextStart(now) > now) agenda.set(lane, lane.nextWake(now));
     else places[lane.kind].attempts.add(lane);
   }
 
   function startOne(lane: Lane): void {
-    const waiting = takeNext(lane, clock.monotonic());
+    const waiting = lane.takeNext(clock.monotonic());
     if (waiting) void send(lane, waiting);
     poke(lane);
   }
 
   function postOne(lane: Lane, posts: Rounds): void {
-    if (hasPlace(lane)) lane.turns.shift()?.();
-    if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
+    if (lane.callNext()) posts.add(lane);
   }
 
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
-    const inDoubt = isInDoubt(lane);
+    const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
     attempts.begin(inDoubt);
-    lane.usedAt = clock.monotonic();
     const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled) => {
       meters.attempt(waiting.delivery, result, settled);
       if (change) notices.endpoint(lane, change, result);
@@ -135,9 +122,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   }
 
   function keep(lane: Lane): void {
-    const memory = toMemory(lane.state, clock.now() - clock.monotonic());
-    if (memory === lane.kept) return;
-    lane.kept = memory;
+    const memory = lane.newMemory(clock.now() - clock.monotonic());
+    if (memory === undefined) return;
     const { account, url, kind } = lane;
     spool.keepEndpoint({ account, url, kind }, memory).catch((error: unknown) => log.error('spool.fault', { error }));
   }
@@ -151,7 +137,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
       phase = 'stopping';
       intake.close();
       agenda.stop();
-      for (const lane of lanes.all()) for (const turn of lane.turns.splice(0)) turn();
+      for (const lane of lanes.all()) lane.callAll();
       await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
     },

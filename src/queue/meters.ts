@@ -39,11 +39,7 @@ export function createMeters(metrics: Metrics): Meters {
 export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
   metrics.gauge('postern_endpoints', () => {
     const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
-    for (const {
-      kind,
-      state: { phase },
-      probing,
-    } of lanes.all())
+    for (const { kind, phase, probing } of lanes.all())
       counts[ENDPOINT_KINDS[kind]][probing && phase !== 'closed' ? 'half_open' : phase]++;
     return ENDPOINTS.flatMap((endpoint) =>
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
@@ -95,7 +91,7 @@ export function createNotices(log: Log, roads: Roads): Notices {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
-        error: `endpoint ${lane.state.phase}`,
+        error: `endpoint ${lane.phase}`,
       });
     },
     endpoint(lane, change, result) {

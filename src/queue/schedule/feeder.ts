@@ -3,9 +3,8 @@ import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
 import type { Roads } from '../road.ts';
-import { askNow } from './breaker.ts';
 import { HELD } from './endpoint-queue.ts';
-import { type Lane, type Lanes, mayBeEarly, toFresh, toWaiting, type Waiting } from './lane.ts';
+import { type Lane, type Lanes, toFresh, toWaiting } from './lane.ts';
 
 // The end of time: what is due later is read too, and waits in memory by a clock that nobody sets.
 const EVER = 8.64e15;
@@ -54,18 +53,12 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
   function take(lane: Lane, found: readonly QueuedDelivery[] | undefined, count: number): void {
     const now = clock.monotonic();
     const full = found?.length === count;
-    lane.queue.endLoad(
-      found?.map((queued) => toHeld(lane, queued, now)),
+    const times = { wall: clock.now(), steady: now };
+    lane.load(
+      found?.map((queued) => toWaiting(queued, times, roads[queued.kind])),
       full,
       now,
     );
-    if (found && !full) lane.pulling = false;
-    lane.lookAt = now;
-  }
-
-  function toHeld(lane: Lane, queued: QueuedDelivery, now: number): Waiting {
-    const waiting = toWaiting(queued, { wall: clock.now(), steady: now }, roads[queued.kind]);
-    return lane.pulling && mayBeEarly(waiting) ? { ...waiting, due: now } : waiting;
   }
 
   function serveNext(): void {
@@ -126,10 +119,7 @@ export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDe
 
   /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoints too. */
   function relearn(): void {
-    for (const lane of lanes.all()) {
-      lane.queue.forget(clock.monotonic());
-      lane.state = askNow(lane.state, clock.monotonic());
-    }
+    for (const lane of lanes.all()) lane.doubt(clock.monotonic());
     again = true;
     if (!learning) void learnAll();
   }
