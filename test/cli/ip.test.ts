@@ -107,7 +107,7 @@ describe('postern ip', () => {
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'a', account: 'a' });
     });
-    expect((await ip('list')).out).to.contain('1 account waits for an address.');
+    expect((await ip('list')).out).to.contain('1 account is waiting for an address.');
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'b', account: 'b' });
     });
