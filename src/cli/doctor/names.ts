@@ -53,7 +53,7 @@ async function reverse(ip: string, hostname: string, resolver: World['resolver']
   return fault(
     check,
     answer.kind === 'records' ? `points to ${answer.records.join(', ')}, not ${hostname}` : 'no PTR record',
-    `Ask your provider to set the PTR record of the address to ${hostname}.`,
+    `Ask your provider to set its PTR record to ${hostname}.`,
   );
 }
 

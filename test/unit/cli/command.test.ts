@@ -294,7 +294,7 @@ describe('the command line', () => {
       writeFileSync(file, 'hostname: mx.postern.test\n', { mode: 0o640 });
       const ran = await asNobody(['config', 'show'], { POSTERN_CONFIG: file });
       expect(ran).to.include({ status: 78, stdout: '' });
-      expect(ran.stderr).to.contain(`${file}: permission denied; run it as root`);
+      expect(ran.stderr).to.contain(`${file}: permission denied; run this as root`);
     });
   });
 });

@@ -92,7 +92,7 @@ describe('postern doctor', () => {
     daemon = undefined;
     const { code, out } = await postern(['doctor'], env);
     expect(code).to.equal(1);
-    expect(out).to.match(/FAULT {4}daemon: http:\/\/127\.0\.0\.1:\d+\/readyz gives no answer\n {9}Start the daemon/);
+    expect(out).to.match(/FAULT {4}daemon: no answer from http:\/\/127\.0\.0\.1:\d+\/readyz\n {9}Start the daemon/);
     expect(out).to.match(/^\d+ faults?, \d+ warnings?\.$/m);
   });
 
@@ -168,7 +168,7 @@ describe('postern doctor', () => {
     const found: Shown[] = (await postern(['doctor', '--json', '--reach', 'there.example'], env)).json();
     const reach = found.find(({ check }) => check === 'outbound port 25');
     expect(reach).to.include({ verdict: 'fault' });
-    expect(reach?.seen).to.contain('mx.there.example (127.66.55.44) was not reached');
+    expect(reach?.seen).to.contain('cannot reach mx.there.example (127.66.55.44)');
   });
 
   it('answers 64 to words it does not know', async () => {
@@ -354,7 +354,7 @@ describe('postern doctor', () => {
       return { POSTERN_SMTP__TLS__CERT: join(dir, 'cert.pem'), POSTERN_SMTP__TLS__KEY: join(dir, 'key.pem') };
     };
 
-    it('is in force, has our name and its key', async () => {
+    it('is valid, has our name and matches its key', async () => {
       expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
         'ok',
         'ok',
@@ -432,7 +432,7 @@ describe('postern doctor', () => {
 
   describe('the resolver', () => {
     const there: ZoneRecords = { com: { NS: ['a.gtld-servers.net'] } };
-    it('answers, and is none that makes answers up', async () => {
+    it('answers, and does not rewrite NXDOMAIN answers', async () => {
       expect(
         (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict,
       ).to.equal('ok');

@@ -265,7 +265,7 @@ describe('postern import mandrill', () => {
     expect(wrongKey.err).to.contain('source account: Invalid API key');
     const wrongPlace = await importing('--from', `${receiver.url}/`);
     expect(wrongPlace.code).to.equal(69);
-    expect(wrongPlace.err).to.contain('is this the address of an API?');
+    expect(wrongPlace.err).to.contain('is this the URL of an API?');
     expect((await postern(['import', 'mandrill'], {})).code).to.equal(64);
     expect((await importing('--only', 'everything')).code).to.equal(64);
     expect(await importing('--from-key-file', join(dir, 'nothing'))).to.include({ code: 64 });

@@ -111,6 +111,6 @@ describe('postern ip', () => {
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'b', account: 'b' });
     });
-    expect((await ip('list')).out).to.contain('2 accounts wait for an address.');
+    expect((await ip('list')).out).to.contain('2 accounts are waiting for an address.');
   });
 });
