@@ -37,7 +37,7 @@ const FENCES: Readonly<Record<string, RegExp>> = {
   mongodb: /^store\/driver\/mongo\.ts$/,
   'node:sqlite': /^(store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
   undici: /^webhooks\/post\/wire\.ts$/,
-  dns2: /^(dns\/|cli\/demo-zone\.ts$)/,
+  dns2: /^(dns\/|cli\/demo\.ts$)/,
   mailauth: /^inbound\/verdicts\/(authenticate|signatures)\.ts$/,
   'node-cron': /^tasks\/scheduler\.ts$/,
   nodemailer: /^(cli\/demo|sending\/(notices|carry\/session|compose\/draft))\.ts$/,
