@@ -104,7 +104,7 @@ export type MetricsPage = (ctx: Context) => Promise<void>;
  */
 export function createMetricsPage(
   settings: { readonly metricsAllow: readonly string[]; readonly trustedProxies: readonly string[] },
-  exposition: Exposition | undefined,
+  exposition: Exposition,
 ): MetricsPage {
   const isAllowed = createAddressList(settings.metricsAllow);
   const isProxy = createAddressList(settings.trustedProxies);
@@ -116,7 +116,7 @@ export function createMetricsPage(
   };
   return async (ctx) => {
     ctx.set('Cache-Control', 'no-store');
-    if (!exposition || !mayRead(ctx.req)) {
+    if (!mayRead(ctx.req)) {
       ctx.status = 403;
       ctx.body = 'Not for this address: see metrics.allow in the settings.\n';
       return;

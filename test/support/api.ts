@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
+import { createPrometheus } from '../../src/base/prometheus.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
@@ -172,6 +173,7 @@ export async function startApi(
       ],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
+      metrics: createPrometheus({ clock }, { ofProcess: false }),
       clock,
       log,
       ...options.deps,
