@@ -27,7 +27,7 @@ import {
   type MessageDeps,
   type WebhookDeps,
 } from './account-queue.ts';
-import { createStartExport, type ExportLimits, type StartExport } from './export-files.ts';
+import { createStartExport, type ExportLimits, type StartExport } from './pages/export-files.ts';
 
 /** Which payload is wanted: that of a sample message to `address`, hitting this route. */
 export interface SampleArgs {

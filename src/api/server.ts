@@ -11,12 +11,12 @@ import { createApp } from './app.ts';
 import type { BodySettings } from './body.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
-import { createExportFiles, type ExportFileSettings } from './export-files.ts';
 import { OPERATIONS } from './operations/index.ts';
-import { createMetricsPage, createPages, type PageDeps } from './pages.ts';
+import { createExportFiles, type ExportFileSettings } from './pages/export-files.ts';
+import { createMetricsPage, createPages, type PageDeps } from './pages/index.ts';
+import { createTrackPages, type Tracking } from './pages/tracking.ts';
+import { createVerifyPage } from './pages/verification.ts';
 import { paramsOf } from './parameters.ts';
-import { createTrackPages, type Tracking } from './track-pages.ts';
-import { createVerifyPage } from './verify-page.ts';
 
 export interface ApiSettings
   extends OperationSettings,

@@ -1,8 +1,8 @@
 import { z } from 'zod';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { operation } from '../operation.ts';
+import { knownDomain, limitOf } from './params.ts';
 import { deliveryRecord, toDeliveryRecord } from './records.ts';
-import { knownDomain, limitOf } from './rules.ts';
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;

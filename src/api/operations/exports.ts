@@ -6,7 +6,7 @@ import { keyHash } from '../../store/rows/accounts.ts';
 import { type ExportRow, exportId, exportName } from '../../store/rows/exports.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { emailAddress, optionalEndTime } from './rules.ts';
+import { emailAddress, optionalEndTime } from './params.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than an account has use for. */

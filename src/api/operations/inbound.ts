@@ -8,7 +8,6 @@ import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '..
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { headerRecipients, withoutBcc } from '../header-recipients.ts';
 import { type Call, operation } from '../operation.ts';
-import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
 import {
   emailAddress,
   endpointUrl,
@@ -19,7 +18,8 @@ import {
   pattern,
   reversePath,
   verifyUrl,
-} from './rules.ts';
+} from './params.ts';
+import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = {

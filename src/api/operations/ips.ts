@@ -9,7 +9,7 @@ import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { createIpRecorder, IP, ipParam, ipRecord, knownPool, reverseDomain, WARMUP } from './ip-records.ts';
 import { findPool } from './pools.ts';
-import { recentOf, totalOf } from './stats-records.ts';
+import { recentOf, totalOf } from './stats.ts';
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 

@@ -23,7 +23,7 @@ import {
   newPool,
   poolRecord,
 } from './ip-records.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { MAX_LIST } from './stats.ts';
 
 /** All addresses of the account, in the order of their texts. */
 export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {

@@ -8,8 +8,8 @@ import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress } from './rules.ts';
-import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats-records.ts';
+import { emailAddress } from './params.ts';
+import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
 

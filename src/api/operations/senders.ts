@@ -25,7 +25,7 @@ import {
   totalsAfter,
   toWindows,
   windowsRecord,
-} from './stats-records.ts';
+} from './stats.ts';
 
 /** A sender as the examples have it. */
 const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };

@@ -23,7 +23,7 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats-records.ts';
+import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats.ts';
 
 const say = (description: string) => z.string().meta({ description });
 const count = (description: string) => z.int().meta({ description });

@@ -23,7 +23,7 @@ import {
   totalsAfter,
   toWindows,
   windowsRecord,
-} from './stats-records.ts';
+} from './stats.ts';
 
 const tag = text(1000).meta({ description: 'a tag that mail was sent with' });
 const tagRecord = z

@@ -7,7 +7,7 @@ import { render as renderCode, toVars } from '../../mail/merge/merge.ts';
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
+import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats.ts';
 import {
   addLabels,
   changeTemplate,

@@ -6,7 +6,7 @@ import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
 import { domainName } from './senders.ts';
-import { SERIES_DAYS } from './stats-records.ts';
+import { SERIES_DAYS } from './stats.ts';
 
 /** Documented: the most clicked ones. */
 const MOST_CLICKED = 100;

@@ -15,7 +15,7 @@ import {
   totalOf,
   toWindows,
   windowFields,
-} from './stats-records.ts';
+} from './stats.ts';
 
 const ping = operation({
   path: '/users/ping',

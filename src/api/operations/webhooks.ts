@@ -7,8 +7,8 @@ import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } fr
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { endpointUrl, limitOf, verifyUrl } from './params.ts';
 import { deliveryRecord, toDeliveryRecord } from './records.ts';
-import { endpointUrl, limitOf, verifyUrl } from './rules.ts';
 
 // Records of the Webhooks group, and how rows become them.
 

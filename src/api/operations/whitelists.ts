@@ -4,7 +4,7 @@ import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation, type Path } from '../operation.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { MAX_LIST } from './stats.ts';
 
 const email = z.string().meta({ description: 'the address, in lower case' });
 

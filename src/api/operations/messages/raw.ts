@@ -25,7 +25,7 @@ import {
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
 import { headerRecipients } from '../../header-recipients.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress } from '../rules.ts';
+import { emailAddress } from '../params.ts';
 import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './fields.ts';
 import { submitted, toSentRecord } from './send.ts';
 

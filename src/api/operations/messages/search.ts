@@ -7,8 +7,8 @@ import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../rules.ts';
-import { NO_STATS, tagHourlyEntry, toStats } from '../stats-records.ts';
+import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../params.ts';
+import { NO_STATS, tagHourlyEntry, toStats } from '../stats.ts';
 import { foundRecord, toFound } from './info.ts';
 
 const DAY_MS = 86_400_000;

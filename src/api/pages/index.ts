@@ -1,14 +1,14 @@
 import type { IncomingMessage } from 'node:http';
 import Router from '@koa/router';
 import type { Middleware } from 'koa';
-import type { Exposition } from '../base/prometheus.ts';
-import { home, PAGE_HASHES, reference } from './docs-page.ts';
-import { createAddressList, createClientAddress } from './door.ts';
+import type { Exposition } from '../../base/prometheus.ts';
+import { toOpenApi } from '../docs/openapi.ts';
+import { home, PAGE_HASHES, reference } from '../docs/page.ts';
+import { createAddressList, createClientAddress } from '../door.ts';
+import type { Operation } from '../operation.ts';
 import type { ExportFiles } from './export-files.ts';
-import { toOpenApi } from './openapi.ts';
-import type { Operation } from './operation.ts';
-import type { TrackPages } from './track-pages.ts';
-import type { VerifyPage } from './verify-page.ts';
+import type { TrackPages } from './tracking.ts';
+import type { VerifyPage } from './verification.ts';
 
 /** How the daemon is. */
 export interface Readiness {

@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
-
 import {
   type Counted,
   type CounterRow,

@@ -1,9 +1,9 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
-import { frozen } from '../base/frozen.ts';
-import type { Subscription, UnsubscribeLinks } from '../returns/unsubscribe.ts';
-import type { Visitor, Visits } from '../returns/visits.ts';
-import { StoreAway } from '../store/driver/port.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
+import type { Visitor, Visits } from '../../returns/visits.ts';
+import { StoreAway } from '../../store/driver/port.ts';
 
 /** What of a request and its answer is needed here. */
 export interface TrackContext extends SmallPageContext {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Operation } from './operation.ts';
+import type { Operation } from '../operation.ts';
 import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
 
 const STYLE = `

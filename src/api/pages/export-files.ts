@@ -1,7 +1,7 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { toTimestamp } from '../base/clock.ts';
-import type { Log } from '../base/log.ts';
+import { toTimestamp } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
 import {
   type ActivityFilter,
   type ExportRow,
@@ -9,9 +9,9 @@ import {
   exportId,
   exportName,
   tokenHash,
-} from '../store/rows/exports.ts';
-import type { AccountStore, Store } from '../store/store.ts';
-import { refusal } from './errors.ts';
+} from '../../store/rows/exports.ts';
+import type { AccountStore, Store } from '../../store/store.ts';
+import { refusal } from '../errors.ts';
 
 export interface ExportFileSettings {
   readonly hostname: string;

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
-import { COMMON_ERRORS, ERRORS, type ErrorName } from './errors.ts';
-import type { Operation } from './operation.ts';
+import { COMMON_ERRORS, ERRORS, type ErrorName } from '../errors.ts';
+import type { Operation } from '../operation.ts';
 import { type Schema, toSchema } from './reference.ts';
 
 const KEY: Schema = { type: 'string', description: 'a valid API key; it may come as a bearer token instead' };

@@ -1,7 +1,7 @@
 import { z } from 'zod';
-import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from './errors.ts';
+import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from '../errors.ts';
+import type { Operation } from '../operation.ts';
 import { EXAMPLE_KEY, groupOf } from './openapi.ts';
-import type { Operation } from './operation.ts';
 
 /** An operation as a person reads it; the page and the markdown are made from it. */
 export interface Entry {

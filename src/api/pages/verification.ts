@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { Link, SenderDomains } from '../sending/domains/sender-domains.ts';
-import { StoreAway } from '../store/driver/port.ts';
+import type { Link, SenderDomains } from '../../sending/domains/sender-domains.ts';
+import { StoreAway } from '../../store/driver/port.ts';
 
 /** What of a request and its answer is needed here. */
 export interface VerifyContext {
