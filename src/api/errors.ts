@@ -230,6 +230,8 @@ export const COMMON_ERRORS = [
   'RequestLimitExceeded',
 ] as const satisfies readonly ErrorName[];
 
+export type CommonError = (typeof COMMON_ERRORS)[number];
+
 /** What may be answered before a call is a call. */
 export const TRANSPORT_ERRORS = [
   'Unknown_Operation',

@@ -12,33 +12,16 @@ import type { BodySettings } from './body.ts';
 import { createClientAddress, createDoor, type DoorSettings } from './door.ts';
 import { refusal } from './errors.ts';
 import { OPERATIONS } from './operations/index.ts';
-import { createExportFiles, type ExportFileSettings } from './pages/export-files.ts';
-import { createMetricsPage, createPages, type PageDeps } from './pages/index.ts';
-import { createTrackPages, type Tracking } from './pages/tracking.ts';
-import { createVerifyPage } from './pages/verification.ts';
+import { createPages, type PageDeps, type PageSettings } from './pages/index.ts';
 import { paramsOf } from './parameters.ts';
 
-export interface ApiSettings
-  extends OperationSettings,
-    BodySettings,
-    DoorSettings,
-    KeyCheckSettings,
-    ExportFileSettings {
+export interface ApiSettings extends OperationSettings, BodySettings, DoorSettings, KeyCheckSettings, PageSettings {
   /** Where to listen, or a socket that was handed over (systemd). */
   readonly listen: { readonly host: string; readonly port: number } | { readonly fd: number };
   readonly limits: AccountLimitSettings;
-  /** How the outside reaches us, without a final slash; empty: links are relative. */
-  readonly publicUrl: string;
-  /** Who may read /metrics: addresses or networks. */
-  readonly metricsAllow: readonly string[];
-  /** Of Postern. */
-  readonly version: string;
 }
 
-export interface ApiDeps
-  extends Omit<OperationDeps, 'limits'>,
-    Omit<PageDeps, 'operations' | 'exportFiles' | 'verifyPage' | 'trackPages' | 'metricsPage'> {
-  readonly tracking: Tracking;
+export interface ApiDeps extends Omit<OperationDeps, 'limits'>, Pick<PageDeps, 'health' | 'tracking'> {
   /** What accounts have in the store. */
   readonly meter: UsageMeter;
   readonly metrics: Metrics & Exposition;
@@ -79,14 +62,7 @@ export function createApi(settings: ApiSettings, deps: ApiDeps): Api {
     limits,
     clientAddress,
     partsOf,
-    pages: createPages(settings, {
-      ...deps,
-      operations: OPERATIONS,
-      exportFiles: createExportFiles(settings, deps),
-      verifyPage: createVerifyPage(deps.senderDomains),
-      trackPages: createTrackPages(deps.tracking, clientAddress),
-      metricsPage: createMetricsPage(settings, deps.metrics),
-    }),
+    pages: createPages(settings, { ...deps, operations: OPERATIONS, clientAddress }),
   });
   const koa = app.callback();
   const door = createDoor(settings, { ...deps, clientAddress });

@@ -1,8 +1,79 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { operation } from '../operation.ts';
 import { knownDomain, limitOf } from './params.ts';
-import { deliveryRecord, toDeliveryRecord } from './records.ts';
+
+const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const timeOrNull = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const say = (description: string) => z.string().meta({ description });
+
+const attemptRecord = z
+  .object({
+    time: time('when the POST began'),
+    duration_ms: z.number().meta({ description: 'how long it took' }),
+    status: z.int().nullable().meta({ description: 'HTTP status, null when no answer came' }),
+    error: z.string().nullable().meta({ description: 'why no answer came, null when one came' }),
+    answer: say('the start of the answer'),
+  })
+  .meta({ title: 'attempt record' });
+
+export const deliveryRecord = z
+  .object({
+    id: say('unique identifier; travels as the header webhook-id, the same over all attempts and replays'),
+    message_id: say('the message; several recipients share one'),
+    route: say('id of the route'),
+    pattern: say('pattern of the route when the message came'),
+    url: say('where it is posted to'),
+    email: say('the recipient'),
+    state: z
+      .enum(['waiting', 'delivered', 'dead', 'dropped'])
+      .meta({ description: 'dead: given up, can be replayed; dropped: ended by an operator' }),
+    created_at: time('when the message was accepted'),
+    next_attempt_at: timeOrNull('when it is posted next, null when it is not waiting'),
+    ended_at: timeOrNull('when it was delivered, given up or dropped'),
+    last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
+    last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
+    attempts: z.array(attemptRecord).meta({ description: 'every POST, the oldest first' }),
+  })
+  .meta({ title: 'delivery record' });
+
+export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]) {
+  return {
+    id: delivery.id,
+    message_id: delivery.messageId,
+    route: delivery.routeId,
+    pattern: delivery.pattern,
+    url: delivery.url,
+    email: delivery.recipient,
+    state: delivery.state,
+    created_at: toTime(delivery.createdAt),
+    next_attempt_at: delivery.state === 'waiting' ? toTime(delivery.dueAt) : null,
+    ended_at: delivery.endedAt === null ? null : toTime(delivery.endedAt),
+    last_status: delivery.lastStatus,
+    last_error: delivery.lastError,
+    attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
+  };
+}
+
+function toAttemptRecord(attempt: AttemptRecord) {
+  return {
+    time: toTime(attempt.at),
+    duration_ms: attempt.durationMs,
+    status: attempt.status,
+    error: attempt.error,
+    answer: attempt.answer,
+  };
+}
+
+function toTime(ms: number): string {
+  return toTimestamp(new Date(ms));
+}
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
@@ -55,10 +126,7 @@ const list = operation({
       },
     ],
   },
-  async handle(
-    { id, route, domain, state, from, to, limit = DEFAULT_LISTED },
-    { store, inbound, deliveries, attempts, refuse },
-  ) {
+  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, queue, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
       if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
@@ -67,7 +135,7 @@ const list = operation({
     }
     // An empty list of routes means none; the queue is not asked, lest it take it for all.
     if (routeIds?.length === 0) return [];
-    const found = await deliveries(
+    const found = await queue.deliveries(
       {
         ids: id === undefined ? undefined : [id],
         routeIds,
@@ -81,7 +149,7 @@ const list = operation({
     for (let at = 0; at < found.length; at += AT_A_TIME) {
       records.push(
         ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await attempts(one))),
+          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await queue.attempts(one))),
         )),
       );
     }
@@ -119,7 +187,7 @@ const replay = operation({
     if (named?.length === 0) return { replayed: 0 };
     const states = state ? [state] : named ? ENDED : (['dead'] as const);
     return {
-      replayed: await call.replay({
+      replayed: await call.queue.replay({
         ids: named,
         routeIds: route === undefined ? undefined : [route],
         states,

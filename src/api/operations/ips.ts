@@ -1,15 +1,138 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { optional } from '../../base/schema.ts';
+import { optional, text } from '../../base/schema.ts';
+import { checkA } from '../../dns/checks.ts';
+import { toAsciiDomain } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
-import { WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
-import { DEFAULT_POOL, type IpRow, isPending, PENDING_ERROR, readPlacement } from '../../store/rows/ips.ts';
+import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
+import {
+  createPoolFinder,
+  DEFAULT_POOL,
+  type IpRow,
+  isPending,
+  PENDING_ERROR,
+  type PlacementRow,
+  type PoolRow,
+  poolId,
+  readPlacement,
+  toIpId,
+} from '../../store/rows/ips.ts';
+import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { createIpRecorder, IP, ipParam, ipRecord, knownPool, reverseDomain, WARMUP } from './ip-records.ts';
-import { findPool } from './pools.ts';
 import { recentOf, totalOf } from './stats.ts';
+
+/** An address in any spelling. What is none is an address that the account does not have. */
+export const ipParam = text(64)
+  .transform((value) => toIpId(value) ?? value)
+  .meta({ description: 'the IP address, in any spelling' });
+
+const MAX_POOL = 255;
+
+/** A pool that should be there. */
+export const knownPool = text(MAX_POOL)
+  .transform((value) => value.trim())
+  .meta({ description: 'name of the pool' });
+
+const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+const timeOrNull = (description: string) =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS; null when there is none` });
+const say = (description: string) => z.string().meta({ description });
+
+export const ipRecord = z
+  .object({
+    ip: say('the IP address'),
+    created_at: time('when the account got it'),
+    pool: say('name of the pool it is in'),
+    domain: say('reverse DNS domain of the IP'),
+    custom_dns: z
+      .object({
+        enabled: z.boolean().meta({ description: 'whether a custom domain is configured' }),
+        valid: z.boolean().meta({ description: 'whether the reverse DNS names it and it points to the IP' }),
+        error: z.string().nullable().meta({ description: 'why it is not valid, or that the change is pending' }),
+      })
+      .meta({ description: "a domain of the account's own in the reverse DNS" }),
+    warmup: z
+      .object({
+        warming_up: z.boolean().meta({ description: 'whether the IP is warming up' }),
+        start_at: timeOrNull('when the warmup began'),
+        end_at: timeOrNull('when it ends, 30 days later'),
+      })
+      .meta({ description: 'the 30 days in which a growing share of mail goes over it' }),
+  })
+  .meta({ title: 'dedicated IP record' });
+
+/** Makes records of addresses, by the account's placement and the present time. */
+export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRow) => z.output<typeof ipRecord> {
+  const poolOf = createPoolFinder(placement);
+  return (row) => ({
+    ip: row.id,
+    created_at: toTimestamp(row.createdAt),
+    pool: poolOf(row.id),
+    domain: row.domain,
+    custom_dns: { enabled: row.customDomain !== null, valid: row.customState === 'valid', error: row.customError },
+    warmup: toWarmup(row, now),
+  });
+}
+
+/** An end that has passed is over, whether the task has cleared it or not. */
+function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
+  const warming = isWarming(warmupEndAt, now);
+  const shown = (at: Date | null) => (warming && at ? toTimestamp(at) : null);
+  return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
+}
+
+// For the examples.
+/** An address of the account's. */
+export const IP = {
+  ip: '192.0.2.1',
+  created_at: '2026-01-03 10:00:00',
+  pool: 'Main Pool',
+  domain: 'out1.mx.postern.test',
+  custom_dns: { enabled: false, valid: false, error: null },
+  warmup: { warming_up: false, start_at: null, end_at: null },
+};
+/** The times of a warmup that begins when the examples run. */
+export const WARMUP = { warming_up: true, start_at: '2026-01-05 12:00:00', end_at: '2026-02-04 12:00:00' };
+
+/** A name for the reverse DNS. */
+const reverseDomain = text(1000)
+  .transform((value, context) => {
+    const name = toAsciiDomain(value.trim());
+    if (name?.includes('.')) return name;
+    context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
+    return z.NEVER;
+  })
+  .meta({ description: 'the domain name, as `out.example.com`' });
+
+/** All addresses of the account, in the order of their texts. */
+export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
+  return store.ips.many({ releasedAt: null }, { sort: 'id' });
+}
+
+/** The pool of that name. The default pool is made when it is looked for first, as old as the account. */
+export async function findPool(name: string, parts: AccountParts): Promise<PoolRow | undefined> {
+  const row = await parts.store.pools.one({ id: poolId(parts.account.id, name) });
+  return row ?? (name === DEFAULT_POOL ? makePool(name, parts.account.createdAt, parts) : undefined);
+}
+
+/** Makes a pool, or answers the one that somebody else made meanwhile. */
+export async function makePool(
+  name: string,
+  createdAt: Date,
+  { account, store, newToken }: AccountParts,
+): Promise<PoolRow> {
+  const row = { id: poolId(account.id, name), name, token: newToken(), createdAt };
+  for (;;) {
+    if ((await store.pools.insert(row)) === 'inserted') return { ...row, account: account.id };
+    const present = await store.pools.one({ id: row.id });
+    if (present) return present; // else it was deleted in between
+  }
+}
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
@@ -196,7 +319,7 @@ const checkCustomDns = operation({
   async handle({ ip, domain }, call) {
     const row = await findIp(ip, call);
     if (call.names.isOurs(domain)) return { valid: false, error: RESERVED_WORDS.ours };
-    const found = await call.pointsTo(domain, row.id);
+    const found = await checkA(call.resolver, domain, row.id);
     return found === 'unknown'
       ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` }
       : found;
@@ -222,7 +345,7 @@ const setCustomDns = operation({
     if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     if (isPending(row, call.now())) throw call.refuse('Invalid_CustomDNSPending');
     if (row.customState === 'valid' && row.customDomain === domain) return showIp(row, call);
-    const found = await call.pointsTo(domain, row.id);
+    const found = await checkA(call.resolver, domain, row.id);
     if (found === 'unknown') throw call.refuse('ServiceUnavailable');
     if (!found.valid) throw call.refuse('Invalid_CustomDNS');
     return showIp(await begin(row, domain, call), call);

@@ -1,4 +1,3 @@
-import { isIP } from 'node:net';
 import { z } from 'zod';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { MAX_PATTERN } from '../../inbound/routing.ts';
@@ -62,33 +61,6 @@ export const emailAddress = text(1000).transform((value, context) => {
   context.addIssue({ code: 'custom', message: 'Not a valid email address' });
   return z.NEVER;
 });
-
-/** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
-export const reversePath = z
-  .string()
-  .max(1000)
-  .transform((value, context) => {
-    const path = value.trim().replace(/^<(.*)>$/s, '$1');
-    if (path === '' || parseAddress(path)) return path;
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  });
-
-/** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
-export const ipAddress = text(64).transform((value, context) => {
-  const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  if (isIP(address) !== 0 && !address.includes('%'))
-    return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
-  context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
-  return z.NEVER;
-});
-
-/** What HELO or EHLO says: a name or an address literal, in any case one word. */
-export const greeting = z
-  .string()
-  .max(255)
-  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
-  .transform((value) => (value === '' ? undefined : value));
 
 /** How many at most; 0 is what clients in typed languages send for "not given". */
 export function limitOf(max: number, otherwise: number) {

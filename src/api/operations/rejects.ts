@@ -264,7 +264,7 @@ const remove = operation({
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);
     if (!removed) throw call.refuse('Invalid_Reject');
-    if (isOfEvents(removed)) await call.countReset(subaccount);
+    if (isOfEvents(removed)) await call.numbers.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },
 });

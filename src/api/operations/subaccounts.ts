@@ -258,7 +258,7 @@ const add = operation({
     const taken = () => call.invalid('id', 'A subaccount with this id already exists');
     if (await call.store.subaccounts.one({ id })) throw taken();
     // Events of mail that an earlier subaccount of this id had sent may have come after it was deleted.
-    await call.forgetSubaccount(slug);
+    await call.numbers.forgetSubaccount(slug);
     const row = {
       id,
       slug,
@@ -323,9 +323,9 @@ const remove = operation({
     const row = await found(id, call);
     const record = await toRecord(row, call);
     // What belongs to it first: should we be cut off, nothing is left behind for a later subaccount of this id.
-    await call.forgetSubaccount(id);
+    await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
-    await call.forgetSubaccount(id); // what came in between
+    await call.numbers.forgetSubaccount(id); // what came in between
     if (!removed) throw call.refuse('Unknown_Subaccount', id);
     return record;
   },

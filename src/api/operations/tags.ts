@@ -78,7 +78,7 @@ const remove = operation({
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const recent = await recentOf(call.store, 'tag', tag, call.now());
-    await call.removeTag(tag);
+    await call.numbers.removeTag(tag);
     return toTagRecord(total, recent);
   },
 });

@@ -71,7 +71,7 @@ const info = operation({
       },
     },
   },
-  async handle(_, { account, store, backlog, now }) {
+  async handle(_, { account, store, queue, now }) {
     const [hours, recent, total] = await Promise.all([
       hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),
       recentOf(store, 'account', account.id, now()),
@@ -84,7 +84,7 @@ const info = operation({
       public_id: account.id,
       reputation,
       hourly_quota: hourlyQuota(reputation, recent),
-      backlog: backlog(),
+      backlog: queue.backlog(),
       stats: { ...toWindows(windowsOf(hours, now())), all_time: toStats(total ?? NO_COUNTS) },
     };
   },

@@ -7,8 +7,8 @@ import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } fr
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
 import { endpointUrl, limitOf, verifyUrl } from './params.ts';
-import { deliveryRecord, toDeliveryRecord } from './records.ts';
 
 // Records of the Webhooks group, and how rows become them.
 
@@ -126,7 +126,7 @@ async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
 }
 
 async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], call: Call<'ServiceUnavailable'>) {
-  const key = await call.signingKey(row.url);
+  const key = await call.signingKeys.of(row.url);
   if (key === undefined) throw call.refuse('ServiceUnavailable');
   return toWebhookRecord(row, key, tallies);
 }
@@ -232,7 +232,7 @@ const update = operation({
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
     // Before the row: no post to the new URL may be signed with another key.
-    if (url !== before.url) await call.carryKey(before.url, url);
+    if (url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.webhooks.change(
       { id: String(id) },
       { url, description, events: events.length > 0 ? [...new Set(events)] : undefined },
@@ -315,7 +315,7 @@ const key = operation({
   },
   async handle({ id, rotate = false }, call) {
     const { url } = await findWebhook(id, call);
-    const authKey = rotate ? await call.newSigningKey(url) : await call.signingKey(url);
+    const authKey = rotate ? await call.signingKeys.rotate(url) : await call.signingKeys.of(url);
     if (authKey === undefined) throw call.refuse('ServiceUnavailable');
     return { id, url, auth_key: authKey, signing_secret: toSigningSecret(authKey) };
   },
@@ -371,7 +371,7 @@ const deliveries = operation({
     for (let at = 0; at < found.length; at += AT_A_TIME) {
       records.push(
         ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.attempts(one))),
+          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.queue.attempts(one))),
         )),
       );
     }

@@ -79,10 +79,10 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
       errors: [],
       example: { params: { email: 'friend@example.com' }, answer: { email: 'friend@example.com', deleted: true } },
-      async handle({ email }, { lists, countReset }) {
+      async handle({ email }, { lists, numbers }) {
         const removed = await lists.unwhitelist(email);
         // Else this would be the way to delete entries of the rejection list at no cost.
-        for (const subaccount of removed?.overruled ?? []) await countReset(subaccount);
+        for (const subaccount of removed?.overruled ?? []) await numbers.countReset(subaccount);
         return { email, deleted: removed !== undefined };
       },
     }),

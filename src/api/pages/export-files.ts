@@ -1,17 +1,10 @@
 import { type FileHandle, open } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Context } from 'koa';
 import { toTimestamp } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
-import {
-  type ActivityFilter,
-  type ExportRow,
-  type ExportType,
-  exportId,
-  exportName,
-  tokenHash,
-} from '../../store/rows/exports.ts';
-import type { AccountStore, Store } from '../../store/store.ts';
-import { refusal } from '../errors.ts';
+import { type ExportRow, exportName, tokenHash } from '../../store/rows/exports.ts';
+import type { Store } from '../../store/store.ts';
 
 export interface ExportFileSettings {
   readonly hostname: string;
@@ -19,24 +12,11 @@ export interface ExportFileSettings {
   readonly exportsDir: string;
 }
 
-/** What of a request and its answer is needed here. */
-export interface FileContext {
-  readonly method: string;
-  set(headers: Record<string, string>): void;
-  attachment(name: string): void;
-  status: number;
-  type: string;
-  length: number | undefined;
-  body: unknown;
-}
-
 /** Answers GET and HEAD of a result URL: the token is the only credential, and all that is looked at. */
-export type ExportFiles = (ctx: FileContext, token: string) => Promise<void>;
-
 export function createExportFiles(
   settings: ExportFileSettings,
   deps: { store: Pick<Store, 'exportJobs'>; log: Log },
-): ExportFiles {
+): (ctx: Context, token: string) => Promise<void> {
   return async (ctx, token) => {
     ctx.set({
       'Cache-Control': 'no-store',
@@ -73,7 +53,7 @@ async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle
   }
 }
 
-async function send(ctx: FileContext, job: ExportRow, archive: FileHandle): Promise<void> {
+async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
   const { size } = await archive.stat();
   ctx.status = 200;
   // The ancestor's name, colons and all: a header may hold them in quotes, and browsers on systems that may not replace them.
@@ -85,73 +65,8 @@ async function send(ctx: FileContext, job: ExportRow, archive: FileHandle): Prom
   ctx.length = size;
 }
 
-function say(ctx: FileContext, status: number, text: string): void {
+function say(ctx: Context, status: number, text: string): void {
   ctx.status = status;
   ctx.type = 'text/plain; charset=utf-8';
   ctx.body = `${text}\n`;
-}
-
-export interface ExportLimits {
-  /** Jobs that an account may start in 24 hours: each is an archive on our disk. */
-  readonly perDay: number;
-}
-
-/** What is to be exported. */
-export interface NewExport {
-  readonly type: ExportType;
-  readonly notifyEmail: string | null;
-  readonly filter: ActivityFilter | null;
-}
-
-/** Makes the row of a job, and has this host begin it now. Throws RequestLimitExceeded. */
-export type StartExport = (job: NewExport) => Promise<ExportRow>;
-
-const DAY_MS = 86_400_000;
-/** Ids of one account that may be taken at one moment before we believe in a fault. */
-const MOST_TRIES = 1000;
-
-export function createStartExport(
-  limits: ExportLimits,
-  deps: { store: AccountStore; now(): Date; poke(task: string): void },
-): StartExport {
-  const { store, now, poke } = deps;
-  return async (job) => {
-    const createdAt = now();
-    const today = await store.exportJobs.many(
-      { createdAt: { range: { gt: new Date(createdAt.getTime() - DAY_MS) } } },
-      { sort: '-createdAt', limit: limits.perDay },
-    );
-    if (today.length >= limits.perDay) throw refusal('RequestLimitExceeded');
-    const fresh = {
-      ...job,
-      state: 'waiting',
-      createdAt,
-      finishedAt: null,
-      error: null,
-      holder: null,
-      until: null,
-      attempts: 0,
-      host: null,
-      file: null,
-      resultUrl: null,
-      tokenHash: null,
-      unnotified: null,
-    } as const;
-    for (let n = 0; n < MOST_TRIES; n++) {
-      const row = { ...fresh, id: exportId(store.account, nameAt(createdAt, n)) };
-      if ((await store.exportJobs.insert(row)) === 'duplicate') continue;
-      poke('run-exports');
-      return { ...row, account: store.account };
-    }
-    throw new Error('no free id for an export');
-  };
-}
-
-/**
- * An id as the public ancestor's are: the time with a fraction of five digits, of which our clock gives three; the others count
- * what came in one millisecond. It is unique in its account, sorts by time, and is no secret: only its account is shown the job.
- */
-function nameAt(time: Date, n: number): string {
-  const units = time.getTime() * 100 + n;
-  return `${toTimestamp(new Date(Math.floor(units / 100)))}.${String(units % 100_000).padStart(5, '0')}`;
 }

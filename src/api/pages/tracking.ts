@@ -1,17 +1,11 @@
-import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
+import type { Context } from 'koa';
 import { frozen } from '../../base/frozen.ts';
+import { escapeHtml } from '../../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../../returns/unsubscribe.ts';
 import type { Visitor, Visits } from '../../returns/visits.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-
-/** What of a request and its answer is needed here. */
-export interface TrackContext extends SmallPageContext {
-  readonly method: string;
-  readonly req: IncomingMessage;
-  /** Without the question mark. */
-  readonly querystring: string;
-}
+import { answerPage, type SmallPage } from './small-page.ts';
 
 /** What happens to a message in the hands of its recipient. */
 export interface Tracking {
@@ -22,11 +16,11 @@ export interface Tracking {
 /** Answers the links that stand in messages. Nobody gets a cookie here, and nobody is sent to a place that we did not sign. */
 export interface TrackPages {
   /** The picture that a message shows when it is opened; the same for every token, so that nobody learns which are good. */
-  open(ctx: TrackContext, token: string): Promise<void>;
+  open(ctx: Context, token: string): Promise<void>;
   /** Leads on to the URL of a link. */
-  click(ctx: TrackContext, token: string): Promise<void>;
+  click(ctx: Context, token: string): Promise<void>;
   /** GET asks, because programs follow links too; POST unsubscribes: the button of the page, and one-click of mail programs (RFC 8058). */
-  unsubscribe(ctx: TrackContext, token: string): Promise<void>;
+  unsubscribe(ctx: Context, token: string): Promise<void>;
 }
 
 /** One transparent pixel. */
@@ -37,7 +31,7 @@ export function createTrackPages(
   { visits, unsubscribeLinks }: Tracking,
   clientAddress: (req: IncomingMessage) => string,
 ): TrackPages {
-  const visitorOf = ({ req }: TrackContext): Visitor => ({
+  const visitorOf = ({ req }: Context): Visitor => ({
     address: clientAddress(req),
     userAgent: req.headers['user-agent'] ?? '',
   });
@@ -129,63 +123,9 @@ function locationOf(written: string): string | undefined {
   return url.replace(/[^!-~]/gu, encodeURIComponent);
 }
 
-function say(ctx: TrackContext, status: number, text: string): void {
+function say(ctx: Context, status: number, text: string): void {
   ctx.set(ALONE);
   ctx.status = status;
   ctx.type = 'text/plain; charset=utf-8';
   ctx.body = `${text}\n`;
-}
-
-/** One thing to read, and at most one button to press. */
-export interface SmallPage {
-  readonly status: number;
-  readonly title: string;
-  /** HTML below the title. */
-  readonly main: string;
-}
-
-/** What of an answer is needed here. */
-export interface SmallPageContext {
-  set(headers: Record<string, string>): void;
-  status: number;
-  type: string;
-  body: unknown;
-}
-
-const STYLE = `
-:root{color-scheme:light dark;--ink:#1c2430;--line:#dfe3e8;--paper:#fff;--mark:#0b5cad}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--line:#303845;--paper:#14181f;--mark:#2f7fd0}}
-*{box-sizing:border-box}body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
-main{max-width:36rem;margin:12vh auto 0;padding:2rem;border:1px solid var(--line);border-radius:.5rem;overflow-wrap:anywhere}
-h1{margin:0 0 .8rem;font-size:1.4rem}
-button{font:inherit;font-weight:600;color:#fff;background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
-button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
-@media(max-width:40rem){main{margin:0;border:0}}
-`;
-const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
-
-/** Answers with a page for one person: kept by nobody, shown in no frame, and its form posts to itself only. */
-export function answerPage(ctx: SmallPageContext, { status, title, main }: SmallPage): void {
-  ctx.set({
-    'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
-    'Referrer-Policy': 'no-referrer',
-    'Cache-Control': 'no-store',
-    'X-Robots-Tag': 'noindex',
-  });
-  ctx.status = status;
-  ctx.type = 'text/html; charset=utf-8';
-  ctx.body = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
-<body><main><h1>${title}</h1>${main}</main></body></html>
-`;
-}
-
-/** Text as HTML shows it. */
-export function escapeHtml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
 }

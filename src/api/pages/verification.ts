@@ -1,60 +1,20 @@
-import { createHash } from 'node:crypto';
+import type { Context } from 'koa';
 import type { Link, SenderDomains } from '../../sending/domains/sender-domains.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-
-/** What of a request and its answer is needed here. */
-export interface VerifyContext {
-  readonly method: string;
-  set(headers: Record<string, string>): void;
-  status: number;
-  type: string;
-  body: unknown;
-}
+import { answerPage, type SmallPage } from './small-page.ts';
 
 /** Answers GET and POST of a verification link. Only POST verifies: mail scanners follow the links that they find. */
-export type VerifyPage = (ctx: VerifyContext, token: string) => Promise<void>;
-
-const STYLE = `
-:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--mark:#0b5cad}
-@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#303845;--paper:#14181f;--mark:#2f7fd0}}
-*{box-sizing:border-box}body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
-main{max-width:36rem;margin:12vh auto 0;padding:2rem;border:1px solid var(--line);border-radius:.5rem;overflow-wrap:anywhere}
-h1{margin:0 0 .8rem;font-size:1.4rem}.soft{color:var(--soft)}
-button{font:inherit;font-weight:600;color:#fff;background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
-button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
-@media(max-width:40rem){main{margin:0;border:0}}
-`;
-const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
+export function createVerifyPage(
+  senderDomains: Pick<SenderDomains, 'look' | 'follow'>,
+): (ctx: Context, token: string) => Promise<void> {
+  return async (ctx, token) =>
+    answerPage(ctx, await pageFor(token, ctx.method === 'POST' ? senderDomains.follow : senderDomains.look));
+}
 
 /** A token as `Ids.key` makes it. */
 const TOKEN = /^[\w-]{22}$/;
 
-interface Page {
-  readonly status: number;
-  readonly title: string;
-  readonly main: string;
-}
-
-export function createVerifyPage(senderDomains: Pick<SenderDomains, 'look' | 'follow'>): VerifyPage {
-  return async (ctx, token) => {
-    const page = await pageFor(token, ctx.method === 'POST' ? senderDomains.follow : senderDomains.look);
-    // The button posts to this very page, so here, and only here, a form may be sent.
-    ctx.set({
-      'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
-      'Referrer-Policy': 'no-referrer',
-      'Cache-Control': 'no-store',
-      'X-Robots-Tag': 'noindex',
-    });
-    ctx.status = page.status;
-    ctx.type = 'text/html; charset=utf-8';
-    ctx.body = `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${page.title}</title><style>${STYLE}</style></head>
-<body><main><h1>${page.title}</h1>${page.main}</main></body></html>
-`;
-  };
-}
-
-async function pageFor(token: string, read: (token: string) => Promise<Link>): Promise<Page> {
+async function pageFor(token: string, read: (token: string) => Promise<Link>): Promise<SmallPage> {
   if (!TOKEN.test(token)) return toPage({ state: 'unknown' });
   try {
     return toPage(await read(token));
@@ -69,7 +29,7 @@ async function pageFor(token: string, read: (token: string) => Promise<Link>): P
 }
 
 /** The domain was read as A-labels, which hold nothing that HTML would take for more than text. */
-function toPage(link: Link): Page {
+function toPage(link: Link): SmallPage {
   switch (link.state) {
     case 'open':
       return {

@@ -7,7 +7,7 @@ import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import type { MessageEventRow, ScheduledRow, SentMessageRow } from '../../../store/rows/messages.ts';
-import type { Kept } from '../../account-queue.ts';
+import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
@@ -254,7 +254,7 @@ const content = operation({
   },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
-    const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
+    const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
     const outgoing = kept?.message.envelope.outgoing;
     if (!kept || !outgoing || outgoing.extras?.hideContent === true)
       throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
@@ -273,7 +273,7 @@ const content = operation({
 
 type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'>;
 
-async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
+async function partsOf(outgoing: Outgoing, kept: MessageContent, call: Call<'Unknown_Message'>): Promise<Parts> {
   const fill = filler(outgoing, kept.delivery.recipient, call.now());
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
   return {
@@ -285,7 +285,7 @@ async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Messa
 }
 
 /** The draft is what messages/send wrote itself. */
-function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
+function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
   const draft: Draft = JSON.parse(bytes.toString());
   const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
   return {
@@ -303,7 +303,7 @@ function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
   };
 }
 
-async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<Parts> {
+async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined)
     return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };

@@ -17,7 +17,8 @@ import { readRecipient } from '../../../sending/submit.ts';
 import type { Submitted } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
-import { findTemplate, givenName } from '../template-records.ts';
+import { findTemplate } from '../template-rows.ts';
+import { givenName } from '../templates.ts';
 import { MAX_RECIPIENTS, type MessageParam, messageParam, sendingParams, sentRecord } from './fields.ts';
 
 type Sent = z.input<typeof sentRecord>;
