@@ -60,6 +60,15 @@ function exportSettings(settings: Settings, holder: string) {
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
 
+/** What decides who may write From the domains that authenticate everybody's mail. */
+export function ownDomainsSettings({ outbound }: Settings) {
+  return {
+    fromOwnDomains: outbound.from_own_domains,
+    returnDomain: outbound.return_domain,
+    signingDomain: outbound.signing_domain,
+  };
+}
+
 /** What the operator calls his own. */
 export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {
   return {

@@ -9,7 +9,7 @@ import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 const ALL = 'success,failure,delay';
 
 interface Report {

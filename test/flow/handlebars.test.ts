@@ -8,7 +8,7 @@ import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 const ITEMS = [
   { name: 'Cup & saucer', price: 12 },
   { name: 'Pen', price: 3 },
