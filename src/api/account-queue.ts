@@ -12,7 +12,7 @@ import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
 
-export interface QueueDeps {
+interface QueueDeps {
   readonly spool: Spool;
   readonly acceptance: Acceptance;
   readonly clock: Clock;

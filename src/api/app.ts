@@ -17,7 +17,7 @@ import { answerPages } from './whole-lists.ts';
 
 // The way of every request: the pages, then the operations; whatever is thrown becomes the answer.
 
-export interface AppDeps {
+interface AppDeps {
   readonly operations: readonly Operation[];
   readonly store: Pick<Store, 'keys' | 'accounts'>;
   readonly limits: Pick<AccountLimits, 'call'>;

@@ -21,7 +21,7 @@ export interface BodySettings {
 }
 
 /** Reads bodies within their limits of size, time, speed and number. */
-export interface BodyReader {
+interface BodyReader {
   /** The parameters of a call. `large`: a message or a template may be inside. `client` is its address. Throws refusals only. */
   read(ctx: Context, large: boolean, client: string): Promise<Params>;
 }

@@ -13,14 +13,14 @@ export interface DoorSettings {
   readonly trustedProxies: readonly string[];
 }
 
-export interface DoorDeps {
+interface DoorDeps {
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /** Turns away who has too much open already, so that one address cannot have all connections of the server. */
-export interface Door {
+interface Door {
   /** Counts a connection. */
   knock(socket: Socket): void;
   /** Whether a request may go on; one that may not has been answered. */
@@ -116,7 +116,7 @@ export function createClientAddress(trustedProxies: readonly string[]): (req: In
 }
 
 /** An address as it is counted and shown: an IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
-export function plainAddress(address: string): string {
+function plainAddress(address: string): string {
   const [bare = ''] = address.split('%');
   return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare;
 }

@@ -55,7 +55,7 @@ interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extend
 }
 
 /** What came of a call: a record, or the records of a list that is answered whole. */
-export type Answer = { readonly record: unknown } | { readonly pages: Pages };
+type Answer = { readonly record: unknown } | { readonly pages: Pages };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {

@@ -150,7 +150,7 @@ function withoutSafeRange(schema: Schema): void {
 }
 
 /** The fields of a struct, and of structs inside it with their path (`custom_dns.valid`, `attempts[].time`). */
-export function fieldsOf(schema: Schema, prefix = ''): Field[] {
+function fieldsOf(schema: Schema, prefix = ''): Field[] {
   const inner = structOf(schema);
   if (!inner) return [];
   return Object.entries(inner.properties ?? {}).flatMap(([name, value]) => {

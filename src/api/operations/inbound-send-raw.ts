@@ -3,9 +3,9 @@ import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import type { Routed } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
-import { headerRecipients, withoutBcc } from '../header-recipients.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress } from './params.ts';
+import { headerRecipients, withCrlf, withoutBcc } from '../raw-document.ts';
+import { emailAddress, MAX_RECIPIENTS } from './params.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
 const reversePath = z
@@ -33,9 +33,6 @@ const greeting = z
   .max(255)
   .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
   .transform((value) => (value === '' ? undefined : value));
-
-/** As many as a transaction over SMTP may have (smtp.max_recipients by default). */
-const MAX_RECIPIENTS = 1000;
 
 const RAW =
   'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
@@ -84,7 +81,7 @@ const sendRaw = operation({
     ],
   },
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
-    const given = normalised(raw_message);
+    const given = withCrlf(raw_message);
     const fromHeaders = to === undefined;
     // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
     // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
@@ -103,11 +100,6 @@ const sendRaw = operation({
     return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
   },
 });
-
-/** Line ends of every kind become CRLF, as they would have been on the wire. Large messages mostly are so already. */
-function normalised(document: string): string {
-  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
-}
 
 /** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
 function readable(addresses: readonly string[]): Address[] {

@@ -97,7 +97,7 @@ export const IP = {
   warmup: { warming_up: false, start_at: null, end_at: null },
 };
 /** The times of a warmup that begins when the examples run. */
-export const WARMUP = { warming_up: true, start_at: '2026-01-05 12:00:00', end_at: '2026-02-04 12:00:00' };
+const WARMUP = { warming_up: true, start_at: '2026-01-05 12:00:00', end_at: '2026-02-04 12:00:00' };
 
 /** A name for the reverse DNS. */
 const reverseDomain = text(1000)
@@ -137,12 +137,12 @@ export async function makePool(
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
 /** The record of an address as it is now. */
-export async function showIp(row: IpRow, { store, now }: Call<never>) {
+async function showIp(row: IpRow, { store, now }: Call<never>) {
   return createIpRecorder(await readPlacement(store), now())(row);
 }
 
 /** The row of an address, or the error that the account has no such address. */
-export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
+async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
   const row = await store.ips.one({ id: ip, releasedAt: null });
   if (!row) throw refuse('Unknown_IP', ip);
   return row;

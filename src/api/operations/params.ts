@@ -4,11 +4,13 @@ import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
-// Rules that several operations share. Each reads a parameter into the form the handler works with.
+// Parameters that several groups take. Each is read into the form that the handler works with.
 
 /** What a browser and a proxy take; no webhook needs more. */
 const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
+/** Recipients of a message: as many as a transaction over SMTP may have (smtp.max_recipients by default). */
+export const MAX_RECIPIENTS = 1000;
 
 /** A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to. */
 export const newDomain = text(MAX_DOMAIN_TEXT)

@@ -24,12 +24,12 @@ export const addressPrefix = optional(z.string().max(1000).transform(listedPrefi
 });
 
 /** Clients send an empty text for no subaccount. */
-export const subaccountParam = optional(z.string().max(255)).meta({
+const subaccountParam = optional(z.string().max(255)).meta({
   description: 'id of a subaccount; the list of the whole account when left out',
 });
 
 /** The subaccount that a call is about, '' for none; throws when there is no such subaccount. */
-export async function findSubaccount(
+async function findSubaccount(
   slug: string | undefined,
   { store, refuse }: Call<'Unknown_Subaccount'>,
 ): Promise<string> {
@@ -50,7 +50,7 @@ interface Search {
 type Rejects = Pick<AccountStore, 'rejects'>;
 
 /** The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks them comes later. */
-export async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
+async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
   if (!search.includeExpired) return standing(store, search, now);
   // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.
   const halves = await Promise.all(

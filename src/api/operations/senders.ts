@@ -174,7 +174,7 @@ const dnsTest = (what: string) =>
     })
     .meta({ description: `the ${what} record` });
 
-export const senderDomainRecord = z
+const senderDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
     created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
@@ -193,7 +193,7 @@ const NO_MAIL = 'This domain takes no mail: in the DNS it has neither a usable M
 const NOT_TESTED = 'This domain has not been tested yet.';
 
 /** The record of a sender domain at a time. */
-export function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
+function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
     valid: valid === true,

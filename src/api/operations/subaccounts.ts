@@ -28,7 +28,7 @@ import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats.ts';
 const say = (description: string) => z.string().meta({ description });
 const count = (description: string) => z.int().meta({ description });
 
-export const subaccountRecord = z
+const subaccountRecord = z
   .object({
     id: say('unique identifier, used in sending calls'),
     name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
@@ -48,7 +48,7 @@ export const subaccountRecord = z
   })
   .meta({ title: 'subaccount record' });
 
-export const subaccountDetail = subaccountRecord
+const subaccountDetail = subaccountRecord
   .extend({
     notes: say('notes'),
     sent_hourly: count('sent in the last 60 minutes, to the minute'),
@@ -57,7 +57,7 @@ export const subaccountDetail = subaccountRecord
   })
   .meta({ title: 'subaccount detail' });
 
-export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
+function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
   return {
     id: row.slug,
     name: row.name === '' ? null : row.name,
@@ -72,7 +72,7 @@ export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumber
   };
 }
 
-export function toSubaccountDetail(
+function toSubaccountDetail(
   row: SubaccountRow,
   numbers: SubaccountNumbers,
   recently: { readonly sentHourly: number; readonly last30Days: Tally },
@@ -87,7 +87,7 @@ export function toSubaccountDetail(
 }
 
 // For the examples.
-export const SUBACCOUNT = {
+const SUBACCOUNT = {
   id: 'cust-123',
   name: 'ABC Widgets, Inc.',
   custom_quota: 42,
@@ -99,7 +99,7 @@ export const SUBACCOUNT = {
   sent_monthly: 0,
   sent_total: 0,
 };
-export const SUBACCOUNT_DETAIL = {
+const SUBACCOUNT_DETAIL = {
   ...SUBACCOUNT,
   notes: 'Free plan user, signed up on 2026-01-05',
   sent_hourly: 0,
@@ -108,7 +108,7 @@ export const SUBACCOUNT_DETAIL = {
 };
 
 /** What is counted of one subaccount, as its record needs it. */
-export interface SubaccountNumbers {
+interface SubaccountNumbers {
   readonly week: number;
   readonly month: number;
   readonly total: number;
@@ -118,7 +118,7 @@ export interface SubaccountNumbers {
 }
 
 /** The numbers of many subaccounts: four queries, however many. */
-export async function numbersOf(
+async function numbersOf(
   { account, counters }: AccountStore,
   rows: readonly SubaccountRow[],
   now: Date,
@@ -152,7 +152,7 @@ export async function numbersOf(
 const DAYS = 30;
 
 /** What a subaccount did in the last hour and in the last 30 days. */
-export async function recentlyOf(
+async function recentlyOf(
   store: AccountStore,
   slug: string,
   now: Date,

@@ -25,7 +25,7 @@ const bytes = (max: number) =>
 const newName = text(MAX_TEMPLATE_NAME).meta({
   description: 'unique within the account, letters in any case; it never changes',
 });
-export const givenName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
+export const templateName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
 
 /** An address as it was given; an empty text is no address. */
 const senderAddress = z
@@ -64,7 +64,7 @@ const labelFilter = optional(z.string().max(MAX_LABEL)).meta({
   description: 'only templates with exactly this label',
 });
 
-interface GivenContent {
+interface ContentParams {
   readonly code?: string | undefined;
   readonly subject?: string | undefined;
   readonly from_email?: string | null | undefined;
@@ -73,7 +73,7 @@ interface GivenContent {
 }
 
 /** The content of a template with what was given in place of what was there. */
-function toContent(before: TemplateContent, given: GivenContent): TemplateContent {
+function toContent(before: TemplateContent, given: ContentParams): TemplateContent {
   return {
     code: given.code ?? before.code,
     subject: given.subject ?? before.subject,
@@ -227,7 +227,7 @@ async function takenName(slug: string, { store }: Call<never>): Promise<string |
 const info = operation({
   path: '/templates/info',
   summary: 'Shows a template.',
-  params: { name: givenName },
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -241,7 +241,7 @@ const update = operation({
   large: true,
   summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
   notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
-  params: { name: givenName, ...contentParams, ...publishParam, ...labelParams },
+  params: { name: templateName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: {
@@ -262,7 +262,7 @@ const update = operation({
 const publish = operation({
   path: '/templates/publish',
   summary: 'Publishes the draft of a template; what is sent from now on uses it.',
-  params: { name: givenName },
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'example-template' }, answer: { ...EXAMPLE, published_at: NOW, updated_at: NOW } },
@@ -279,7 +279,7 @@ const publish = operation({
 const remove = operation({
   path: '/templates/delete',
   summary: 'Deletes a template, and answers it as it was.',
-  params: { name: givenName },
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -316,7 +316,7 @@ const timeSeries = operation({
   summary: 'Shows the numbers of a template by hour, for the last 30 days.',
   notes:
     'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
-  params: { name: givenName },
+  params: { name: templateName },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],
   example: {
@@ -340,7 +340,7 @@ const render = operation({
   summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
   notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {
-    template_name: givenName,
+    template_name: templateName,
     template_content: z
       .array(z.object({ name: z.string(), content: z.string() }))
       .meta({ description: 'name of each region and the content to inject; of two with one name the last' }),

@@ -18,7 +18,7 @@ const timeOrNull = (description: string) =>
     .nullable()
     .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
-export const webhookRecord = z
+const webhookRecord = z
   .object({
     id: z.int().meta({ description: 'unique identifier' }),
     url: z.string().meta({ description: 'URL that batches of events are posted to' }),
@@ -37,7 +37,7 @@ export const webhookRecord = z
   .meta({ title: 'webhook record' });
 
 /** The record; `tallies` are the numbers of every host. */
-export function toWebhookRecord(
+function toWebhookRecord(
   row: WebhookRow,
   authKey: string,
   tallies: readonly WebhookTallyRow[],
@@ -67,7 +67,7 @@ function latest(
 
 const { message_id: _, route: __, pattern: ___, email: ____, ...shared } = deliveryRecord.shape;
 
-export const batchRecord = z
+const batchRecord = z
   .object({
     ...shared,
     webhook: z.int().meta({ description: 'id of the webhook' }),
@@ -76,10 +76,7 @@ export const batchRecord = z
   .meta({ title: 'batch record' });
 
 /** A batch with its attempts. */
-export function toBatchRecord(
-  delivery: QueuedDelivery,
-  attempts: readonly AttemptRecord[],
-): z.input<typeof batchRecord> {
+function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {
   const { message_id: _, route: __, pattern: ___, email: ____, ...rest } = toDeliveryRecord(delivery, attempts);
   return { ...rest, webhook: Number(delivery.batch?.webhook), events: delivery.batch?.events ?? 0 };
 }
@@ -90,7 +87,7 @@ const MAX_DESCRIPTION = 10_000;
 const AT_A_TIME = 20;
 
 /** Of a webhook. */
-export const webhookId = z.int().meta({ description: 'id of the webhook' });
+const webhookId = z.int().meta({ description: 'id of the webhook' });
 const details = {
   description: optional(z.string().max(MAX_DESCRIPTION)).meta({
     description: `what it is for, at most ${MAX_DESCRIPTION} characters`,
@@ -115,7 +112,7 @@ const HOOK = {
 const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
 
 /** The webhook, or the error that it is not there; for one account another's is not there. */
-export async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
+async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
   const row = await store.webhooks.one({ id: String(id) });
   if (!row) throw refuse('Unknown_Webhook', id);
   return row;

@@ -14,7 +14,7 @@ import { createTrackPages, type Tracking } from './tracking.ts';
 import { createVerifyPage } from './verification.ts';
 
 /** How the daemon is. */
-export interface Readiness {
+interface Readiness {
   readonly ok: boolean;
   /** Name of a check to `ok`, or to the words for what is wrong. */
   readonly checks: Readonly<Record<string, string>>;

@@ -14,7 +14,7 @@ export interface Tracking {
 }
 
 /** Answers the links that stand in messages. Nobody gets a cookie here, and nobody is sent to a place that we did not sign. */
-export interface TrackPages {
+interface TrackPages {
   /** The picture that a message shows when it is opened; the same for every token, so that nobody learns which are good. */
   open(ctx: Context, token: string): Promise<void>;
   /** Leads on to the URL of a link. */

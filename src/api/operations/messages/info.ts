@@ -1,12 +1,11 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
 import { inSlices } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
 import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
-import type { MessageEventRow, ScheduledRow, SentMessageRow } from '../../../store/rows/messages.ts';
+import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
@@ -15,7 +14,6 @@ import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 const say = (description: string) => z.string().meta({ description });
-const time = (description: string) => say(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 const maybe = z.string().nullable();
 
 const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
@@ -41,9 +39,9 @@ const fields = {
   bounce_description: maybe.meta({ description: 'the kind of bounce (beyond the public ancestor)' }),
 };
 
-export const foundRecord = z.object(fields).meta({ title: 'message record' });
+export const messageRecord = z.object(fields).meta({ title: 'message record' });
 
-export const infoRecord = z
+const infoRecord = z
   .object({
     ...fields,
     smtp_events: z
@@ -52,19 +50,8 @@ export const infoRecord = z
   })
   .meta({ title: 'message detail' });
 
-export const scheduledRecord = z
-  .object({
-    _id: say('the id of the message'),
-    created_at: time('when it was handed over'),
-    send_at: time('when it is to be sent'),
-    from_email: z.string(),
-    to: z.string(),
-    subject: z.string(),
-  })
-  .meta({ title: 'scheduled message' });
-
 /** A message as a search finds it. */
-export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
+export function toMessageRecord(row: SentMessageRow): z.input<typeof messageRecord> {
   const {
     sender,
     template,
@@ -102,12 +89,12 @@ export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
 const NOBODY = { ip: null, location: null, ua: null };
 
 /** A message with what its events tell. */
-export function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
+function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
   const clicks = events
     .filter(({ kind }) => kind === 'click')
     .map((event) => ({ ...visitOf(event), url: textOf(event, 'url') ?? '' }));
-  const found = toFound(row);
+  const found = toMessageRecord(row);
   return {
     ...found,
     opens_detail: opens.length > 0 ? opens : found.opens_detail,
@@ -136,24 +123,6 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
 }
 
 /** A message that waits for its time. */
-export function toScheduledRecord({
-  id,
-  createdAt,
-  sendAt,
-  sender,
-  email,
-  subject,
-}: ScheduledRow): z.input<typeof scheduledRecord> {
-  return {
-    _id: id,
-    created_at: toTimestamp(createdAt),
-    send_at: toTimestamp(sendAt),
-    from_email: sender,
-    to: email,
-    subject,
-  };
-}
-
 const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
 
 /** Events of a message that its record is made of; a message that is opened more often shows the first. */

@@ -23,11 +23,11 @@ import {
   type Text,
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
-import { headerRecipients } from '../../header-recipients.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress } from '../params.ts';
-import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './fields.ts';
-import { submitted, toSentRecord } from './send.ts';
+import { headerRecipients, withCrlf } from '../../raw-document.ts';
+import { emailAddress, MAX_RECIPIENTS } from '../params.ts';
+import { domain, sendingParams, sentRecord } from './params.ts';
+import { submit, toSentRecord } from './send.ts';
 
 // A message in its pieces, as records show it.
 
@@ -36,14 +36,14 @@ const file = { name: z.string(), type: z.string(), content: z.string() };
 export const attachmentRecord = z
   .object({ ...file, binary: z.boolean() })
   .meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
-export const imageRecord = z
+const imageRecord = z
   .object(file)
   .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
 export const headersRecord = z
   .record(z.string(), z.union([z.string(), z.array(z.string())]))
   .meta({ description: 'the header; a field that comes several times is an array' });
 
-export const parsedRecord = z
+const parsedRecord = z
   .object({
     subject: z.string(),
     from_email: z.string().nullable(),
@@ -150,7 +150,7 @@ function readHead(document: string, call: Call<never>): Head {
   };
 }
 
-interface Asked {
+interface Overrides {
   readonly fromEmail: string | undefined;
   readonly fromName: string | undefined;
   readonly pool: string | undefined;
@@ -159,7 +159,7 @@ interface Asked {
 
 function toOutgoing(
   { from, subject, options }: Head,
-  { fromEmail, fromName, pool, returnPathDomain }: Asked,
+  { fromEmail, fromName, pool, returnPathDomain }: Overrides,
   call: Call<never>,
 ): Outgoing {
   const sender = fromEmail ?? from?.address ?? '';
@@ -208,11 +208,6 @@ function toOutgoing(
   };
 }
 
-/** Line ends of every kind become CRLF. */
-function normalised(document: string): string {
-  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
-}
-
 const sendRaw = operation({
   path: '/messages/send-raw',
   summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
@@ -257,7 +252,7 @@ const sendRaw = operation({
     },
     call,
   ) {
-    const document = normalised(raw_message);
+    const document = withCrlf(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
@@ -270,7 +265,7 @@ const sendRaw = operation({
     const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
     if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
-    const sent = await submitted(
+    const sent = await submit(
       { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
       call,
     );
@@ -306,7 +301,7 @@ const parse = operation({
     },
   },
   async handle({ raw_message }, call) {
-    const bytes = Buffer.from(normalised(raw_message));
+    const bytes = Buffer.from(withCrlf(raw_message));
     if (bytes.length > MAX_PARSED_BYTES)
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);

@@ -1,10 +1,41 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../../base/clock.ts';
 import { optional, text, timestamp } from '../../../base/schema.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
 import { mapPages, pagesByTime } from '../../whole-lists.ts';
-import { scheduledRecord, toScheduledRecord } from './info.ts';
 import { keyOf } from './send.ts';
+
+const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
+
+const scheduledRecord = z
+  .object({
+    _id: z.string().meta({ description: 'the id of the message' }),
+    created_at: time('when it was handed over'),
+    send_at: time('when it is to be sent'),
+    from_email: z.string(),
+    to: z.string(),
+    subject: z.string(),
+  })
+  .meta({ title: 'scheduled message' });
+
+function toScheduledRecord({
+  id,
+  createdAt,
+  sendAt,
+  sender,
+  email,
+  subject,
+}: ScheduledRow): z.input<typeof scheduledRecord> {
+  return {
+    _id: id,
+    created_at: toTimestamp(createdAt),
+    send_at: toTimestamp(sendAt),
+    from_email: sender,
+    to: email,
+    subject,
+  };
+}
 
 const messageId = text(255).meta({
   description: 'id of the message, as the answer of sending or /messages/list-scheduled had it',
