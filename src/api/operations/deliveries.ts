@@ -3,15 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { operation } from '../operation.ts';
-import { knownDomain, limitOf } from './params.ts';
-
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-const say = (description: string) => z.string().meta({ description });
+import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
 
 const attemptRecord = z
   .object({
@@ -19,18 +11,18 @@ const attemptRecord = z
     duration_ms: z.number().meta({ description: 'how long it took' }),
     status: z.int().nullable().meta({ description: 'HTTP status, null when no answer came' }),
     error: z.string().nullable().meta({ description: 'why no answer came, null when one came' }),
-    answer: say('the start of the answer'),
+    answer: str('the start of the answer'),
   })
   .meta({ title: 'attempt record' });
 
 export const deliveryRecord = z
   .object({
-    id: say('unique identifier; travels as the header webhook-id, the same over all attempts and replays'),
-    message_id: say('the message; several recipients share one'),
-    route: say('id of the route'),
-    pattern: say('pattern of the route when the message came'),
-    url: say('where it is posted to'),
-    email: say('the recipient'),
+    id: str('unique identifier; travels as the header webhook-id, the same over all attempts and replays'),
+    message_id: str('the message; several recipients share one'),
+    route: str('id of the route'),
+    pattern: str('pattern of the route when the message came'),
+    url: str('where it is posted to'),
+    email: str('the recipient'),
     state: z
       .enum(['waiting', 'delivered', 'dead', 'dropped'])
       .meta({ description: 'dead: given up, can be replayed; dropped: ended by an operator' }),

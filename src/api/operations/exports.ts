@@ -12,26 +12,20 @@ import {
 } from '../../store/rows/exports.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { emailAddress, optionalEndTime } from './params.ts';
+import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than an account has use for. */
 const MAX_FILTER = 1000;
-
-const time = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const exportRecord = z
   .object({
     id: z
       .string()
       .meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
-    created_at: z.string().meta({ description: 'when it was started, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was started'),
     type: z.enum(['activity', 'reject', 'whitelist']),
-    finished_at: time('when it ended; null for a job that has not run'),
+    finished_at: timeOrNull('when it ended; null for a job that has not run'),
     state: z
       .enum(['waiting', 'working', 'complete', 'error', 'expired'])
       .meta({ description: 'expired: it was complete, and its archive is gone' }),

@@ -5,7 +5,7 @@ import type { Routed } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { type Call, operation } from '../operation.ts';
 import { headerRecipients, withCrlf, withoutBcc } from '../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS } from './params.ts';
+import { emailAddress, MAX_RECIPIENTS } from './fields.ts';
 
 /** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
 const reversePath = z

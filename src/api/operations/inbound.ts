@@ -8,33 +8,35 @@ import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress, endpointUrl, knownDomain, newDomain, pattern, verifyUrl } from './params.ts';
-
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-const say = (description: string) => z.string().meta({ description });
+import {
+  emailAddress,
+  endpointUrl,
+  knownDomain,
+  newDomain,
+  pattern,
+  str,
+  time,
+  timeOrNull,
+  verifyUrl,
+} from './fields.ts';
 
 const inboundDomainRecord = z
   .object({
-    domain: say('the domain, as it was added'),
+    domain: str('the domain, as it was added'),
     created_at: time('when it was added'),
     valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
     routed: z.boolean().meta({ description: 'whether mail is taken for it here; false: publish the TXT record first' }),
     verified_at: timeOrNull('when the TXT record was first seen; null: never'),
-    txt_name: say('where a TXT record proves that the domain belongs to the account'),
-    txt_value: say('the value of that record'),
+    txt_name: str('where a TXT record proves that the domain belongs to the account'),
+    txt_value: str('the value of that record'),
   })
   .meta({ title: 'inbound domain record' });
 
 const inboundRouteRecord = z
   .object({
-    id: say('unique identifier'),
-    pattern: say('what the mailbox name must match'),
-    url: say('webhook URL that inbound messages are posted to'),
+    id: str('unique identifier'),
+    pattern: str('what the mailbox name must match'),
+    url: str('webhook URL that inbound messages are posted to'),
   })
   .meta({ title: 'inbound route record' });
 

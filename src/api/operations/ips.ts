@@ -21,6 +21,7 @@ import {
 import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { str, time, timeOrNull } from './fields.ts';
 import { recentOf, totalOf } from './stats.ts';
 
 /** An address in any spelling. What is none is an address that the account does not have. */
@@ -35,20 +36,12 @@ export const knownPool = text(MAX_POOL)
   .transform((value) => value.trim())
   .meta({ description: 'name of the pool' });
 
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS; null when there is none` });
-const say = (description: string) => z.string().meta({ description });
-
 export const ipRecord = z
   .object({
-    ip: say('the IP address'),
+    ip: str('the IP address'),
     created_at: time('when the account got it'),
-    pool: say('name of the pool it is in'),
-    domain: say('reverse DNS domain of the IP'),
+    pool: str('name of the pool it is in'),
+    domain: str('reverse DNS domain of the IP'),
     custom_dns: z
       .object({
         enabled: z.boolean().meta({ description: 'whether a custom domain is configured' }),
@@ -59,8 +52,8 @@ export const ipRecord = z
     warmup: z
       .object({
         warming_up: z.boolean().meta({ description: 'whether the IP is warming up' }),
-        start_at: timeOrNull('when the warmup began'),
-        end_at: timeOrNull('when it ends, 30 days later'),
+        start_at: timeOrNull('when the warmup began', 'null when there is none'),
+        end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
       })
       .meta({ description: 'the 30 days in which a growing share of mail goes over it' }),
   })
@@ -199,7 +192,7 @@ const provision = operation({
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
   },
   returns: z.object({
-    requested_at: z.string().meta({ description: 'when the IP was asked for, UTC, YYYY-MM-DD HH:MM:SS' }),
+    requested_at: time('when the IP was asked for'),
   }),
   errors: ['IP_ProvisionLimit', 'Unknown_Pool', 'PaymentRequired', 'NoSendingHistory', 'PoorReputation'],
   example: { params: { warmup: true }, answer: { requested_at: '2026-01-05 12:00:00' } },
@@ -223,10 +216,7 @@ const withdraw = operation({
   params: {},
   returns: z.object({
     withdrawn: z.boolean().meta({ description: 'whether a request was withdrawn; false: none waits' }),
-    requested_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when that IP was asked for, UTC, YYYY-MM-DD HH:MM:SS; null: none waits' }),
+    requested_at: timeOrNull('when that IP was asked for', 'null: none waits'),
   }),
   errors: [],
   example: { params: {}, answer: { withdrawn: false, requested_at: null } },

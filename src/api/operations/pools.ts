@@ -13,6 +13,7 @@ import {
 } from '../../store/rows/ips.ts';
 import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
+import { time } from './fields.ts';
 import { createIpRecorder, findPool, IP, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
 import { MAX_LIST } from './stats.ts';
 
@@ -25,7 +26,7 @@ const newPool = knownPool
 const poolRecord = z
   .object({
     name: z.string().meta({ description: 'name of the pool' }),
-    created_at: z.string().meta({ description: 'when it was made, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was made'),
     ips: z.array(ipRecord).meta({ description: 'the dedicated IPs in it' }),
   })
   .meta({ title: 'IP pool record' });

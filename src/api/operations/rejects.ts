@@ -8,7 +8,7 @@ import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress } from './params.ts';
+import { emailAddress, time, timeOrNull } from './fields.ts';
 import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
@@ -101,7 +101,6 @@ function compare(a: string, b: string): number {
 const MAX_COMMENT = 1000;
 
 const email = z.string().meta({ description: 'the address, in lower case' });
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const rejectEntry = z
   .object({
@@ -113,10 +112,7 @@ const rejectEntry = z
       .meta({ description: 'the diagnosis of a bounce, or the comment of an entry by hand' }),
     created_at: time('when it was added'),
     last_event_at: time('the latest event that made or renewed it'),
-    expires_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when it expires, UTC, YYYY-MM-DD HH:MM:SS; null for never' }),
+    expires_at: timeOrNull('when it expires', 'null for never'),
     expired: z.boolean().meta({ description: 'whether it has expired: the address is mailed again' }),
     sender: senderRecord
       .nullable()

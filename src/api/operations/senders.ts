@@ -10,6 +10,7 @@ import { isPlainMailbox } from '../../sending/notices.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { time, timeOrNull } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -79,7 +80,7 @@ const info = operation({
   returns: z
     .object({
       address: z.string().meta({ description: 'the sending address' }),
-      created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
+      created_at: time('when it was first seen'),
       ...totalFields,
       stats: windowsRecord,
     })
@@ -158,16 +159,11 @@ const mailbox = text(255)
   )
   .meta({ description: 'the mailbox at the domain that the link is mailed to: the part before the @' });
 
-const time = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 const dnsTest = (what: string) =>
   z
     .object({
       valid: z.boolean().meta({ description: `whether the ${what} record is right` }),
-      valid_after: time(
+      valid_after: timeOrNull(
         'set when the record is valid now and was not before: when its TTL has passed since, and it is used',
       ),
       error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
@@ -177,11 +173,11 @@ const dnsTest = (what: string) =>
 const senderDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
-    created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
-    last_tested_at: time('when its DNS last answered a test, null before the first'),
+    created_at: time('when it was first seen'),
+    last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
     spf: dnsTest('SPF'),
     dkim: dnsTest('DKIM'),
-    verified_at: time('when its ownership was verified in this account, null when it was not'),
+    verified_at: timeOrNull('when its ownership was verified in this account, null when it was not'),
     valid_signing: z.boolean().meta({
       description:
         'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first',
@@ -333,7 +329,7 @@ const domainKey = operation({
     previous: z
       .object({
         ...keyInDns,
-        keep_until: z.string().meta({ description: 'when the record may go, UTC, YYYY-MM-DD HH:MM:SS' }),
+        keep_until: time('when the record may go'),
       })
       .nullable()
       .meta({

@@ -23,25 +23,22 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
+import { str, timeOrNull } from './fields.ts';
 import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats.ts';
 
-const say = (description: string) => z.string().meta({ description });
 const count = (description: string) => z.int().meta({ description });
 
 const subaccountRecord = z
   .object({
-    id: say('unique identifier, used in sending calls'),
+    id: str('unique identifier, used in sending calls'),
     name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
     custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
     status: z
       .enum(['active', 'paused'])
       .meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
     reputation: count('0 to 100'),
-    created_at: say('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
-    first_sent_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when it first sent, UTC, YYYY-MM-DD HH:MM:SS; null before' }),
+    created_at: str('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+    first_sent_at: timeOrNull('when it first sent', 'null before'),
     sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
     sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
     sent_total: count('sent since it was added'),
@@ -50,7 +47,7 @@ const subaccountRecord = z
 
 const subaccountDetail = subaccountRecord
   .extend({
-    notes: say('notes'),
+    notes: str('notes'),
     sent_hourly: count('sent in the last 60 minutes, to the minute'),
     hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
     last_30_days: statsBlock,

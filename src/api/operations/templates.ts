@@ -9,6 +9,7 @@ import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
+import { str, time, timeOrNull } from './fields.ts';
 import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats.ts';
 import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
 
@@ -85,27 +86,25 @@ function toContent(before: TemplateContent, given: ContentParams): TemplateConte
 
 const NO_CONTENT: TemplateContent = { code: null, subject: null, fromEmail: null, fromName: null, text: null };
 
-const say = (description: string) => z.string().meta({ description });
 const maybe = (description: string) => z.string().nullable().meta({ description });
-const time = (description: string) => say(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 
 const templateRecord = z
   .object({
-    slug: say('immutable unique code name'),
-    name: say('immutable unique name'),
+    slug: str('immutable unique code name'),
+    name: str('immutable unique name'),
     labels: z.array(z.string()).meta({ description: 'labels applied to the template' }),
     code: maybe('HTML, the draft'),
     subject: maybe('default subject, the draft'),
     from_email: maybe('default sender address, the draft'),
     from_name: maybe('default sender name, the draft'),
     text: maybe('default text part, the draft'),
-    publish_name: say('the same as name'),
+    publish_name: str('the same as name'),
     publish_code: maybe('HTML as published'),
     publish_subject: maybe('default subject as published'),
     publish_from_email: maybe('default sender address as published'),
     publish_from_name: maybe('default sender name as published'),
     publish_text: maybe('default text part as published'),
-    published_at: maybe('when it was last published, UTC, YYYY-MM-DD HH:MM:SS; null: never'),
+    published_at: timeOrNull('when it was last published', 'null: never'),
     created_at: time('when it was added'),
     updated_at: time('when it was last changed'),
   })

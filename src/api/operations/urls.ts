@@ -5,6 +5,7 @@ import { sinceHours } from '../../mail/stats.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
+import { time, timeOrNull } from './fields.ts';
 import { domainName } from './senders.ts';
 import { SERIES_DAYS } from './stats.ts';
 
@@ -23,7 +24,7 @@ const urlRecord = z
   .meta({ title: 'URL record' });
 const hourRecord = z
   .object({
-    time: z.string().meta({ description: 'the hour, UTC, YYYY-MM-DD HH:MM:SS' }),
+    time: time('the hour'),
     ...counted,
   })
   .meta({ title: 'URL hourly entry' });
@@ -84,16 +85,10 @@ const timeSeries = operation({
   },
 });
 
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-
 const trackingDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
     last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
     cname: z
       .object({

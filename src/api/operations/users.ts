@@ -4,6 +4,7 @@ import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf, windowsOf
 
 import { NO_COUNTS } from '../../store/rows/counters.ts';
 import { operation } from '../operation.ts';
+import { time } from './fields.ts';
 import { listAt } from './senders.ts';
 import {
   hoursOf,
@@ -44,7 +45,7 @@ const info = operation({
   params: {},
   returns: z.object({
     username: z.string().meta({ description: 'name of the account' }),
-    created_at: z.string().meta({ description: 'when the account was made, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when the account was made'),
     public_id: z.string().meta({ description: 'unique identifier of the account' }),
     reputation: z.int().meta({ description: '0 to 100' }),
     hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),

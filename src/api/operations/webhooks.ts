@@ -8,15 +8,9 @@ import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
 import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
-import { endpointUrl, limitOf, verifyUrl } from './params.ts';
+import { endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
 
 // Records of the Webhooks group, and how rows become them.
-
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const webhookRecord = z
   .object({
@@ -25,7 +19,7 @@ const webhookRecord = z
     description: z.string().nullable().meta({ description: 'what it is for' }),
     auth_key: z.string().meta({ description: 'the key that signs its posts' }),
     events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
     last_sent_at: timeOrNull('when it last took a batch; null before the first'),
     batches_sent: z.int().meta({ description: 'batches that it took' }),
     events_sent: z.int().meta({ description: 'events in them' }),

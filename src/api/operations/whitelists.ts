@@ -3,6 +3,7 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation, type Path } from '../operation.ts';
+import { time } from './fields.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
 import { MAX_LIST } from './stats.ts';
 
@@ -12,7 +13,7 @@ const whitelistEntry = z
   .object({
     email,
     detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
   })
   .meta({ title: 'whitelist entry' });
 

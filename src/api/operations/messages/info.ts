@@ -8,23 +8,23 @@ import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
 import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
+import { str } from '../fields.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 // Records of sent messages, and how rows become them.
 
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
-const say = (description: string) => z.string().meta({ description });
 const maybe = z.string().nullable();
 
 const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
 
 const fields = {
   ts: z.int().meta({ description: 'when it was handed over, seconds since 1970' }),
-  _id: say('the id of the message'),
-  sender: say('the address of its From header'),
+  _id: str('the id of the message'),
+  sender: str('the address of its From header'),
   template: maybe.meta({ description: 'slug of the template that it was made of' }),
   subject: z.string(),
-  email: say('the recipient'),
+  email: str('the recipient'),
   tags: z.array(z.string()),
   opens: z.int(),
   opens_detail: z

@@ -3,7 +3,7 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
-import { emailAddress, MAX_RECIPIENTS } from '../params.ts';
+import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 
 // The parameters of the operations that send, as clients of the public ancestor write them.
 

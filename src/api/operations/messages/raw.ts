@@ -25,7 +25,7 @@ import {
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
 import { type Call, operation } from '../../operation.ts';
 import { headerRecipients, withCrlf } from '../../raw-document.ts';
-import { emailAddress, MAX_RECIPIENTS } from '../params.ts';
+import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 import { domain, sendingParams, sentRecord } from './params.ts';
 import { submit, toSentRecord } from './send.ts';
 

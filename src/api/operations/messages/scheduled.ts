@@ -4,9 +4,8 @@ import { optional, text, timestamp } from '../../../base/schema.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
 import { mapPages, pagesByTime } from '../../whole-lists.ts';
+import { time } from '../fields.ts';
 import { keyOf } from './send.ts';
-
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const scheduledRecord = z
   .object({

@@ -7,7 +7,7 @@ import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../params.ts';
+import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../fields.ts';
 import { NO_STATS, tagHourlyEntry, toStats } from '../stats.ts';
 import { messageRecord, toMessageRecord } from './info.ts';
 

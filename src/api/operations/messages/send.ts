@@ -17,7 +17,7 @@ import { readRecipient } from '../../../sending/submit.ts';
 import type { Submitted } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
-import { MAX_RECIPIENTS } from '../params.ts';
+import { MAX_RECIPIENTS } from '../fields.ts';
 import { findTemplate } from '../template-rows.ts';
 import { templateName } from '../templates.ts';
 import { type MessageParam, messageParam, sendingParams, sentRecord } from './params.ts';

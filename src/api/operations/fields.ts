@@ -4,7 +4,20 @@ import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
-// Parameters that several groups take. Each is read into the form that the handler works with.
+// What several groups have in their declarations: fields of records, and parameters, each read into the form that the handler works with.
+
+/** A text of a record. */
+export const str = (description: string) => z.string().meta({ description });
+
+/** A time of a record. */
+export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
+
+/** A time of a record that may be missing; `missing` says what that means. */
+export const timeOrNull = (description: string, missing = '') =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}` });
 
 /** What a browser and a proxy take; no webhook needs more. */
 const MAX_URL = 2048;
