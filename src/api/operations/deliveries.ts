@@ -82,9 +82,9 @@ const EXAMPLE_ID = '01kcexamplemessage00000000-ExampleHash0';
 const list = operation({
   path: '/inbound/deliveries',
   extension: true,
-  summary: 'Lists deliveries of inbound mail with every attempt, the newest first.',
+  summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
-    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Of several hosts each knows the mail that it took itself.',
+    'Delivered mail is listed for delivery.keep_delivered_hours, dead mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
@@ -154,9 +154,9 @@ const ENDED = ['dead', 'delivered', 'dropped'] as const;
 const replay = operation({
   path: '/inbound/replay',
   extension: true,
-  summary: 'Delivers again what has ended: by id, or all of a span of time.',
+  summary: 'Replays deliveries that have ended: by id, or all in a time range.',
   notes:
-    'Give `id`, `ids`, or `from` and `to` (either alone will do). By id whatever has ended is replayed; by time only what was given up, unless `state` says otherwise. A replay has the id of the first delivery (webhook-id), so a receiver can tell a repeat.',
+    'Give `id`, `ids`, or `from` and `to` (one of the two is enough). By id, any delivery that has ended is replayed; by time, only dead ones unless `state` is given. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
@@ -165,7 +165,7 @@ const replay = operation({
     route: routeId,
     state: optional(z.enum(ENDED)).meta({ description: 'only those that ended so' }),
   },
-  returns: z.object({ replayed: z.int().meta({ description: 'how many wait again' }) }),
+  returns: z.object({ replayed: z.int().meta({ description: 'how many deliveries were queued again' }) }),
   errors: [],
   example: {
     params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },

@@ -157,11 +157,11 @@ const info = operation({
 
 const listJobs = listing({
   path: '/exports/list',
-  summary: 'Lists the export jobs of the account, the newest first.',
-  notes: 'All of them; `after` begins behind one. A job is forgotten 90 days after its end.',
+  summary: 'Lists the export jobs of the account, newest first.',
+  notes: 'Returns all of them; `after` continues after one. Jobs are deleted 90 days after they end.',
   params: {
     after: optional(text(255)).meta({
-      description: 'where to begin: behind the job of this id (beyond the public ancestor)',
+      description: 'continue after the job with this id (beyond the public ancestor)',
     }),
   },
   returns: z.array(exportRecord),
@@ -205,8 +205,8 @@ const whitelist = operation({
 
 const allowlist = operation({
   path: '/exports/allowlist',
-  summary: 'Starts an export of the rejection whitelist, by its later name.',
-  notes: 'The same as /exports/whitelist, in its answer too.',
+  summary: 'Starts an export of the rejection whitelist, under its newer name.',
+  notes: 'The same as /exports/whitelist, including its answer.',
   extension: true,
   params: { notify_email: notifyEmail },
   returns: exportRecord,
@@ -218,7 +218,7 @@ const allowlist = operation({
 
 const activity = operation({
   path: '/exports/activity',
-  summary: 'Starts an export of the activity: the messages that were sent, and what has become of them.',
+  summary: 'Starts an export of the activity of the account: messages sent and what happened to them.',
   notes:
     'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
     `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,

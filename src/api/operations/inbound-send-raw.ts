@@ -31,21 +31,24 @@ const ipAddress = text(64).transform((value, context) => {
 const greeting = z
   .string()
   .max(255)
-  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
+  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter a HELO name without spaces')
   .transform((value) => (value === '' ? undefined : value));
 
 const RAW =
   'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
 
 /** An empty list is a caller's mistake, who would not want the headers to decide instead. */
-const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS);
+const recipients = z
+  .array(emailAddress)
+  .min(1, 'Please enter at least one recipient, or leave it out')
+  .max(MAX_RECIPIENTS);
 
 /** Puts a document into the inbound path, as if it had arrived over SMTP. */
 const sendRaw = operation({
   path: '/inbound/send-raw',
-  summary: 'Takes a raw MIME document and sends it to inbound routes, as if it had arrived over SMTP.',
+  summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
   notes:
-    'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
+    'Returns one struct for each recipient that matched a route of the account, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
   large: true,
   params: {
     raw_message: z

@@ -98,7 +98,7 @@ const addDomain = operation({
   path: '/inbound/add-domain',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'All mail to the domain comes here once its MX record names this service, which is looked up at once and again by check-domain. ' +
+    'Mail to the domain arrives here once its MX record names this service; the record is looked up now and again by check-domain. ' +
     'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; ' +
     'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
     'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
@@ -143,9 +143,9 @@ async function looked(
 
 const checkDomain = operation({
   path: '/inbound/check-domain',
-  summary: 'Looks up the MX records of an inbound domain, and the TXT record that proves it.',
+  summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
-    'While DNS cannot be reached, the result of the last look-up stands. A proof comes into force at once; without this call, within the hour.',
+    'While the DNS cannot be reached, the last result stands. A proof takes effect at once; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
@@ -161,7 +161,7 @@ const checkDomain = operation({
 const deleteDomain = operation({
   path: '/inbound/delete-domain',
   summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
-  notes: 'What was accepted before is still delivered.',
+  notes: 'Mail that was already accepted is still delivered.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
@@ -184,7 +184,7 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<voi
 
 const routes = operation({
   path: '/inbound/routes',
-  summary: 'Lists the routes of an inbound domain, the oldest first.',
+  summary: 'Lists the routes of an inbound domain, oldest first.',
   params: { domain: knownDomain },
   returns: z.array(inboundRouteRecord),
   errors: ['Unknown_InboundDomain'],
@@ -199,7 +199,7 @@ const addRoute = operation({
   path: '/inbound/add-route',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'One recipient hits one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
+    'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
   params: { domain: knownDomain, pattern, url: endpointUrl },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
@@ -226,7 +226,7 @@ const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
   notes:
-    'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
+    'With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
   params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
@@ -248,7 +248,7 @@ const updateRoute = operation({
 const deleteRoute = operation({
   path: '/inbound/delete-route',
   summary: 'Deletes a route.',
-  notes: 'What was accepted before is still delivered.',
+  notes: 'Mail that was already accepted is still delivered.',
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
@@ -267,12 +267,12 @@ export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, a
 const routeKey = operation({
   path: '/inbound/route-key',
   extension: true,
-  summary: 'Shows the key that signs the posts of a route, or makes a new one.',
+  summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
-    rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }),
+    rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
   },
   returns: z.object({
     id: z.string().meta({ description: 'id of the route' }),
@@ -304,7 +304,7 @@ const VERDICTS = ['hit', 'less specific', 'no match'] as const;
 const testRoute = operation({
   path: '/inbound/test-route',
   extension: true,
-  summary: 'Says which route an address would hit, why the others would not, and what would be posted.',
+  summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
   notes: 'Give `address`, or `domain` and `mailbox`. Nothing is sent.',
   params: {
     address: optional(emailAddress).meta({ description: 'the address to try' }),
@@ -315,7 +315,7 @@ const testRoute = operation({
     email: z.string().meta({ description: 'the address that was tried' }),
     route: inboundRouteRecord
       .nullable()
-      .meta({ description: 'the route that it hits; null: mail to it is refused with 550 5.1.1' }),
+      .meta({ description: 'the route that it matches; null: mail to it is rejected with 550 5.1.1' }),
     routes: z
       .array(
         inboundRouteRecord.extend({

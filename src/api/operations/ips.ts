@@ -144,9 +144,9 @@ async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promis
 const list = listing({
   path: '/ips/list',
   summary: 'Lists the dedicated IPs of the account.',
-  notes: 'In the order of their texts, all of them; `after` begins behind one.',
+  notes: 'Returns all of them, sorted as text; `after` continues after one.',
   params: {
-    after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })),
+    after: optional(ipParam.meta({ description: 'continue after this IP (beyond the public ancestor)' })),
   },
   returns: z.array(ipRecord),
   errors: [],
@@ -183,10 +183,10 @@ const info = operation({
 
 const provision = operation({
   path: '/ips/provision',
-  summary: 'Asks for a dedicated IP.',
+  summary: 'Requests a dedicated IP.',
   notes:
-    'Requests are served from the addresses of the operator, the oldest request first, within 24 hours while there are any. One request may be outstanding. ' +
-    `Without a pool, and when the pool was deleted meanwhile, the IP comes into \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
+    'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are available. Only one request may be pending. ' +
+    `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
   params: {
     warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false unless given' })),
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
@@ -209,14 +209,14 @@ const provision = operation({
 
 const withdraw = operation({
   path: '/ips/cancel-provision',
-  summary: 'Withdraws the request for a dedicated IP that waits.',
+  summary: 'Cancels the pending request for a dedicated IP.',
   notes:
-    'When an IP has been chosen for it already, it comes all the same, and /ips/delete gives it back. Another request may be made at once.',
+    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made at once.',
   extension: true,
   params: {},
   returns: z.object({
-    withdrawn: z.boolean().meta({ description: 'whether a request was withdrawn; false: none waits' }),
-    requested_at: timeOrNull('when that IP was asked for', 'null: none waits'),
+    withdrawn: z.boolean().meta({ description: 'whether a request was cancelled; false: none was pending' }),
+    requested_at: timeOrNull('when that IP was asked for', 'null: none was pending'),
   }),
   errors: [],
   example: { params: {}, answer: { withdrawn: false, requested_at: null } },
@@ -243,8 +243,8 @@ async function allowProvisioning({
 
 const startWarmup = operation({
   path: '/ips/start-warmup',
-  summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail goes over it.`,
-  notes: `${WARMUP_CURVE} The rest goes over other IPs of its pool or over shared ones. An IP that is warming up goes on as it was.`,
+  summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail is sent from it.`,
+  notes: `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already warming up, nothing changes.`,
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -262,7 +262,7 @@ const startWarmup = operation({
 
 const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
-  summary: 'Ends the warmup of a dedicated IP: all mail may go over it at once.',
+  summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it at once.',
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -276,9 +276,9 @@ const cancelWarmup = operation({
 
 const remove = operation({
   path: '/ips/delete',
-  summary: 'Gives a dedicated IP back. This cannot be undone.',
+  summary: 'Returns a dedicated IP. This cannot be undone.',
   notes:
-    'The address rests before anybody else gets it. An IP that the account does not have is no error: `deleted` is false.',
+    'The address is held back for a while before another account gets it. An IP that the account does not have is not an error: `deleted` is false.',
   params: { ip: ipParam },
   returns: z.object({
     ip: z.string().meta({ description: 'the IP address' }),
@@ -297,8 +297,8 @@ export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, 
 
 const checkCustomDns = operation({
   path: '/ips/check-custom-dns',
-  summary: 'Looks whether a domain can be the custom reverse DNS of a dedicated IP.',
-  notes: 'It can when its A record (AAAA for an IPv6 address) points to the IP.',
+  summary: 'Checks whether a domain can be the custom reverse DNS of a dedicated IP.',
+  notes: 'It can if its A record (AAAA for an IPv6 address) points to the IP.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: z.object({
     valid: z.boolean().meta({ description: 'whether the domain has an A record that points to the IP' }),
@@ -311,7 +311,7 @@ const checkCustomDns = operation({
     if (call.names.isOurs(domain)) return { valid: false, error: RESERVED_WORDS.ours };
     const found = await checkA(call.resolver, domain, row.id);
     return found === 'unknown'
-      ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` }
+      ? { valid: false, error: `The DNS of ${domain} does not respond; please try again later` }
       : found;
   },
 });
@@ -321,7 +321,7 @@ const setCustomDns = operation({
   summary: 'Configures a custom domain for the reverse DNS of a dedicated IP.',
   notes:
     'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then ' +
-    '`custom_dns.valid` is true and `domain` is the new one. What is not so after 7 days has failed, and another change may be made. All of it is tested again every day.',
+    '`custom_dns.valid` is true and `domain` is the new one. A change that is not valid after 7 days has failed, and another may be made. The records are tested again every day.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Invalid_CustomDNS', 'Invalid_CustomDNSPending', 'ServiceUnavailable'],

@@ -142,7 +142,7 @@ async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRo
 
 const createPool = operation({
   path: '/ips/create-pool',
-  summary: 'Makes an IP pool; one that is there already is answered as it is.',
+  summary: 'Creates an IP pool; if it already exists, it is returned as it is.',
   params: { pool: newPool },
   returns: poolRecord,
   errors: [],

@@ -162,7 +162,7 @@ const add = operation({
   path: '/rejects/add',
   summary: 'Puts an address on the rejection list by hand: it is not mailed any more.',
   notes:
-    'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
+    'The entry never expires and replaces one made by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({

@@ -299,7 +299,7 @@ const update = operation({
   example: { params: { id: 'cust-123', name: 'ABC Widgets' }, answer: { ...SUBACCOUNT, name: 'ABC Widgets' } },
   async handle({ id, name, notes, custom_quota: quota, remove_custom_quota: isRemoved = false }, call) {
     if (isRemoved && quota !== undefined)
-      throw call.invalid('remove_custom_quota', 'Please enter either a quota or its removal');
+      throw call.invalid('remove_custom_quota', 'Please enter either custom_quota or remove_custom_quota');
     const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined)

@@ -169,9 +169,9 @@ const publishParam = {
 const add = operation({
   path: '/templates/add',
   large: true,
-  summary: 'Adds a template, and publishes it unless told otherwise.',
+  summary: 'Adds a template and, unless `publish` is false, publishes it.',
   notes:
-    'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
+    'The slug is derived from the name: lower case, with a hyphen for every run of characters other than letters and digits. Two names with the same slug cannot coexist.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Invalid_Template'],
@@ -238,8 +238,9 @@ const info = operation({
 const update = operation({
   path: '/templates/update',
   large: true,
-  summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
-  notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
+  summary:
+    'Changes the draft of a template and, unless `publish` is false, publishes it; null fields remain unchanged.',
+  notes: 'Publishing applies the whole draft, including earlier changes that were not published.',
   params: { name: templateName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Unknown_Template'],
@@ -260,7 +261,7 @@ const update = operation({
 
 const publish = operation({
   path: '/templates/publish',
-  summary: 'Publishes the draft of a template; what is sent from now on uses it.',
+  summary: 'Publishes the draft of a template; messages sent from now on use it.',
   params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
@@ -277,7 +278,7 @@ const publish = operation({
 
 const remove = operation({
   path: '/templates/delete',
-  summary: 'Deletes a template, and answers it as it was.',
+  summary: 'Deletes a template and returns it.',
   params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
@@ -296,11 +297,11 @@ const remove = operation({
 const list = listing({
   path: '/templates/list',
   summary: 'Lists the templates of the account, by name.',
-  notes: 'All of them; with `after`, those that follow a name.',
+  notes: 'Returns all of them; with `after`, those that follow a name.',
   params: {
     label: labelFilter,
     after: optional(text(MAX_TEMPLATE_NAME)).meta({
-      description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)',
+      description: 'continue after this name (beyond the documented interface of the public ancestor)',
     }),
   },
   returns: z.array(templateRecord),
@@ -312,9 +313,8 @@ const list = listing({
 
 const timeSeries = operation({
   path: '/templates/time-series',
-  summary: 'Shows the numbers of a template by hour, for the last 30 days.',
-  notes:
-    'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
+  summary: 'Shows the statistics of a template by hour, for the last 30 days.',
+  notes: 'Only hours with activity, oldest first. Deleting the template deletes its statistics.',
   params: { name: templateName },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],
@@ -336,8 +336,8 @@ const variable = z.object({
 const render = operation({
   path: '/templates/render',
   large: true,
-  summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
-  notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
+  summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
+  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {
     template_name: templateName,
     template_content: z

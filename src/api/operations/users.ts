@@ -20,7 +20,7 @@ import {
 
 const ping = operation({
   path: '/users/ping',
-  summary: 'Answers PONG! when the key is good.',
+  summary: 'Answers PONG! if the key is valid.',
   params: {},
   returns: z.literal('PONG!'),
   errors: [],
@@ -30,7 +30,7 @@ const ping = operation({
 
 const ping2 = operation({
   path: '/users/ping2',
-  summary: 'As ping, with a struct for an answer.',
+  summary: 'Like ping, but answers with a struct.',
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
   errors: [],

@@ -196,7 +196,7 @@ const add = operation({
 const info = operation({
   path: '/webhooks/info',
   summary: 'Shows a webhook with what it was sent.',
-  notes: 'The numbers change once for each batch that was answered with 2xx, however often it was posted.',
+  notes: 'A batch counts once, when it is answered with 2xx, however often it was posted.',
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -264,7 +264,7 @@ const test = operation({
   extension: true,
   summary: 'Posts an example of every event that the webhook asked for, as a batch like any other.',
   notes:
-    'The answer comes when the batch is safe on disk; /webhooks/deliveries shows what became of it. It counts in batches_sent and events_sent.',
+    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
     id: z.string().meta({ description: 'id of the delivery; travels as the header webhook-id' }),
@@ -284,10 +284,10 @@ const test = operation({
 const key = operation({
   path: '/webhooks/key',
   extension: true,
-  summary: 'Shows the key that signs the posts of a webhook, or makes a new one.',
+  summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
-  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }) },
+    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
   returns: z.object({
     id: webhookId,
     url: z.string().meta({ description: 'the URL that the key belongs to' }),

@@ -30,11 +30,11 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('add'),
-      summary: 'Adds an address to the whitelist, and takes it off the rejection list.',
+      summary: 'Adds an address to the whitelist and removes it from the rejection list.',
       notes: extension
         ? known.notes
-        : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment. ' +
-          'To add an address costs no reputation; to delete it again costs that of the entries which events had made and this took off.',
+        : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again succeeds and may change the comment. ' +
+          'Adding an address costs no reputation; deleting it again costs that of the event-made entries it had removed.',
       params: {
         email: listAddress,
         comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),

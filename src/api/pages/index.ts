@@ -115,7 +115,7 @@ function createMetricsPage(
     ctx.set('Cache-Control', 'no-store');
     if (!mayRead(ctx.req)) {
       ctx.status = 403;
-      ctx.body = 'Not for this address: see metrics.allow in the settings.\n';
+      ctx.body = 'Access denied: see metrics.allow in the settings.\n';
       return;
     }
     const text = await metrics.text();

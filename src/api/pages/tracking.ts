@@ -49,13 +49,11 @@ export function createTrackPages(
     async click(ctx, token) {
       const url = urlOf(ctx.querystring);
       const location = url === undefined ? undefined : locationOf(url);
-      if (url === undefined || location === undefined)
-        return say(ctx, 404, 'There is nothing here: a part of this link is missing.');
+      if (url === undefined || location === undefined) return say(ctx, 404, 'Not found: this link is incomplete.');
       try {
         const ours =
           ctx.method === 'GET' ? await visits.clicked(token, url, visitorOf(ctx)) : await visits.leadsTo(token, url);
-        if (!ours)
-          return say(ctx, 404, 'There is nothing here: this link is not one of ours, or a part of it is missing.');
+        if (!ours) return say(ctx, 404, 'Not found: this link is invalid or incomplete.');
         say(ctx, 302, 'Please follow the Location header.');
         ctx.set({ Location: location });
       } catch (error) {
@@ -75,7 +73,7 @@ export function createTrackPages(
         answerPage(ctx, {
           status: 503,
           title: 'Please try again in a moment',
-          main: '<p>The service is not able to do this just now. The link stays good.</p>',
+          main: '<p>The service cannot do this right now. The link stays valid.</p>',
         });
       }
     },
@@ -86,21 +84,21 @@ function toPage(found: Subscription | 'unknown' | 'gone', pressed: boolean): Sma
   if (found === 'unknown')
     return {
       status: 404,
-      title: 'There is nothing here',
-      main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>',
+      title: 'Link not found',
+      main: '<p>This link is invalid or incomplete. Please copy the whole link from the message.</p>',
     };
   if (found === 'gone')
     return {
       status: 410,
-      title: 'This link is too old',
-      main: '<p>Please use the link in a newer mail, or answer the sender.</p>',
+      title: 'This link has expired',
+      main: '<p>Please use the link in a newer message, or reply to the sender.</p>',
     };
   const [email, sender] = [escapeHtml(found.email), escapeHtml(found.sender)];
   if (pressed)
     return {
       status: 200,
       title: 'You are unsubscribed',
-      main: `<p><strong>${email}</strong> gets no more mail from <strong>${sender}</strong>.</p>`,
+      main: `<p><strong>${email}</strong> will get no more mail from <strong>${sender}</strong>.</p>`,
     };
   return {
     status: 200,

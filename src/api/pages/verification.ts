@@ -23,7 +23,7 @@ async function pageFor(token: string, read: (token: string) => Promise<Link>): P
     return {
       status: 503,
       title: 'Please try again in a moment',
-      main: '<p>The service is not able to look at this link just now. It stays good.</p>',
+      main: '<p>The service cannot check this link right now. The link stays valid.</p>',
     };
   }
 }
@@ -35,7 +35,7 @@ function toPage(link: Link): SmallPage {
       return {
         status: 200,
         title: `Is ${link.domain} yours?`,
-        main: `<p>Somebody asked to send mail from <strong>${link.domain}</strong>. If it was you, confirm it.</p>
+        main: `<p>Someone asked to send mail from <strong>${link.domain}</strong>. If it was you, confirm it.</p>
 <form method="post"><button type="submit">Yes, verify ${link.domain}</button></form><p class="soft">If it was not you, close this page. Nothing has happened yet.</p>`,
       };
     case 'done':
@@ -48,19 +48,19 @@ function toPage(link: Link): SmallPage {
       return {
         status: 410,
         title: 'This link has been used',
-        main: '<p>It works once, and it has done its work. Nothing is left to do.</p>',
+        main: '<p>It works only once, and has already been used. There is nothing left to do.</p>',
       };
     case 'expired':
       return {
         status: 410,
         title: 'This link has expired',
-        main: '<p>It worked for seven days. Please ask for a new one where you asked for this.</p>',
+        main: '<p>It was valid for seven days. Please request a new one where you requested this one.</p>',
       };
     case 'unknown':
       return {
         status: 404,
-        title: 'There is nothing here',
-        main: '<p>This link is not one of ours, or a part of it is missing. Please copy the whole of it from the mail.</p>',
+        title: 'Link not found',
+        main: '<p>This link is invalid or incomplete. Please copy the whole link from the message.</p>',
       };
   }
 }

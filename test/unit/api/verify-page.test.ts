@@ -92,7 +92,7 @@ describe('the page behind a verification link', () => {
     ]) {
       for (const method of ['GET', 'POST']) {
         const page = await visit(method, token);
-        expect(page, token).to.include({ status: 404, title: 'There is nothing here' });
+        expect(page, token).to.include({ status: 404, title: 'Link not found' });
         expect(page.text).to.not.contain('script').and.to.not.contain('example.com');
       }
     }

@@ -140,7 +140,7 @@ async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'
 
 const info = operation({
   path: '/messages/info',
-  summary: 'Shows a message that was sent, with what has happened to it.',
+  summary: 'Shows a sent message and what happened to it.',
   params: { id: messageId },
   returns: infoRecord,
   errors: ['Unknown_Message'],
@@ -200,7 +200,7 @@ const content = operation({
   path: '/messages/content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. ' +
+    'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
     `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,

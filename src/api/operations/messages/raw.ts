@@ -167,10 +167,10 @@ function toOutgoing(
   if (!address || address.domain.startsWith('['))
     throw call.invalid(
       'raw_message',
-      'The message names no sender: please enter one From header with one address, or from_email',
+      'The message has no sender: please give one From header with one address, or from_email',
     );
   if (options.template)
-    throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
+    throw call.invalid('raw_message', 'X-MC-Template is not supported here: please use /messages/send-template');
   const {
     tags,
     subaccount,
@@ -210,16 +210,16 @@ function toOutgoing(
 
 const sendRaw = operation({
   path: '/messages/send-raw',
-  summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
+  summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
-    'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
+    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
   large: true,
   params: {
     raw_message: rawMessage,
     from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
     to: optional(
-      z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS),
+      z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
     ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
     ...sendingParams,
     return_path_domain: domain.meta({
@@ -263,7 +263,7 @@ const sendRaw = operation({
       call,
     );
     const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
-    if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
+    if (named.length === 0) throw call.invalid('to', 'The message has no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
     const sent = await submit(
       { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
@@ -276,7 +276,7 @@ const sendRaw = operation({
 
 const parse = operation({
   path: '/messages/parse',
-  summary: 'Parses a raw MIME document into its pieces.',
+  summary: 'Parses a raw MIME document into its parts.',
   notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
   large: true,
   params: { raw_message: rawMessage },

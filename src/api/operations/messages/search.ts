@@ -128,8 +128,8 @@ const FOUND = {
 
 const search = operation({
   path: '/messages/search',
-  summary: 'Finds messages that were sent, the newest first.',
-  notes: `A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  summary: 'Finds sent messages, newest first.',
+  notes: `A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: {
     ...filterParams,
     api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({
@@ -160,8 +160,8 @@ const search = operation({
 
 const searchTimeSeries = operation({
   path: '/messages/search-time-series',
-  summary: 'Shows the numbers of the messages that a search finds, by the hour in which they were handed over.',
-  notes: `Only hours with messages, the oldest first. A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  summary: 'Shows the statistics of the messages that a search finds, by the hour in which they were submitted.',
+  notes: `Only hours with messages, oldest first. A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: filterParams,
   returns: z.array(tagHourlyEntry),
   errors: [],

@@ -122,9 +122,9 @@ const contents = z.array(z.object({ name: z.string(), content: z.string() }));
 
 const sendTemplate = operation({
   path: '/messages/send-template',
-  summary: 'Sends a message made of a template.',
+  summary: 'Sends a message from a template.',
   notes:
-    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message win over those of the template, but for its HTML. ' +
+    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message take precedence over those of the template, except its HTML. ' +
     `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
   large: true,
   params: {
