@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import type { Acceptance, Accepted, Arrival, Routed } from '../inbound/types.ts';
+import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import type { Message, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
@@ -21,12 +21,12 @@ interface QueueDeps {
 
 const CHUNK_BYTES = 65_536;
 /** Of inbound mail: batches of events are asked for by `webhooks`. */
-type OwnSelection = Omit<Selection, 'account' | 'kind' | 'webhook'>;
+type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
 /** Inbound mail of one account on this host's queue. */
 export function bindQueue(deps: QueueDeps, account: string) {
   const { spool, clock } = deps;
-  const own = (selection: OwnSelection) => ({ ...selection, account, kind: 'mail' as const });
+  const own = (selection: OwnSelection) => ({ ...selection, account, kinds: ['inbound'] as const });
   return {
     backlog: () => spool.backlog(account),
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
@@ -38,16 +38,17 @@ export function bindQueue(deps: QueueDeps, account: string) {
       if (route.account === account) await spool.redirect(route.id, url);
     },
     /** Takes responsibility for a message. */
-    accept: (arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array) => accept(deps, arrival, routed, bytes),
+    accept: (arrival: Arrival, routed: readonly RoutedRecipient[], bytes: Uint8Array) =>
+      accept(deps, arrival, routed, bytes),
   };
 }
 
 async function accept(
   { spool, acceptance, log }: QueueDeps,
   arrival: Arrival,
-  routed: readonly Routed[],
+  routed: readonly RoutedRecipient[],
   bytes: Uint8Array,
-): Promise<Accepted> {
+): Promise<AcceptResult> {
   if (!spool.hasRoom()) return { outcome: 'full' };
   const { messageId, body } = acceptance.begin();
   try {
@@ -159,7 +160,7 @@ export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; 
       }
     },
     /** Batches of events, the newest first. */
-    batches: (selection: Omit<Selection, 'account' | 'kind'>, limit: number) =>
-      spool.list({ ...selection, account: account.id, kind: 'batch' }, limit),
+    batches: (selection: Omit<Selection, 'account' | 'kinds'>, limit: number) =>
+      spool.list({ ...selection, account: account.id, kinds: ['events'] }, limit),
   };
 }

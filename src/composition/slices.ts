@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import { isLoopback } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../settings.ts';
@@ -40,7 +41,7 @@ export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
     ...settings.submission.tls_listen,
     settings.http.listen,
   ].map(({ host }) => host);
-  return (deps.sockets ?? []).length === 0 && hosts.every((host) => host === '::1' || host.startsWith('127.'));
+  return (deps.sockets ?? []).length === 0 && hosts.every(isLoopback);
 }
 
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
@@ -115,20 +116,27 @@ export function rendererSettings(settings: Settings) {
   };
 }
 
-export function dispatcherSettings({ delivery, outbound }: Settings) {
-  return {
+/** What each road may do at one time, and for how long it tries. */
+export function roadSettings({ delivery, outbound, smtp }: Settings) {
+  const webhooks = {
     concurrency: delivery.concurrency,
     concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
     retryHours: delivery.retry_hours,
-    mailConcurrency: outbound.concurrency,
-    concurrencyPerDestination:
-      outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+  };
+  return {
+    webhooks,
+    returns: { ...webhooks, postmaster: smtp.postmaster },
+    outbound: {
+      concurrency: outbound.concurrency,
+      concurrencyPerEndpoint:
+        outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+      maxAgeHours: outbound.max_age_hours,
+    },
   };
 }
 
 export function sendingSettings({ hostname, senders, outbound }: Settings) {
-  const { max_age_hours: maxAgeHours, signing_domain: ownDomain } = outbound;
-  return { hostname, maxAgeHours, ownDomain, dkimSelector: senders.dkim_selector };
+  return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
 
 /** `holder`: what this life of this process calls itself in the store. */

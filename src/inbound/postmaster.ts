@@ -3,7 +3,7 @@ import { toAsciiDomain } from '../mail/address.ts';
 import { POSTMASTER_URL } from '../mail/return-address.ts';
 import type { Lookup } from './types.ts';
 
-export interface PostmasterSettings {
+interface PostmasterSettings {
   /**
    * Names of ours, which no account has, as A-labels: the host name, the return domain, other hosts that share the
    * work.
@@ -24,7 +24,7 @@ export const POSTMASTER = 'postmaster';
 
 const TAKEN: Lookup = {
   kind: 'matched',
-  match: { account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
+  match: { kind: 'return', task: 'forward', account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
 };
 
 /**

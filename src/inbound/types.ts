@@ -1,8 +1,9 @@
 import type { Envelope } from '../mail/envelope.ts';
-import type { Body, BodyWriter } from '../queue/delivery.ts';
+import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 
-/** A route that an address hit. */
-export interface Match {
+/** What an address hit: a route, or a mailbox of ours, whose mail is of the kind `return`. */
+export interface Match extends Pick<Delivery, 'task'> {
+  readonly kind: 'inbound' | 'return';
   readonly account: string;
   readonly routeId: string;
   readonly pattern: string;
@@ -30,11 +31,11 @@ export interface Routing {
 
 /** Which mailboxes there are that mail comes back to; answered from memory. */
 export interface ReturnAddresses {
-  /** `matched` with the URL `return:`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
+  /** `matched` with the kind `return`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
 
-export interface Routed {
+export interface RoutedRecipient {
   /** The address as the client gave it. */
   readonly recipient: string;
   readonly match: Match;
@@ -47,7 +48,7 @@ export interface Arrival {
   readonly protocol: string;
 }
 
-export type Accepted =
+export type AcceptResult =
   | { readonly outcome: 'accepted'; readonly messageId: string }
   | { readonly outcome: 'full' | 'fault' };
 
@@ -56,7 +57,7 @@ export interface Acceptance {
   /** A new message: its id and the place its bytes go to. */
   begin(): { readonly messageId: string; readonly body: BodyWriter };
   /** Answers after the sync. */
-  accept(messageId: string, arrival: Arrival, routed: readonly Routed[], body: Body): Promise<Accepted>;
+  accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
 }
 
 /** The keys that sign posts to an endpoint, the present one first; two while a rotation lasts. */

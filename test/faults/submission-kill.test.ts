@@ -41,7 +41,7 @@ async function handOver(sink: MailSink, more: Readonly<Record<string, string>> =
   await until(
     'an empty queue',
     async () => {
-      const { code, out } = await command(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], {
+      const { code, out } = await command(['queue', 'list', '--kind', 'outbound', '--state', 'waiting', '--jsonl'], {
         POSTERN_DATA_DIR: dir,
       });
       return code === 0 && out === '';

@@ -259,7 +259,7 @@ describe('the whole circle of mail that is sent', function () {
       'all mail',
       async () => {
         if (server.mails.length < arriving.length)
-          await postern(['queue', 'retry', '--kind', 'outgoing'], { POSTERN_DATA_DIR: running.dir });
+          await postern(['queue', 'retry', '--kind', 'outbound'], { POSTERN_DATA_DIR: running.dir });
         return server.mails.length >= arriving.length;
       },
       30_000,

@@ -73,7 +73,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
         .find((one: any) => one._id === id),
     );
     const env = { POSTERN_DATA_DIR: running.dir };
-    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'dead', '--json'], env)).records();
+    const rows = (await postern(['queue', 'list', '--kind', 'outbound', '--state', 'dead', '--json'], env)).records();
     const found = rows.find(({ recipient }: { recipient: string }) => recipient === to);
     return { event, error: (await postern(['queue', 'show', found.id], env)).out };
   }
@@ -183,7 +183,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
       () => undefined,
       (error: Error) => error.message,
     );
-    expect(refused).to.contain('554 5.6.0 The template is faulty: html: line 1: {{/if}} closes no block');
+    expect(refused).to.contain('554 5.6.0 Template error: html: line 1: {{/if}} closes no block');
     expect(server.asked).to.not.include('a@to.test');
   });
 

@@ -90,8 +90,8 @@ describe('the numbers of the daemon', function () {
     expect(more('postern_smtp_refusals_total{listener="smtp",code="550",reason="no_mailbox"}')).to.equal(2);
     expect(more('postern_smtp_refusals_total{listener="smtp",code="550",reason="no_relay"}')).to.equal(1);
     expect(after.sum('postern_smtp_refusals_total') - before.sum('postern_smtp_refusals_total')).to.equal(3);
-    expect(more('postern_attempts_total{class="route",outcome="delivered",code="2xx"}')).to.equal(3);
-    expect(more('postern_attempt_seconds_count{class="route"}')).to.equal(3);
+    expect(more('postern_attempts_total{class="inbound",outcome="delivered",code="2xx"}')).to.equal(3);
+    expect(more('postern_attempt_seconds_count{class="inbound"}')).to.equal(3);
     expect(more('postern_authentication_results_total{method="spf",result="pass"}')).to.equal(3);
     expect(more('postern_authentication_results_total{method="dkim",result="none"}')).to.equal(3);
     expect(more('postern_message_parse_seconds_count'), 'counted in the render threads').to.equal(3);
@@ -114,7 +114,7 @@ describe('the numbers of the daemon', function () {
     await settled(6);
     const after = await scrape(postern.base);
     for (const code of ['5xx', '4xx', '3xx']) {
-      const series = `postern_attempts_total{class="route",outcome="deferred",code="${code}"}`;
+      const series = `postern_attempts_total{class="inbound",outcome="deferred",code="${code}"}`;
       expect(after.of(series) - before.of(series), code).to.equal(1);
     }
     expect(after.of('postern_spool_waiting{endpoint="webhook"}')).to.equal(3);
@@ -147,9 +147,9 @@ describe('the numbers of the daemon', function () {
     const after = await until('both to be settled', async () => {
       const found = await scrape(postern.base);
       return (
-        found.of('postern_dead_letters_total{class="mail"}') === 1 &&
+        found.of('postern_dead_letters_total{class="outbound"}') === 1 &&
         found.of('postern_spool_deliveries{state="dead"}') === 1 &&
-        found.of('postern_spool_waiting{endpoint="mail"}') === 0 &&
+        found.of('postern_spool_waiting{endpoint="outbound"}') === 0 &&
         found
       );
     });
@@ -158,8 +158,8 @@ describe('the numbers of the daemon', function () {
     expect(after.of('postern_submission_recipients_total{status="invalid"}')).to.equal(1);
     expect(after.of('postern_sending_results_total{result="send"}')).to.equal(1);
     expect(after.of('postern_sending_results_total{result="hard_bounce"}')).to.equal(1);
-    expect(after.of('postern_attempts_total{class="mail",outcome="failed",code="5xx"}')).to.equal(1);
-    expect(after.of('postern_dead_letters_total{class="mail"}')).to.equal(1);
+    expect(after.of('postern_attempts_total{class="outbound",outcome="failed",code="5xx"}')).to.equal(1);
+    expect(after.of('postern_dead_letters_total{class="outbound"}')).to.equal(1);
   });
 
   it('count logins, what is handed over by SMTP, and batches of events', async () => {
@@ -180,7 +180,7 @@ describe('the numbers of the daemon', function () {
     client.destroy();
     const after = await until('the batch', async () => {
       const found = await scrape(postern.base);
-      return found.of('postern_attempts_total{class="batch",outcome="delivered",code="2xx"}') > 0 && found;
+      return found.of('postern_attempts_total{class="events",outcome="delivered",code="2xx"}') > 0 && found;
     });
     const more = (series: string) => after.of(series) - before.of(series);
     expect(more('postern_smtp_logins_total{result="ok"}')).to.equal(1);
@@ -189,7 +189,7 @@ describe('the numbers of the daemon', function () {
     expect(more('postern_smtp_refusals_total{listener="submission",code="535",reason="wrong_key"}')).to.equal(1);
     expect(more('postern_submissions_total{source="smtp"}')).to.equal(1);
     expect(more('postern_message_bytes_count{direction="outbound"}')).to.equal(1);
-    expect(after.of('postern_attempts_total{class="batch",outcome="delivered",code="2xx"}')).to.equal(1);
+    expect(after.of('postern_attempts_total{class="events",outcome="delivered",code="2xx"}')).to.equal(1);
   });
 
   it('count calls of the API by operation and status, and time the store', async () => {

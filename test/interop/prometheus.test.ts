@@ -174,7 +174,7 @@ describe("Debian's prometheus", function () {
       await until('a scrape', async () => (await prometheus.query('up{job="postern"}'))[0]?.value[1] === '1', 30_000);
       const value = async (expr: string) => Number((await prometheus.query(expr))[0]?.value[1]);
       expect(await value('postern_messages_accepted_total{source="smtp"}')).to.equal(20);
-      expect(await value('sum(postern_attempts_total{class="route",outcome="delivered"})')).to.equal(20);
+      expect(await value('sum(postern_attempts_total{class="inbound",outcome="delivered"})')).to.equal(20);
       expect(await value('postern_smtp_refusals_total{reason="no_relay"}')).to.equal(1);
       expect(await value('postern_config_last_reload_success')).to.equal(1);
       await Promise.all(dashboardQueries().map(prometheus.query));

@@ -1,7 +1,7 @@
-import { isIP } from 'node:net';
 import { z } from 'zod';
+import { normalizeAddress } from '../../base/networks.ts';
 import { optional, text } from '../../base/schema.ts';
-import type { Routed } from '../../inbound/types.ts';
+import type { RoutedRecipient } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { type Call, operation } from '../operation.ts';
 import { headerRecipients, withCrlf, withoutBcc } from '../raw-document.ts';
@@ -21,8 +21,8 @@ const reversePath = z
 /** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
 const ipAddress = text(64).transform((value, context) => {
   const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  if (isIP(address) !== 0 && !address.includes('%'))
-    return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+  const normal = address.includes('%') ? undefined : normalizeAddress(address);
+  if (normal !== undefined) return normal;
   context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
   return z.NEVER;
 });
@@ -110,7 +110,7 @@ function readable(addresses: readonly string[]): Address[] {
 }
 
 /** Each recipient once, with the route it hits. */
-function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): Routed[] {
+function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
   const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
   return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
     const found = call.inbound.lookup(mailbox, domain);

@@ -31,7 +31,7 @@ export interface Verdict {
 
 /** What waits or was given up in the queue of a data folder, whether a daemon runs there or not. */
 export async function leftIn(dir: string): Promise<Left[]> {
-  const { code, out, err } = await command(['queue', 'list', '--kind', 'mail', '--limit', '10000000', '--jsonl'], {
+  const { code, out, err } = await command(['queue', 'list', '--kind', 'inbound', '--limit', '10000000', '--jsonl'], {
     POSTERN_DATA_DIR: dir,
   });
   if (code !== 0) throw new Error(`the queue cannot be listed: ${err}`);

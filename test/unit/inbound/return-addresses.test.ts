@@ -40,7 +40,7 @@ describe('addresses that mail comes back to', () => {
   const bounceOf = (account: number) => bounceAddress(SECRET, account, MESSAGE, 'bounces.postern.test');
   const ofAccount = (account: string) => ({
     kind: 'matched',
-    match: { account, routeId: '', pattern: '', url: 'return:' },
+    match: { kind: 'return', task: 'read', account, routeId: '', pattern: '', url: 'return:' },
   });
 
   it('belong to the account that their token names; those for complaints to nobody', async () => {

@@ -9,7 +9,7 @@ import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { hook, idsIn, LIMITS, someEvents, wanted } from '../../support/hooks.ts';
-import { freshSpool, put, settled } from '../../support/spool.ts';
+import { freshSpool, put, settled, WITHOUT_KINDS } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 
 const CHILD = fileURLToPath(new URL('../../support/events-child.ts', import.meta.url));
@@ -30,9 +30,9 @@ async function killed(dir: string, round: number, step: number): Promise<string[
 
 /** Every event that the queue holds, pending or in a batch, and what its webhook counted. */
 async function contents(spool: Spool, now: number) {
-  await spool.drop({ kind: 'batch', states: ['waiting'] }, now); // open ones would stand in the way of new ones
+  await spool.drop({ kinds: ['events'], states: ['waiting'] }, now); // open ones would stand in the way of new ones
   while ((await spool.events.freeze('4', ids.message(), LIMITS, now)).delivery);
-  const batches = await spool.list({ kind: 'batch' }, 10_000);
+  const batches = await spool.list({ kinds: ['events'] }, 10_000);
   const events = (await Promise.all(batches.map((one) => idsIn(spool, one)))).flat();
   const delivered = batches.filter(({ state }) => state === 'delivered');
   const [tally] = await spool.events.tallies();
@@ -68,7 +68,8 @@ describe('the events of a queue file', function () {
     await spool.close();
     const old = new DatabaseSync(join(dir, 'spool.db'));
     old.exec(
-      `DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; DROP TABLE hooks; DROP TABLE events; DROP TABLE batches; DELETE FROM meta WHERE name = 'spool'; PRAGMA user_version = 1`,
+      WITHOUT_KINDS +
+        `DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; DROP TABLE hooks; DROP TABLE events; DROP TABLE batches; DELETE FROM meta WHERE name = 'spool'; PRAGMA user_version = 1`,
     );
     old.close();
     const again = await reopen();

@@ -279,12 +279,12 @@ describe('events on the spool', function () {
     const batches = [made(await freeze()).id, made(await freeze(LIMITS, '8')).id];
     const list = async (selection: Parameters<Spool['list']>[0]) =>
       (await world.spool.list(selection, 10)).map(({ id }) => id);
-    expect(await list({ kind: 'mail' })).to.deep.equal([mail.id]);
-    expect(await list({ kind: 'batch' })).to.have.members(batches);
+    expect(await list({ kinds: ['inbound'] })).to.deep.equal([mail.id]);
+    expect(await list({ kinds: ['events'] })).to.have.members(batches);
     expect(await list({ webhook: '8' })).to.deep.equal([batches[1]]);
     expect(await list({})).to.have.members([mail.id, ...batches]);
-    expect(await world.spool.count({ kind: 'mail' })).to.include({ waiting: 1 });
-    expect(await world.spool.drop({ kind: 'mail' }, world.clock.now())).to.equal(1);
+    expect(await world.spool.count({ kinds: ['inbound'] })).to.include({ waiting: 1 });
+    expect(await world.spool.drop({ kinds: ['inbound'] }, world.clock.now())).to.equal(1);
   });
 
   it('are refused when the disk is nearly full, so that their rows keep them', async () => {

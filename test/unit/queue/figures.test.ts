@@ -24,12 +24,12 @@ describe('the numbers of the queue', () => {
     expect((await read()).of('postern_spool_oldest_waiting_seconds')).to.equal(0);
     const [first, second] = [await put(spool, clock), await put(spool, clock)];
     await clock.advance(HOUR);
-    const out = await put(spool, clock, { url: 'smtp://example.org' });
-    await put(spool, clock, { url: 'return:' });
+    const out = await put(spool, clock, { kind: 'outbound', url: 'smtp://example.org' });
+    await put(spool, clock, { kind: 'return', task: 'read', url: 'return:' });
     await clock.advance(HOUR);
     const before = await read();
     expect(
-      ['webhook', 'mail', 'return'].map((endpoint) => before.of(`postern_spool_waiting{endpoint="${endpoint}"}`)),
+      ['webhook', 'outbound', 'return'].map((endpoint) => before.of(`postern_spool_waiting{endpoint="${endpoint}"}`)),
     ).to.deep.equal([2, 1, 1]);
     expect(before.of('postern_spool_oldest_waiting_seconds')).to.equal(7200);
     await spool.settle(settled(clock, first.delivery));

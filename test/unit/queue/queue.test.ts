@@ -92,18 +92,25 @@ describe('the queue of the spool', () => {
     await put(opened.spool, opened.clock, { url: A });
     opened.clock.jump(1000);
     await put(opened.spool, opened.clock, { url: A });
-    await opened.spool.keepEndpoint('acme', B, '{"breaker":"open"}');
+    await opened.spool.keepEndpoint({ account: 'acme', url: B, kind: 'inbound' }, '{"breaker":"open"}');
     const { delivery } = await put(opened.spool, opened.clock, { url: 'https://c.example/' });
     await opened.spool.settle(settled(opened.clock, delivery));
     const expected = [
-      { account: 'acme', url: A, waiting: 2, nextDue: opened.clock.now() - 1000, memory: null },
-      { account: 'acme', url: B, waiting: 0, nextDue: Number.MAX_SAFE_INTEGER, memory: '{"breaker":"open"}' },
+      { account: 'acme', url: A, kind: 'inbound', waiting: 2, nextDue: opened.clock.now() - 1000, memory: null },
+      {
+        account: 'acme',
+        url: B,
+        kind: 'inbound',
+        waiting: 0,
+        nextDue: Number.MAX_SAFE_INTEGER,
+        memory: '{"breaker":"open"}',
+      },
     ];
     expect(await opened.spool.endpoints()).to.deep.equal(expected);
     const spool = await opened.reopen();
     expect(await spool.endpoints()).to.deep.equal(expected);
     expect(spool.backlog('acme')).to.equal(2);
-    await spool.keepEndpoint('acme', B, null);
+    await spool.keepEndpoint({ account: 'acme', url: B, kind: 'inbound' }, null);
     expect((await spool.endpoints()).map(({ url }) => url)).to.deep.equal([A]);
   });
 

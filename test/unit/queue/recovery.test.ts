@@ -9,7 +9,7 @@ import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
-import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../../support/spool.ts';
+import { freshSpool, mail, openOne, put, settled, spoolSettings, WITHOUT_KINDS } from '../../support/spool.ts';
 import { killAfter, missing, startSpoolProcess } from '../../support/spool-process.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
@@ -258,6 +258,7 @@ describe('a damaged queue file', () => {
     const { mails, file, dir, clock, log } = await filled(20);
     const db = new DatabaseSync(file);
     db.exec('DROP TABLE time; PRAGMA user_version = 4');
+    db.exec(WITHOUT_KINDS);
     for (const table of ['messages', 'verdicts', 'deliveries']) db.exec(`ALTER TABLE ${table} DROP COLUMN sum`);
     db.close();
     const spool = await openOne(dir, { clock, log });

@@ -6,7 +6,9 @@ import { DatabaseSync } from 'node:sqlite';
 import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { mailUrl } from '../../../src/mail/outgoing.ts';
-import { freshSpool, mail, put, settled } from '../../support/spool.ts';
+import { RETURN_URL } from '../../../src/mail/return-address.ts';
+import type { DeliveryKind } from '../../../src/queue/delivery.ts';
+import { freshSpool, mail, put, settled, WITHOUT_KINDS } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -56,7 +58,8 @@ describe('reports of mail that went out', () => {
     await world.spool.close();
     const old = new DatabaseSync(join(world.dir, 'spool.db'));
     old.exec(
-      'DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; PRAGMA user_version = 2',
+      WITHOUT_KINDS +
+        'DROP TABLE time; ALTER TABLE messages DROP COLUMN sum; ALTER TABLE verdicts DROP COLUMN sum; ALTER TABLE deliveries DROP COLUMN sum; DROP TABLE reports; PRAGMA user_version = 2',
     );
     old.close();
     const grown = await world.reopen();
@@ -181,19 +184,23 @@ describe('a delivery that is not to go before a time', () => {
 });
 
 describe('a selection by kind', () => {
-  it('keeps mail that came in, mail that goes out and batches apart', async () => {
+  it('keeps messages that came in, batches of events, mail that goes out and mail that came back apart', async () => {
     const { spool, clock } = await freshSpool();
     const inbound = await put(spool, clock);
-    const outgoing = await put(spool, clock, { url: mailUrl('example.com'), routeId: '' });
+    const outgoing = await put(spool, clock, { kind: 'outbound', url: mailUrl('example.com'), routeId: '' });
+    const returned = await put(spool, clock, { kind: 'return', task: 'read', url: RETURN_URL, routeId: '' });
     const batch = await spool.events.send(
       { hook: { id: '1', account: 'acme', url: 'https://a.example/' }, events: [{ id: 'e', body: '{}' }] },
       'b'.repeat(26),
       clock.now(),
     );
-    expect([spool.backlog('acme'), spool.backlog('acme', 'in')]).to.deep.equal([3, 2]);
-    const ids = async (kind: 'mail' | 'batch' | 'outgoing') => (await spool.list({ kind }, 10)).map(({ id }) => id);
-    expect(await ids('mail')).to.deep.equal([inbound.delivery.id]);
-    expect(await ids('outgoing')).to.deep.equal([outgoing.delivery.id]);
-    expect(await ids('batch')).to.deep.equal([batch.id]);
+    expect([spool.backlog('acme'), spool.backlog('acme', 'in')]).to.deep.equal([4, 3]);
+    const ids = async (...kinds: DeliveryKind[]) => (await spool.list({ kinds }, 10)).map(({ id }) => id);
+    expect(await ids('inbound')).to.deep.equal([inbound.delivery.id]);
+    expect(await ids('outbound')).to.deep.equal([outgoing.delivery.id]);
+    expect(await ids('events')).to.deep.equal([batch.id]);
+    expect(await ids('return')).to.deep.equal([returned.delivery.id]);
+    expect(await ids('return', 'inbound')).to.deep.equal([returned.delivery.id, inbound.delivery.id]);
+    expect((await spool.delivery(returned.delivery.id))?.task).to.equal('read');
   });
 });

@@ -372,7 +372,7 @@ describe('mail going out', () => {
 
   it('whose message was lost is reported, for its row is there', async () => {
     await open();
-    const delivery = aDelivery(mailUrl('example.com'), { recipient: 'jo@example.com' });
+    const delivery = aDelivery(mailUrl('example.com'), { kind: 'outbound', recipient: 'jo@example.com' });
     world.spool.put([delivery]); // nobody sends this: it has nothing of an account's mail
     await settleDown(world);
     expect(row(delivery.id)?.state).to.equal('dropped');

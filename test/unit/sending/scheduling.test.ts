@@ -25,7 +25,7 @@ describe('scheduling', () => {
     const now = opened.clock.now();
     const sendAt = fields.sendAt ?? new Date(now + HOUR);
     const delivery = here
-      ? (await put(opened.spool, opened.clock, { url: 'smtp://example.com' })).delivery.id
+      ? (await put(opened.spool, opened.clock, { kind: 'outbound', url: 'smtp://example.com' })).delivery.id
       : 'elsewhere';
     if (here) await opened.spool.reschedule({ ids: [delivery] }, now + HOUR);
     const id = sentId(delivery);

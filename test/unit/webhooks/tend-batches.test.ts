@@ -47,7 +47,7 @@ describe('the task that tends batches', () => {
     await publish('8');
     expect(await task.run()).to.deep.equal({ forgotten: 1, redirected: 0 });
     expect(await pending()).to.deep.equal([['8', 3]]);
-    expect(await opened.spool.count({ kind: 'batch' })).to.include({ waiting: 0, dropped: 1 });
+    expect(await opened.spool.count({ kinds: ['events'] })).to.include({ waiting: 0, dropped: 1 });
     expect(await task.run()).to.equal(undefined);
   });
 
