@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { fold, toAsciiDomain } from '../mail/address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -19,7 +19,7 @@ interface Domain {
   readonly urls: ReadonlyMap<string, string>;
 }
 
-export interface RoutingSettings {
+interface RoutingSettings {
   /** How often the table is compared with the store, in milliseconds: other hosts may have changed it. */
   readonly refreshMs: number;
 }
@@ -136,7 +136,7 @@ function find(domain: Domain, mailbox: string): Match | undefined {
 }
 
 /** The patterns with wildcards of one domain, as a table: looking a mailbox up takes the same time among ten and among 100,000. */
-export interface Globs<T> {
+interface Globs<T> {
   /** Of those that match, the one with the most literal characters, and among these the first that was given. */
   find(mailbox: string): T | undefined;
 }
@@ -256,9 +256,4 @@ export function isExact(pattern: string): boolean {
 /** How many characters of the pattern stand for themselves: the more, the more specific it is. */
 export function literals(pattern: string): number {
   return [...pattern].filter((c) => c !== '*' && c !== '?').length;
-}
-
-/** What a mailbox name is compared by: letters in any case, composed characters in one form. */
-export function fold(text: string): string {
-  return text.normalize('NFC').toLowerCase();
 }

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createResolver } from '../../src/dns/resolver.ts';
 import { type Canaries, OPEN_ADDRESS, startCanaries, watchConnections } from '../support/attacks/canaries.ts';
 import { figures, percentile } from '../support/attacks/figures.ts';
@@ -145,7 +146,7 @@ describe('a name server that is silent', () => {
     const clock = systemClock;
     const resolver = createResolver(
       { servers: [liar.server], timeoutMs: 5000, questionsPerMessage: 60, budgetMs: 5000 },
-      { clock, log: createTestLog(), ids: createIds(clock) },
+      { clock, log: createTestLog(), ids: createIds(clock), metrics: NO_METRICS },
     );
     const asking = await startMailSink({
       onMailFrom: (address, _session, done) => {

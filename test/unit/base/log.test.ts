@@ -46,6 +46,13 @@ describe('the log', () => {
     expect(line).not.to.have.property('gone');
   });
 
+  it('names what JSON cannot say, and never throws', () => {
+    const circle: Record<string, unknown> = {};
+    circle.circle = circle;
+    const [line] = logged((log) => log.info('api.call', { circle, big: 1n, list: [1], act: () => 1 }));
+    expect(line).to.deep.include({ circle: '[not serializable]', big: '[not serializable]', list: [1], act: null });
+  });
+
   it('keeps lines below its level to itself', () => {
     expect(logged((log) => log.debug('api.call', {}))).to.deep.equal([]);
   });

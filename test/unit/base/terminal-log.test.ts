@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { createTerminalLog } from '../../../src/base/terminal-log.ts';
+import { createTerminalLog } from '../../../src/base/log.ts';
 
 describe('the log on a terminal', () => {
   function logged(level: string, colour: boolean, write: (log: ReturnType<typeof createTerminalLog>) => void): string {

@@ -2,10 +2,11 @@ import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { ResolverDeps } from '../../../src/dns/resolver.ts';
 import { createResolver } from '../../../src/dns/resolver.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
-import { createBudget, createShare } from '../../../src/inbound/verdicts/authenticate.ts';
+import { createBudget, createShare } from '../../../src/inbound/verdicts/lookups.ts';
 import type { TestClock } from '../../support/clock.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
@@ -26,6 +27,7 @@ describe('the resolver over time', () => {
       clock,
       log: createTestLog(),
       ids: createIds(clock),
+      metrics: NO_METRICS,
       hostsFile: '/nonexistent',
       ...more,
     });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { checkMx } from '../../../src/dns/checks.ts';
-import { parseResolvConf, parseServer } from '../../../src/dns/servers.ts';
+import { parseResolvConf, parseServer } from '../../../src/dns/system.ts';
 import { sameName, toQuestionName } from '../../../src/dns/types.ts';
 import { zoneResolver } from '../../support/zone.ts';
 

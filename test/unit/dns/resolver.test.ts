@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram';
 import { expect } from 'chai';
 import { Packet } from 'dns2';
 import { createIds } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { ResolverDeps } from '../../../src/dns/resolver.ts';
 import { createResolver } from '../../../src/dns/resolver.ts';
 import type { Resolver } from '../../../src/dns/types.ts';
@@ -44,6 +45,7 @@ describe('the resolver', () => {
       clock,
       log,
       ids: createIds(clock),
+      metrics: NO_METRICS,
       hostsFile: '/nonexistent',
       ...more,
     });

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createResolver } from '../../../src/dns/resolver.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
 import type { Envelope } from '../../../src/mail/envelope.ts';
@@ -181,7 +182,7 @@ describe('the DNS budget of a message', () => {
     zone.behave('drop');
     const resolver = createResolver(
       { servers: [zone.server], timeoutMs: 60_000, ...SETTINGS },
-      { clock, log: createTestLog(), ids: createIds(clock) },
+      { clock, log: createTestLog(), ids: createIds(clock), metrics: NO_METRICS },
     );
     const authenticator = createAuthenticator({ resolver, settings: SETTINGS, clock });
     const verdicts = authenticator.authenticate({ bytes: MESSAGE }, envelope('192.0.2.7'));

@@ -14,7 +14,7 @@ describe('style sheets written into elements', () => {
     expect(inline(page(css, '<p class="big" id=one>x</p><p style="margin:3px">y</p><a>z</a>'))).to.equal(
       page(
         css,
-        '<p class="big" id="one" style="margin: 0; font-size: 20px; color: blue;">x</p><p style="color: red; margin: 3px;">y</p><a>z</a>',
+        '<p class="big" id=one style="margin: 0; font-size: 20px; color: blue;">x</p><p style="color: red; margin: 3px;">y</p><a>z</a>',
       ),
     );
   });
@@ -23,6 +23,31 @@ describe('style sheets written into elements', () => {
     const body =
       '<p>*|NAME|* {{#if x}}{{/if}} <%= 1 %> &eacute;&nbsp; <a href="*|UNSUB:http://a.b/?x=1&amp;y=2|*">l</a> *|IF:A > 3|* x *|END:IF|*</p>';
     expect(inline(page('p{a:b}', body))).to.equal(page('p{a:b}', body.replace('<p>', '<p style="a: b;">')));
+  });
+
+  it('yield to !important, and keep the values that one rule gives for different programs', () => {
+    const css =
+      'p{color:red !important;color:blue} .a{color:green;width:1px;width:calc(1px + 1em)} #x{width:2px!important}';
+    expect(inline(page(css, '<p class=a style="color:pink">x</p><p id=x style="width:3px!important;height:1px">y')))
+      .to.contain('<p class=a style="width: 1px; width: calc(1px + 1em); color: red;">')
+      .and.to.contain('<p id=x style="height: 1px; color: red; width: 3px !important;">'.replace('color: blue; ', ''));
+  });
+
+  it('count for nothing where browsers ignore them', () => {
+    const css =
+      'p,:focus{a:1} p,:nope(]{b:1} p::before{c:1} p{d} p{;e:;f:1} @font-face{p{g:1}} @media all{p{h:1}} p{i{j:1} k:1}';
+    const sheets = `<style media=print>p{l:1}</style><style>${css}</style><style media="Screen">p{m:1}</style>`;
+    expect(inline(`${sheets}<p>x`)).to.equal(`${sheets}<p style="a: 1; f: 1; k: 1; m: 1;">x`);
+  });
+
+  it('change nothing but tags: not where an author put text into tables, nor how a tag is written', () => {
+    const css = 'td{font-family:"A B";background:url(data:image/png;base64,x)} *{c:1}';
+    const html = `<style>${css}</style><TABLE >*|LOOP|*<tr\n><td CLASS='y' Style=a:b >&amp<td style><br/></table>`;
+    const style = 'font-family: &quot;A B&quot;; background: url(data:image/png;base64,x);';
+    expect(inline(html)).to.equal(
+      `<style>${css}</style><TABLE style="c: 1;" >*|LOOP|*<tr style="c: 1;"\n><td CLASS='y' Style="c: 1; ${style} a: b;" >&amp` +
+        `<td style="c: 1; ${style}"><br style="c: 1;"/></table>`,
+    );
   });
 
   for (const html of [
@@ -73,6 +98,26 @@ describe('style sheets written into elements', () => {
     ['elements inside one another', page('a{x:y}', '<a>'.repeat(50_000))],
     ['rules inside one another', nested('a,b{', 40)],
     ['rules inside one another, each naming the outer one', nested('a &,b &{', 12)],
+    ['a long value for everything', page(`*{x:${'y'.repeat(100_000)}}`, '<b>x</b>'.repeat(20_000))],
+    ['a selector inside of itself', page(`${':not('.repeat(20_000)}b${')'.repeat(20_000)}{x:y}`, '<b>')],
+    ['elements inside one another, of any name', page('a{x:y}', '<div>'.repeat(40_000))],
+    [
+      'what holds what',
+      page(
+        many(2000, () => `:has(${'b '.repeat(10)}){x:y}`),
+        '<b>x</b>'.repeat(3000),
+      ),
+    ],
+    [
+      'places from the end',
+      page(
+        many(900, (n) => `:nth-last-child(${n}){x:y}`),
+        '<b>x</b>'.repeat(3000),
+      ),
+    ],
+    ['brackets without an end', page(`b{x:${'('.repeat(100_000)}${';'.repeat(100_000)}`, '<b>')],
+    ['strings without an end', page(`b{x:${'"\\n'.repeat(60_000)}`, '<b>')],
+    ['attributes without an end', `<style>b{x:y}</style><b ${many(30_000, (n) => `a${n} `)}>`],
     ['a selector without an end', page(':not('.repeat(40_000), '<b>')],
     ['selectors without an end', page(`${'b,'.repeat(90_000)}b{x:y}`, '<b>')],
     ['braces', page('{'.repeat(200_000), '<b>')],

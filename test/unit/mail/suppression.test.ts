@@ -1,10 +1,9 @@
 import { expect } from 'chai';
+import { listedAddress, listedPrefix } from '../../../src/mail/address.ts';
 import {
   type Cause,
   isExpired,
   type Listing,
-  listedAddress,
-  listedPrefix,
   newListing,
   renewed,
   suppressing,

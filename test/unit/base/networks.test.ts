@@ -1,6 +1,5 @@
 import { expect } from 'chai';
-import { networkOf } from '../../../src/base/networks.ts';
-import { createNetworks, normalizeAddress } from '../../../src/smtp/door.ts';
+import { createAddressList, networkOf, normalizeAddress } from '../../../src/base/networks.ts';
 
 describe('the address of a client', () => {
   it('has one form', () => {
@@ -23,11 +22,11 @@ describe('the address of a client', () => {
   });
 
   it('is found in lists of addresses and networks of both families', () => {
-    const listed = createNetworks(['10.0.0.0/8', '192.0.2.1', '2001:db8::/32', '::1']);
+    const listed = createAddressList(['10.0.0.0/8', '192.0.2.1', '2001:db8::/32', '::1']);
     for (const address of ['10.255.0.1', '192.0.2.1', '2001:db8:1::1', '::1'])
       expect(listed(address), address).to.equal(true);
     for (const address of ['11.0.0.1', '192.0.2.2', '2001:db9::1', '::2'])
       expect(listed(address), address).to.equal(false);
-    expect(createNetworks([])('127.0.0.1')).to.equal(false);
+    expect(createAddressList([])('127.0.0.1')).to.equal(false);
   });
 });

@@ -1,7 +1,9 @@
+import { Packet, type Resource } from 'dns2';
+import { frozen } from '../base/frozen.ts';
 import type { Answer, MxRecord, RecordType } from './types.ts';
 
 /** One record of a reply, as far as we read it. */
-export interface ReplyRecord {
+interface ReplyRecord {
   readonly owner: string;
   readonly type: string;
   readonly ttl: number;
@@ -9,7 +11,7 @@ export interface ReplyRecord {
 }
 
 /** A whole packet that answers our question. */
-export interface Reply {
+interface Reply {
   readonly rcode: number;
   readonly truncated: boolean;
   readonly records: readonly ReplyRecord[];
@@ -27,8 +29,68 @@ export interface Codec {
   decode(bytes: Buffer): Reply | undefined;
 }
 
+const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
+const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
+
+/** dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no deadline over TCP. */
+export const CODEC: Codec = frozen({
+  encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
+    const packet = new Packet(new Packet.Header({ id, rd: 1 }));
+    packet.questions.push(new Packet.Question(name, Packet.TYPE[type], Packet.CLASS.IN));
+    if (opt) packet.additionals.push(Packet.Resource.EDNS([], { udpPayloadSize: OPT_SIZE }));
+    return packet.toBuffer();
+  },
+  decode(bytes: Buffer): Reply | undefined {
+    const count = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
+    if (count > MOST_RECORDS) return undefined;
+    let packet: Packet;
+    try {
+      packet = Packet.parse(bytes);
+    } catch {
+      return undefined;
+    }
+    const truncated = packet.header.tc === 1;
+    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may well end in the middle
+    const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
+    const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
+    return {
+      rcode: packet.header.rcode,
+      truncated,
+      records: packet.answers.map(toRecord).filter((record) => record !== undefined),
+      absenceTtl: soa && Math.min(soa.ttl, soa.minimum ?? 0),
+      referral: packet.header.rcode === 0 && packet.header.aa === 0 && packet.answers.length === 0 && delegates && !soa,
+    };
+  },
+});
+
+function toRecord(record: Resource): ReplyRecord | undefined {
+  if (record.class !== Packet.CLASS.IN) return undefined;
+  const type = Packet.typeName(record.type);
+  const value = toValue(record, type);
+  return value === undefined ? undefined : { owner: record.name.toLowerCase(), type, ttl: record.ttl, value };
+}
+
+function toValue(record: Resource, type: string): string | MxRecord | undefined {
+  switch (type) {
+    case 'A':
+    case 'AAAA':
+      return record.address;
+    case 'CNAME':
+    case 'PTR':
+      return record.domain;
+    case 'NS':
+      return record.ns;
+    case 'TXT':
+      return Array.isArray(record.data) ? record.data.join('') : undefined;
+    case 'MX':
+      return record.exchange === undefined ? undefined : { exchange: record.exchange, priority: record.priority ?? 0 };
+    default:
+      return undefined;
+  }
+}
+
 export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
-export type Heard =
+export type QuestionOutcome =
   | { readonly kind: 'reply'; readonly reply: Reply }
   | { readonly kind: 'failure'; readonly reason: Reason };
 
@@ -39,7 +101,7 @@ const RCODE_REASONS = new Map<number, Reason>([
 ]);
 
 /** What a reply means for the question: something to read, or a reason to ask elsewhere. */
-export function judge(reply: Reply | undefined): Heard {
+export function judge(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
     return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
@@ -69,7 +131,7 @@ function questionLength(query: Buffer): number {
 }
 
 /** What a reply says about a name: an answer, or the name that an alias leads to and that is to be asked next. */
-export type Reading<T> =
+type Reading<T> =
   | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
   | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
 
