@@ -12,7 +12,7 @@ export function metricsDoc(): string {
     'usual figures of the process (`process_…`, `nodejs_…`), the lag of the event loop among them (`nodejs_eventloop_lag_p99_seconds`).',
     '',
     '`config/prometheus.example.yml` scrapes them, `config/prometheus-alerts.yml` has alerts, `config/grafana-dashboard.json` shows them;',
-    '[operations.md](operations.md#watching-it) says how to set that up and what to do when an alert fires.',
+    '[operations.md](operations.md#monitoring) says how to set that up and what to do when an alert fires.',
     '',
   ];
   for (const [name, declared] of DECLARED) out.push(`## \`${name}\``, '', ...describe(declared), '');
