@@ -4,13 +4,13 @@ import type { Log } from '../../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './file.ts';
 import type { Rebuilt } from './rebuild.ts';
-import { type News, type Reply, startThread, type Thread, type ThreadData } from './thread.ts';
+import { type News, type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
 export interface Keeper {
   /** What was salvaged at the start. */
   readonly rebuilt: Rebuilt | null;
-  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<Reply>;
+  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<QueueOutcome>;
   /** False while nothing can be written. */
   sound(): boolean;
   /** Resolves when it can be written again, or never will be. */
@@ -34,7 +34,7 @@ const REPAIR_MS = 3000;
 const WRITER = new URL('./writer.ts', import.meta.url);
 
 interface Life {
-  thread: Thread;
+  thread: QueueThread;
   dead: boolean;
   untrusted: { readonly damaged: boolean } | null;
   /** Messages whose thread died before it said whether they were accepted. */
@@ -50,9 +50,9 @@ export async function openKeeper(
   const pauses = createPauses(deps.clock);
   let trouble: Promise<void> | null = null;
   let closed = false;
-  const start = () => startThread(WRITER, data, { news, died });
+  const start = () => startQueueThread(WRITER, data, deps.log, { news, died });
   const life: Life = { thread: await start(), dead: false, untrusted: null, unanswered: new Set() };
-  const { rebuilt, loaded } = life.thread;
+  const { rebuilt, loaded } = life.thread.opened;
   if (loaded) listener.news({ loaded });
   const step = createRepair(life, start, deps, listener);
 
@@ -106,7 +106,7 @@ export async function openKeeper(
 /** One try to make everything good; false when something is left to do. */
 function createRepair(
   life: Life,
-  start: () => Promise<Thread>,
+  start: () => Promise<QueueThread>,
   { clock, log }: { clock: Clock; log: Log },
   listener: KeeperListener,
 ) {
@@ -118,7 +118,8 @@ function createRepair(
   const restart = async () => {
     life.thread = await start();
     life.dead = false;
-    if (life.thread.loaded) listener.news({ loaded: life.thread.loaded });
+    const { loaded } = life.thread.opened;
+    if (loaded) listener.news({ loaded });
   };
   const replace = async (damaged: boolean) => {
     const rebuilt = await demand('rebuild', [clock.now(), damaged]);

@@ -4,7 +4,7 @@ import type { Log } from '../../base/log.ts';
 import { SpoolFault } from './faults.ts';
 import { createPauses } from './file.ts';
 import type { Queries } from './queries.ts';
-import { type Reply, startThread, type Thread, type ThreadData } from './thread.ts';
+import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
 /** The reader thread from main's side. */
 export interface Reading {
@@ -27,10 +27,10 @@ export async function openReading(
 ): Promise<Reading> {
   const pauses = createPauses(deps.clock);
   let closed = false;
-  let starting: Promise<Thread> = start();
+  let starting: Promise<QueueThread> = start();
 
-  function start(): Promise<Thread> {
-    return startThread(READER, data, {
+  function start(): Promise<QueueThread> {
+    return startQueueThread(READER, data, deps.log, {
       died(reason) {
         if (closed) return;
         deps.log.error('spool.fault', { reason: `the reader thread ended: ${reason}` });
@@ -40,7 +40,7 @@ export async function openReading(
     });
   }
 
-  async function ask(name: string, args: readonly unknown[]): Promise<Reply> {
+  async function ask(name: string, args: readonly unknown[]): Promise<QueueOutcome> {
     let failure: unknown;
     for (let tries = 0; tries < TRIES && !closed; tries++) {
       const reply = await starting.then(
@@ -48,7 +48,7 @@ export async function openReading(
         (error: unknown) => {
           starting = start();
           starting.catch(() => undefined);
-          const reply: Reply = { kind: 'fault', value: error };
+          const reply: QueueOutcome = { kind: 'fault', value: error };
           return reply;
         },
       );

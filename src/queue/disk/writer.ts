@@ -1,24 +1,22 @@
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
+import { type Line, serveThread } from '../../base/worker.ts';
 import { createCheckpoints } from './checkpoints.ts';
 import { kindOf, reasonOf } from './faults.ts';
 import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts';
 import { createOpenFile, type OpenFile } from './open-file.ts';
 import { type Rebuilt, rebuild } from './rebuild.ts';
 import { openFile } from './schema.ts';
-import type { Answer, Ask, News, Post, ThreadData } from './thread.ts';
+import type { Answer, Ask, QueueProtocol, ThreadData } from './thread.ts';
 
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
 const COMMIT_BYTES = 32 * 1024 * 1024;
 
-interface Opened {
-  readonly file: OpenFile;
-  readonly rebuilt: Rebuilt | null;
-}
-
-type Say = (answers: readonly Answer[], news: News | null) => void;
+type Say = Line<QueueProtocol>['reply'];
 
 /** Opens the queue file; the daemon makes good what the last one left behind. */
-function openQueue(folder: Folder, { role, now }: ThreadData): Opened {
+function openQueue(
+  folder: Folder,
+  { role, now }: ThreadData,
+): { readonly file: OpenFile; readonly rebuilt: Rebuilt | null } {
   if (isAppointed(folder)) {
     if (role === 'visitor') throw new Error('the queue is being rebuilt; start the daemon, or wait until it is done');
     adopt(folder);
@@ -78,7 +76,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
 
   return {
     commit(asks: readonly Ask[]) {
-      if (broken !== null) return say(refuse(asks, broken), null);
+      if (broken !== null) return say(refuse(asks, broken));
       const began = performance.now();
       const { answers, news } = file.commit(asks);
       broken = news.broken?.reason ?? null;
@@ -95,7 +93,7 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
     /** Looks whether another process changed the file. */
     poll(n: number) {
       const loaded = broken === null ? file.outside() : undefined;
-      say([[n, 'done', null]], loaded ? { loaded } : null);
+      say([[n, 'done', null]], loaded && { loaded });
     },
     rebuild(n: number, now: number, aside: boolean) {
       const done = renew(now, aside);
@@ -131,37 +129,10 @@ function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say
       if (name === 'poll') writer.poll(n);
       else writer.rebuild(n, Number(now), aside === true);
     } catch (error) {
-      say([[n, 'fault', reasonOf(error)]], null);
+      say([[n, 'fault', reasonOf(error)]]);
     }
   }
   flush();
-}
-
-/** The one thread that writes: everything that waits when a commit begins shares it. */
-function serve(port: MessagePort, data: ThreadData): void {
-  const folder = folderOf(data.dir);
-  const post = (message: Post) => port.postMessage(message);
-  const say: Say = (answers, news) => post({ kind: 'answers', answers, news });
-  try {
-    const { file, rebuilt } = openQueue(folder, data);
-    const writer = createWriter(folder, file, say);
-    post({ kind: 'started', loaded: file.loaded, rebuilt });
-    port.on('message', (first: readonly Ask[] | 'end') => {
-      const messages = [first];
-      for (let more = receiveMessageOnPort(port); more; more = receiveMessageOnPort(port)) messages.push(more.message);
-      work(
-        writer,
-        messages.flatMap((message) => (message === 'end' ? [] : message)),
-        say,
-      );
-      if (!messages.includes('end')) return;
-      writer.close();
-      port.close();
-    });
-  } catch (error) {
-    post({ kind: 'failed', name: error instanceof Error ? error.name : '', message: reasonOf(error) });
-    port.close();
-  }
 }
 
 function bodyBytes([, name, [row]]: Ask): number {
@@ -169,4 +140,14 @@ function bodyBytes([, name, [row]]: Ask): number {
   return row.bytes instanceof Uint8Array ? row.bytes.byteLength : 0;
 }
 
-if (parentPort) serve(parentPort, workerData);
+// The one thread that writes: everything that waits when a commit begins shares it.
+serveThread<QueueProtocol>((data, line) => {
+  const folder = folderOf(data.dir);
+  const { file, rebuilt } = openQueue(folder, data);
+  const writer = createWriter(folder, file, line.reply);
+  return {
+    ready: { loaded: file.loaded, rebuilt },
+    take: (asks) => work(writer, [...asks, ...line.arrived()], line.reply),
+    end: writer.close,
+  };
+});
