@@ -1,4 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
+import { createWorkerPool, type WorkerPool } from '../base/worker-pool.ts';
 import { mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -17,6 +18,7 @@ import { createDispatcher } from '../queue/dispatcher.ts';
 import { createFeedback, type Returns } from '../returns/returns.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
+import { createComposer } from '../sending/compose/composer.ts';
 import { createCustomDomains, createTrackingDomains } from '../sending/domains/custom-domains.ts';
 import { createDomainTests } from '../sending/domains/domain-tests.ts';
 import { createDomainKeys, createKeySwitch, newKeyPair } from '../sending/domains/keys.ts';
@@ -30,8 +32,7 @@ import { createDestinations, type DeliveryDeps } from '../webhooks/carry.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
-import { createRenderer } from '../webhooks/render/pool.ts';
-import { createSample } from '../webhooks/render/sample.ts';
+import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import {
   type CountedDeps,
@@ -40,6 +41,7 @@ import {
   ownNames,
   posterSettings,
   rendererSettings,
+  renderPoolSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
@@ -158,9 +160,16 @@ export function createOutbound(
   };
 }
 
+/** The threads that render what goes to webhooks and compose mail going out. */
+export function createRenderThreads(settings: Settings, { clock, log, metrics }: CountedDeps) {
+  const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
+  return { threads, composer: createComposer(threads.task('compose')) };
+}
+
 interface DeliveryParts {
   readonly spool: Spool;
   readonly store: Store;
+  readonly threads: WorkerPool;
   readonly routing: Routing;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
@@ -174,12 +183,13 @@ interface DeliveryParts {
 
 /** How what is on the queue goes out. */
 export function createDelivery(settings: Settings, deps: CountedDeps, parts: DeliveryParts) {
-  const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
+  const { spool, store, threads, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
+    parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
-  const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
+  const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
   const destinations = createDestinations({ store, routing, clock });
   const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
   const notifying = { hostname, from: settings.mail.from };
@@ -201,7 +211,6 @@ export function createDelivery(settings: Settings, deps: CountedDeps, parts: Del
   });
   return {
     poster,
-    renderer,
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),

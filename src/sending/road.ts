@@ -12,11 +12,11 @@ import { settleUnattempted } from '../queue/settle.ts';
 import type { Notifying } from '../returns/reports.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Carried, Gate } from '../webhooks/carry.ts';
-import type { Renderer, Told } from '../webhooks/types.ts';
+import type { Told } from '../webhooks/types.ts';
 import { type Happening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
 import { type SettledMail, settleMail, tellsDeferral, toExpiry } from './settle-mail.ts';
-import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from './types.ts';
+import type { ComposeJob, Composer, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from './types.ts';
 
 /** Who may sign a message. Null: it goes out unsigned. */
 export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
@@ -26,6 +26,7 @@ export interface MailParts {
   readonly leaving: Leaving;
   readonly scheduling: Pick<Scheduling, 'claim' | 'release'>;
   readonly sources: Sources;
+  readonly composer: Composer;
   readonly mailCarrier: MailCarrier;
   readonly signerOf: SignerOf;
   /** The number of an account; undefined when there is none of that id. */
@@ -38,7 +39,6 @@ export interface MailParts {
 
 export interface RoadDeps extends MailParts {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
-  readonly renderer: Pick<Renderer, 'compose'>;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
@@ -138,7 +138,7 @@ export function createRoad(deps: RoadDeps): Road {
     const job = await toJob(waiting, found);
     if (!job) return await end(waiting, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
     const [composed, sourceAddresses] = await Promise.all([
-      deps.renderer.compose(job),
+      deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
     if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);

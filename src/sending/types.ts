@@ -138,6 +138,17 @@ export interface Composed {
   readonly links: readonly string[];
 }
 
+/** A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be mended. */
+export type ComposeReply =
+  | { readonly kind: 'composed'; readonly composed: Composed }
+  | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
+
+/** Composes mail going out on threads, under a deadline and a memory limit. */
+export interface Composer {
+  /** Throws only when the disk or the process fails. */
+  compose(job: ComposeJob): Promise<ComposeReply>;
+}
+
 /** What a server said to one message, or that none was reached. */
 export type MailAttempt =
   /** `code` is the SMTP reply code of the reply that decided, `diag` its text in one line with its enhanced code. */

@@ -76,13 +76,9 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
         },
       };
     },
-    async compose() {
-      throw new Error('not part of this double');
-    },
     async discard(body) {
       discarded.push(body);
     },
-    async stop() {},
   };
   const poster: Poster = {
     async post(url, headers) {

@@ -175,9 +175,5 @@ const renderer: Renderer = {
       },
     };
   },
-  async compose() {
-    throw new Error('not part of this double');
-  },
   async discard() {},
-  async stop() {},
 };

@@ -3,8 +3,7 @@ import { mailUrl, type Outgoing } from '../../../src/mail/outgoing.ts';
 import type { Delivery } from '../../../src/queue/delivery.ts';
 import { createReporter, type Reporter, readReport } from '../../../src/sending/reporter.ts';
 import type { MailParts } from '../../../src/sending/road.ts';
-import type { ComposeJob, Leave, MailAttempt } from '../../../src/sending/types.ts';
-import type { ComposeReply } from '../../../src/webhooks/types.ts';
+import type { ComposeJob, ComposeReply, Leave, MailAttempt } from '../../../src/sending/types.ts';
 import { type Bench, createBench } from '../bench.ts';
 import { aDelivery } from '../support.ts';
 
@@ -111,6 +110,12 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
     },
     scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
     sources: { choose: async () => [] },
+    composer: {
+      async compose(job) {
+        composed.push(job);
+        return compose(job);
+      },
+    },
     mailCarrier: {
       async carry({ recipient, composed: { bytes } }) {
         sent.push({ recipient, at: bench.clock.now(), text: Buffer.from(bytes).toString() });
@@ -138,12 +143,7 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
         async render() {
           throw new Error('nothing came in');
         },
-        async compose(job) {
-          composed.push(job);
-          return compose(job);
-        },
         async discard() {},
-        async stop() {},
       },
     },
   );
