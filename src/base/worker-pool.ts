@@ -1,20 +1,12 @@
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
-import { createThreadMetrics, type Metrics } from './metrics.ts';
-import { createTurn } from './turns.ts';
-import {
-  type Line,
-  type Protocol,
-  type Reply,
-  serveThread,
-  startThread,
-  type Thread,
-  type ThreadEnd,
-} from './worker.ts';
+import type { Metrics } from './metrics.ts';
+import { startThread, type Thread, type ThreadEnd } from './worker.ts';
+import { CELL, type Packed, type TaskProtocol } from './worker-tasks.ts';
 
 // Threads for work that input from outside may hang or break: parsing a message, composing one. The pool knows tasks by name and
-// nothing of what they do. Both ends are here: `createWorkerPool` is ours, `serveTasks` the thread's.
+// nothing of what they do; worker-tasks.ts is the threads' end.
 
 /** The threads, and how much of them a task may use. */
 export interface PoolSettings<Data> {
@@ -27,12 +19,6 @@ export interface PoolSettings<Data> {
   readonly timeoutMs: number;
   /** Megabytes of heap of a thread. */
   readonly memoryMb: number;
-}
-
-/** A value on its way between threads, and what of it is handed over and not copied. */
-export interface Packed<T> {
-  readonly value: T;
-  readonly transfer: readonly ArrayBuffer[];
 }
 
 /**
@@ -311,8 +297,6 @@ function toBreach(error: Error | undefined, memoryMb: number): Breach {
   return outOfMemory ? { kind: 'memory', text: `needed more than ${memoryMb} MB` } : { kind: 'error', text: 'failed' };
 }
 
-/** The cells of a pulse: the number of the call that a thread is at (0: none), and a count that moves while it is not stuck. */
-const CELL = Object.freeze({ at: 0, beat: 1 });
 // Looks per deadline. Counting looks instead of time keeps a machine that was asleep from blaming its messages.
 const LOOKS = 20;
 
@@ -349,96 +333,5 @@ function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreac
       cancel?.();
       cancel = undefined;
     },
-  };
-}
-
-interface TaskProtocol<Data> extends Protocol {
-  readonly data: {
-    readonly own: Data;
-    /** See `CELL`. */
-    readonly pulse: SharedArrayBuffer;
-    readonly numbers: SharedArrayBuffer;
-    readonly beatMs: number;
-  };
-  readonly call: readonly [n: number, name: string, args: readonly [input: never]];
-  readonly kind: 'done' | 'failed';
-}
-
-/** Runs what input may hang or break: under the deadline, one at a time on this thread, and known by its number when it does. */
-export type Guarded = <T>(work: () => Promise<T>) => Promise<T>;
-
-/** What a thread does under a name. What it rejects with fails the task; what is thrown outside of it ends the thread. */
-export type Task<In, Out> = (input: In, guarded: Guarded) => Promise<Packed<Out>>;
-
-/** Runs the thread of a pool. */
-export function serveTasks<Data>(
-  open: (
-    data: Data,
-    deps: { readonly log: Log; readonly metrics: Metrics },
-  ) => Readonly<Record<string, Task<never, unknown>>>,
-): void {
-  serveThread<TaskProtocol<Data>>(({ own, pulse, numbers, beatMs: every }, line) => {
-    const cells = new Int32Array(pulse);
-    const tasks = open(own, { log: line.log, metrics: createThreadMetrics(numbers) });
-    const reply = createReplies(line);
-    const inTurn = createTurn();
-    const run = async ([n, name, [input]]: TaskProtocol<Data>['call']): Promise<void> => {
-      const guarded: Guarded = (work) =>
-        inTurn(async () => {
-          Atomics.store(cells, CELL.at, n);
-          try {
-            return await work();
-          } finally {
-            Atomics.store(cells, CELL.at, 0);
-          }
-        });
-      try {
-        const task = tasks[name];
-        if (!task) throw new TypeError(`there is no task ${name}`);
-        const { value, transfer } = await task(input, guarded);
-        reply([n, 'done', value], transfer);
-      } catch (error) {
-        reply([n, 'failed', error instanceof Error ? error.message : String(error)], []);
-      }
-    };
-    const take = (calls: readonly TaskProtocol<Data>['call'][]): void => {
-      for (const call of calls) void run(call);
-    };
-    setInterval(() => {
-      Atomics.add(cells, CELL.beat, 1);
-    }, every).unref();
-    return {
-      ready: undefined,
-      // A port hands over up to a thousand messages before the loop turns: under load that is seconds without a timer, a DNS answer or
-      // a beat, and a busy thread looked like one that hangs. So work begins behind the port, once in every turn.
-      take: (calls) => void setImmediate(take, calls),
-    };
-  });
-}
-
-// Replies share a message to the pool: each costs both threads a wake-up.
-const REPLIES_AT_ONCE = 8;
-
-function createReplies<Data>(line: Pick<Line<TaskProtocol<Data>>, 'reply'>) {
-  let replies: Reply<'done' | 'failed'>[] = [];
-  let transfers: ArrayBuffer[] = [];
-  let waiting = false;
-  const flush = (): void => {
-    if (replies.length === 0) return;
-    const [batch, transfer] = [replies, transfers];
-    replies = [];
-    transfers = [];
-    line.reply(batch, undefined, transfer);
-  };
-  return (reply: Reply<'done' | 'failed'>, transfer: readonly ArrayBuffer[]): void => {
-    replies.push(reply);
-    transfers.push(...transfer);
-    if (replies.length >= REPLIES_AT_ONCE) return flush();
-    if (waiting) return;
-    waiting = true;
-    setImmediate(() => {
-      waiting = false;
-      flush();
-    });
   };
 }

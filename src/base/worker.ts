@@ -63,7 +63,7 @@ export interface Thread<P extends Protocol> {
 }
 
 /** What a thread is started with. */
-export interface ThreadOptions<Data> {
+interface ThreadOptions<Data> {
   readonly script: URL;
   readonly data: Data;
   readonly limits?: ResourceLimits;
@@ -256,7 +256,7 @@ export interface Line<P extends Protocol> {
 }
 
 /** What a thread does with its calls. */
-export interface Served<P extends Protocol> {
+interface Served<P extends Protocol> {
   readonly ready: P['ready'];
   take(calls: readonly P['call'][]): void;
   /** Everything was taken, and nothing more comes. */

@@ -1,6 +1,6 @@
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { serveTasks } from '../base/worker-pool.ts';
+import { serveTasks } from '../base/worker-tasks.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { DnsSettings } from '../dns/types.ts';
 import { createAuthenticator } from '../inbound/verdicts/authenticate.ts';

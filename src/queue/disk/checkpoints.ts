@@ -15,7 +15,7 @@ const TOO_MANY = 64 * FEW;
 const REST_MS = 60_000;
 
 /** A move that failed on its own thread, so that the file cannot be trusted any more. */
-export class MoveFailed extends Error {
+class MoveFailed extends Error {
   override readonly name = 'MoveFailed';
   readonly errcode: number | undefined;
 
@@ -30,7 +30,7 @@ export class MoveFailed extends Error {
  * bulk is moved on a thread of its own beside the commits, and the writer itself moves only the little that came in between,
  * which lets the log begin anew.
  */
-export interface Checkpoints {
+interface Checkpoints {
   /** To be called after each commit. Throws when the file cannot be trusted any more. */
   tend(file: OpenFile): void;
   /** Waits for a move that is under way, and forgets how it went: the file is about to be replaced or closed. */

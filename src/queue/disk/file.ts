@@ -31,7 +31,7 @@ export interface QueueFile {
   close(): Promise<void>;
 }
 
-export interface QueueFileListener {
+interface QueueFileListener {
   /** Something other than our own writes changed the queue. */
   changed(): void;
   /** A new file took the place of the old one, which must not be read any more. */
@@ -146,7 +146,7 @@ interface Entry {
 }
 
 /** How much waits for whom, in memory: what backlogs and summaries are answered from. */
-export interface Tally {
+interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
@@ -157,7 +157,7 @@ export interface Tally {
 }
 
 /** An empty tally. */
-export function createTally(): Tally {
+function createTally(): Tally {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
   /** Of these, what goes out as mail. */
@@ -202,7 +202,7 @@ export function createTally(): Tally {
 }
 
 /** Waiting that ends early when everything ends. */
-export interface Pauses {
+interface Pauses {
   wait(ms: number): Promise<void>;
   end(): void;
 }
@@ -231,7 +231,7 @@ export function createPauses(clock: Clock): Pauses {
 }
 
 /** What the queue knows of itself. */
-export interface Known {
+interface Known {
   /** Deliveries that wait, by where they go; from memory. */
   waiting(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
   hasRoom(): boolean;
@@ -279,7 +279,7 @@ function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ende
 }
 
 /** Counts commits by what the writer says of them. */
-export function createCommitMeters(metrics: Metrics = NO_METRICS): (figures: CommitFigures) => void {
+function createCommitMeters(metrics: Metrics = NO_METRICS): (figures: CommitFigures) => void {
   const seconds = metrics.histogram('postern_spool_commit_seconds');
   const writes = metrics.histogram('postern_spool_commit_writes');
   const messages = metrics.histogram('postern_spool_commit_messages');

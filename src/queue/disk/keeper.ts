@@ -22,7 +22,7 @@ export interface Keeper {
   close(): Promise<void>;
 }
 
-export interface KeeperListener {
+interface KeeperListener {
   news(news: News): void;
   /** A new file took the place of the old one, which must not be read any more. */
   replaced(): Promise<void>;

@@ -1,7 +1,7 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 
 /** What is wrong with a write-ahead log. */
-export interface LogDamage {
+interface LogDamage {
   /** The frame, from 0, behind which SQLite reads nothing. */
   readonly frame: number;
   /** Transactions behind it that were committed whole. */

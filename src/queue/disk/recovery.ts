@@ -9,7 +9,7 @@ import { copyLogAside, type Folder, isAppointed } from './folder.ts';
 import { findLogDamage } from './log-damage.ts';
 import type { Reading } from './reading.ts';
 
-export interface RecoveryParts {
+interface RecoveryParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly file: QueueFile;

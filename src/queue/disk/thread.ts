@@ -71,7 +71,7 @@ export interface ThreadData {
 }
 
 /** What a thread found when it opened the queue; the reader has nothing to say. */
-export interface Opened {
+interface Opened {
   readonly loaded: Loaded | null;
   readonly rebuilt: Rebuilt | null;
 }

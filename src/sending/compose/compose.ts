@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { frozen } from '../../base/frozen.ts';
-import type { Task } from '../../base/worker-pool.ts';
+import type { Task } from '../../base/worker-tasks.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';

@@ -1,5 +1,6 @@
 import { frozen } from '../../base/frozen.ts';
-import { type Packed, type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
+import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
+import type { Packed } from '../../base/worker-tasks.ts';
 import type { ComposeJob, ComposeReply, Composer } from '../types.ts';
 
 /** Composes mail with the task `run` of the threads; mail that breaks a thread which it had for itself is refused. */

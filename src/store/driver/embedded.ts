@@ -37,7 +37,7 @@ import {
   toRow,
 } from './values.ts';
 
-export interface EmbeddedSettings {
+interface EmbeddedSettings {
   /** Made where it is missing. */
   readonly file: string;
   /** How long an operation may take before the store counts as away. */

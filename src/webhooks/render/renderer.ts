@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { type Packed, type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
+import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
+import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
 import type { Body, Message } from '../../queue/delivery.ts';
@@ -24,7 +25,7 @@ export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
   readonly parseError: string | null;
 }
 
-export interface RendererDeps {
+interface RendererDeps {
   /** Runs the render task on a thread. */
   readonly run: PooledTask<RenderInput, Rendered>;
   readonly log: Log;
@@ -108,7 +109,7 @@ async function sweep(tmpDir: string): Promise<void> {
   await Promise.all(left.map((name) => rm(join(tmpDir, name), { force: true })));
 }
 
-export interface SampleRequest {
+interface SampleRequest {
   readonly address: string;
   readonly match: Match;
 }
