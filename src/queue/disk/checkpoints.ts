@@ -1,6 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { kindOf } from './faults.ts';
-import type { Moved, MoverData } from './mover.ts';
+import type { Moved, MoverData } from './mover-thread.ts';
 import type { OpenFile } from './open-file.ts';
 
 /** Pages in the log after which they are moved into the file (8 MiB): fewer would be synced more often than they are worth. */
@@ -96,7 +96,7 @@ function createMover() {
   function start() {
     const { port1, port2 } = new MessageChannel();
     const workerData: MoverData = { answers: port2, cell };
-    const worker = new Worker(new URL('./mover.ts', import.meta.url), {
+    const worker = new Worker(new URL('./mover-thread.ts', import.meta.url), {
       workerData,
       transferList: [port2],
       trackUnmanagedFds: false,

@@ -1,16 +1,16 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
+import type { Metrics } from '../../base/metrics.ts';
 import { isMailUrl } from '../../mail/outgoing.ts';
 import { isForUs } from '../../mail/return-address.ts';
 import type { AcceptOutcome, Delivery, DeliveryState } from '../delivery.ts';
 import type { MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
-import { type Keeper, openKeeper } from './keeper.ts';
 import type { Loaded } from './open-file.ts';
 import type { Rebuilt } from './rebuild.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
+import { openWriter, type Writer } from './writer.ts';
 
 /** The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread. */
 export interface QueueFile {
@@ -46,7 +46,7 @@ const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle'
 /** Opens the queue file in its thread. */
 export async function openQueueFile(
   data: ThreadData,
-  deps: { clock: Clock; log: Log; metrics?: Metrics | undefined },
+  deps: { clock: Clock; log: Log; metrics: Metrics },
   listener: QueueFileListener,
 ): Promise<QueueFile> {
   const { clock } = deps;
@@ -59,40 +59,40 @@ export async function openQueueFile(
       listener.changed();
     } else if (endpoints && shifts) tally.change(endpoints, shifts);
   };
-  const keeper = await openKeeper(data, deps, { news, replaced: () => listener.replaced() });
-  const writing = createWriting(keeper, clock, data.role);
+  const writer = await openWriter(data, deps, { news, replaced: () => listener.replaced() });
+  const writing = createWriting(writer, clock, data.role);
   const stopPoll = every(clock, POLL_MS, () => {
-    if (keeper.sound()) void keeper.ask('poll', []);
+    if (writer.sound()) void writer.ask('poll', []);
   });
 
   return frozen({
     tally,
-    rebuilt: keeper.rebuilt,
-    sound: keeper.sound,
+    rebuilt: writer.rebuilt,
+    sound: writer.sound,
     accept: writing.accept,
     write: writing.write,
     once: writing.once,
     check: () => writing.once('check', clock.now()),
     async repair(reason) {
-      keeper.distrust(reason, true);
-      await keeper.repaired();
+      writer.distrust(reason, true);
+      await writer.repaired();
     },
     async close() {
       stopPoll();
       writing.end();
-      await keeper.close();
+      await writer.close();
     },
   });
 }
 
-function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
+function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   const pauses = createPauses(clock);
   let closed = false;
   return {
     async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-      if (closed || !keeper.sound()) return 'fault';
-      const reply = await keeper.ask('accept', [message, deliveries]);
-      if (reply.kind === 'died') keeper.takeBackLater(message.id);
+      if (closed || !writer.sound()) return 'fault';
+      const reply = await writer.ask('accept', [message, deliveries]);
+      if (reply.kind === 'died') writer.takeBackLater(message.id);
       if (reply.kind === 'done') return reply.value === true ? 'accepted' : 'fault';
       return reply.kind === 'full' ? 'full' : 'fault';
     },
@@ -101,20 +101,20 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
       ...args: Parameters<WriterAsk[K]>
     ): Promise<ReturnType<WriterAsk[K]>> {
       for (;;) {
-        if (!keeper.sound()) await keeper.repaired();
+        if (!writer.sound()) await writer.repaired();
         if (closed) throw new SpoolFault('the queue is closed');
-        const reply = await keeper.ask(name, args, PATIENT.has(name));
+        const reply = await writer.ask(name, args, PATIENT.has(name));
         if (reply.kind === 'done') return reply.value;
         // The daemon has time; a person at the command line wants to know.
         if (reply.kind === 'fault' || role === 'visitor') throw new SpoolFault(String(reply.value));
-        if (keeper.sound()) await pauses.wait(POLL_MS);
+        if (writer.sound()) await pauses.wait(POLL_MS);
       }
     },
     async once<K extends keyof WriterAsk>(
       name: K,
       ...args: Parameters<WriterAsk[K]>
     ): Promise<ReturnType<WriterAsk[K]>> {
-      const reply = closed || !keeper.sound() ? undefined : await keeper.ask(name, args);
+      const reply = closed || !writer.sound() ? undefined : await writer.ask(name, args);
       if (reply?.kind === 'done') return reply.value;
       throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
     },
@@ -201,35 +201,6 @@ function createTally(): Tally {
   });
 }
 
-/** Waiting that ends early when everything ends. */
-interface Pauses {
-  wait(ms: number): Promise<void>;
-  end(): void;
-}
-
-/** Pauses on a clock. */
-export function createPauses(clock: Clock): Pauses {
-  const waiting = new Set<() => void>();
-  let ended = false;
-  return frozen({
-    wait: (ms) =>
-      new Promise<void>((resolve) => {
-        if (ended) return resolve();
-        const wake = () => {
-          cancel();
-          waiting.delete(wake);
-          resolve();
-        };
-        const cancel = clock.after(ms, wake);
-        waiting.add(wake);
-      }),
-    end() {
-      ended = true;
-      for (const wake of [...waiting]) wake();
-    },
-  });
-}
-
 /** What the queue knows of itself. */
 interface Known {
   /** Deliveries that wait, by where they go; from memory. */
@@ -248,7 +219,7 @@ type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'
 const SHARE = 0.01;
 
 /** Shows the gauges of the queue. */
-export function showQueue(known: Known, clock: Clock, metrics: Metrics = NO_METRICS): void {
+export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   const ended = remembered(known.ended, clock);
   metrics.gauge('postern_spool_waiting', () =>
     Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
@@ -279,7 +250,7 @@ function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ende
 }
 
 /** Counts commits by what the writer says of them. */
-function createCommitMeters(metrics: Metrics = NO_METRICS): (figures: CommitFigures) => void {
+function createCommitMeters(metrics: Metrics): (figures: CommitFigures) => void {
   const seconds = metrics.histogram('postern_spool_commit_seconds');
   const writes = metrics.histogram('postern_spool_commit_writes');
   const messages = metrics.histogram('postern_spool_commit_messages');

@@ -7,13 +7,13 @@ import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import { copyLogAside, type Folder, isAppointed } from './folder.ts';
 import { findLogDamage } from './log-damage.ts';
-import type { Reading } from './reading.ts';
+import type { Reader } from './reader.ts';
 
 interface RecoveryParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly file: QueueFile;
-  readonly reading: Reading;
+  readonly reading: Reader;
   readonly blobs: Blobs;
   /** Folder of the blobs. */
   readonly path: string;
