@@ -245,7 +245,7 @@ interface TendBatchesDeps {
   readonly store: Pick<Store, 'webhooks'>;
   readonly clock: Clock;
   readonly log: Log;
-  readonly time?: Belief;
+  readonly time: Belief;
 }
 
 /**

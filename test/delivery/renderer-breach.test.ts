@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import type { Rendered, Renderer } from '../../src/webhooks/types.ts';
 import { crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../support/mime.ts';
 import { openRenderer } from '../support/renderer.ts';
+import { PATIENCE } from '../support/until.ts';
 
 const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
 
@@ -44,7 +45,7 @@ describe('a message that breaks its render thread', function () {
 
   it('is not what a thread is taken for that has much to do', async () => {
     // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
-    const { renderer, log } = await openRenderer({ timeoutMs: 300 });
+    const { renderer, log } = await openRenderer({ timeoutMs: 300 * PATIENCE });
     const busy = multipart(
       'alternative',
       ['From: a@example.com', 'Subject: busy'],
