@@ -9,6 +9,7 @@ import {
   ThreadEnded,
   type ThreadListener,
 } from '../../base/worker.ts';
+import type { Endpoint } from '../delivery.ts';
 import type { Changes } from './changes.ts';
 import { reasonOf, SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './open-file.ts';
@@ -55,10 +56,8 @@ export interface CommitFigures {
 }
 
 /** An endpoint that is new, or whose memory changed. */
-export interface EndpointRow {
+export interface EndpointRow extends Endpoint {
   readonly key: number;
-  readonly account: string;
-  readonly url: string;
   readonly memory: string | null;
 }
 
