@@ -4,13 +4,7 @@ import { frozen } from './base/frozen.ts';
 import type { Ids } from './base/ids.ts';
 import { counted, createHealth, showBuild } from './composition/numbers.ts';
 
-import {
-  createDelivery,
-  createEvents,
-  createInbound,
-  createOutbound,
-  createRenderThreads,
-} from './composition/parts.ts';
+import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
   apiSettings,
   type DaemonDeps,
@@ -83,12 +77,10 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
   const scheduling = createScheduling({ ...storage, clock });
-  const rendering = createRenderThreads(settings, deps);
   const sending = createSending(sendingSettings(settings), {
     ...storage,
     ...outbound,
     ...events,
-    ...rendering,
     leaving,
     scheduling,
     clock,
@@ -102,7 +94,6 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     loopbackOnly,
     ...inbound,
     ...events,
-    ...rendering,
     mail: sending.mail,
     ownCarrier: outbound.ownCarrier,
   });
@@ -205,7 +196,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         outbound.notices.stop(),
       ]);
       await Promise.all([
-        rendering.threads.stop(),
+        delivery.threads.stop(),
         delivery.poster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),

@@ -1,5 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
-import { createWorkerPool, type WorkerPool } from '../base/worker-pool.ts';
+import { createWorkerPool } from '../base/worker-pool.ts';
 import { mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -15,7 +15,10 @@ import type { Routing, SigningKeys } from '../inbound/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
+import type { Roads } from '../queue/road.ts';
+import { createSenderReports } from '../returns/reports.ts';
 import { createFeedback, type Returns } from '../returns/returns.ts';
+import { createReturnRoad, type SendOwn } from '../returns/road.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
 import { createComposer } from '../sending/compose/composer.ts';
@@ -24,24 +27,25 @@ import { createDomainTests } from '../sending/domains/domain-tests.ts';
 import { createDomainKeys, createKeySwitch, newKeyPair } from '../sending/domains/keys.ts';
 import { createSenderDomains } from '../sending/domains/sender-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
+import { createOutboundRoad, type MailParts } from '../sending/road.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
-import { createDestinations, type DeliveryDeps } from '../webhooks/carry.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
+import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import {
   type CountedDeps,
-  dispatcherSettings,
   dnsSettings,
   ownNames,
   posterSettings,
   rendererSettings,
   renderPoolSettings,
+  roadSettings,
 } from './slices.ts';
 import type { Storage } from './storage.ts';
 
@@ -160,21 +164,14 @@ export function createOutbound(
   };
 }
 
-/** The threads that render what goes to webhooks and compose mail going out. */
-export function createRenderThreads(settings: Settings, { clock, log, metrics }: CountedDeps) {
-  const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
-  return { threads, composer: createComposer(threads.task('compose')) };
-}
-
 interface DeliveryParts {
   readonly spool: Spool;
   readonly store: Store;
-  readonly threads: WorkerPool;
   readonly routing: Routing;
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
-  readonly mail: DeliveryDeps['mail'];
+  readonly mail: MailParts;
   /** What carries mail of our own. */
   readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
@@ -183,36 +180,37 @@ interface DeliveryParts {
 
 /** How what is on the queue goes out. */
 export function createDelivery(settings: Settings, deps: CountedDeps, parts: DeliveryParts) {
-  const { spool, store, threads, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } =
-    parts;
+  const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
+  const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
+  const composer = createComposer(threads.task('compose'));
   const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
+  const limits = roadSettings(settings);
+  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
+  const shared = { spool, senderReports, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
-  const notifying = { hostname, from: settings.mail.from };
-  const dispatcher = createDispatcher(dispatcherSettings(settings), {
-    spool,
-    renderer,
-    poster,
-    destinations,
-    signingKeys,
-    returns,
-    mail,
-    postmaster,
-    notifying,
-    clock,
-    time,
-    ids,
-    log,
-    metrics,
-  });
+  const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
+  const roads: Roads = {
+    inbound: webhooks,
+    events: webhooks,
+    outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer }),
+    return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
+  };
+  const dispatcher = createDispatcher({ spool, roads, time, clock, ids, log, metrics });
   return {
     poster,
+    threads,
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
   };
+}
+
+/** Mail of our own as it is, from nobody. */
+function sendOver(carrier: MailCarrier): SendOwn {
+  return ({ bytes, recipient }) =>
+    carrier.carry({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });
 }

@@ -16,12 +16,10 @@ import { createDomainKeys, type DomainKeys, newKeyPair, selectorOf } from './dom
 import { createReporter, type Reporter } from './reporter.ts';
 import type { MailParts, SignerOf } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
-import type { ComposeJob, Composer, Leaving, MailCarrier, Sources } from './types.ts';
+import type { ComposeJob, Leaving, MailCarrier, Sources } from './types.ts';
 
 export interface SendingSettings extends SignerSettings {
   readonly hostname: string;
-  /** How long mail is tried. */
-  readonly maxAgeHours: number;
 }
 
 export interface SendingDeps {
@@ -33,7 +31,6 @@ export interface SendingDeps {
   readonly leaving: Leaving;
   readonly scheduling: Scheduling;
   readonly sources: Sources;
-  readonly composer: Composer;
   readonly mailCarrier: MailCarrier;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -47,8 +44,8 @@ const FRESH_MS = 60_000;
 export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
-): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
-  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, composer, mailCarrier } = deps;
+): { readonly mail: MailParts; readonly reporter: Reporter } {
+  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
@@ -59,9 +56,7 @@ export function createSending(
       leaving,
       scheduling,
       sources,
-      composer,
       mailCarrier,
-      limit: settings.maxAgeHours * 3_600_000,
       signerOf: createSignerOf(settings, { store, keys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
       composing: async (account: string, { extras }: Outgoing) => ({

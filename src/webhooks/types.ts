@@ -1,5 +1,6 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
+import type { AttemptResult } from '../queue/settle.ts';
 
 /** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
 export type PostBody =
@@ -34,39 +35,6 @@ export interface Renderer {
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
 }
-
-/** Why no answer came. This vocabulary is shown to users; internals never are. */
-export type AttemptError =
-  | 'forbidden address'
-  | 'host not found'
-  | 'DNS failure'
-  | 'connection refused'
-  | 'connection failed'
-  | 'TLS failure'
-  | 'timeout'
-  | 'connection reset'
-  | 'malformed answer';
-
-export type AttemptResult =
-  | {
-      readonly kind: 'answered';
-      readonly status: number;
-      readonly retryAfter: string | null;
-      readonly answer: string;
-      readonly durationMs: number;
-    }
-  /** `connected`: whether a connection was made before it failed (for the breaker). */
-  | {
-      readonly kind: 'unanswered';
-      readonly error: AttemptError;
-      readonly connected: boolean;
-      readonly durationMs: number;
-    };
-
-/** What the log says of an attempt, at a webhook or over SMTP. */
-export type Told =
-  | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
-  | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {

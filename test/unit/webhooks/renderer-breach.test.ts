@@ -61,7 +61,7 @@ describe('a message that breaks its render thread', function () {
   });
 
   it('is parsed when the deadline lets it', async () => {
-    const { renderer } = await openRenderer();
+    const { renderer } = await openRenderer({ timeoutMs: 5000 * PATIENCE });
     const { parseError } = await renderer.render(renderJob(slow));
     await renderer.stop();
     expect(parseError).to.equal(null);
