@@ -6,7 +6,7 @@ import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import type { Reader } from './reader.ts';
 
-export interface BulkParts {
+interface BulkParts {
   readonly log: Log;
   readonly file: QueueFile;
   readonly reading: Reader;
@@ -87,7 +87,7 @@ const WINDOW = 20_000;
 const STEP = 500;
 
 /** Scans over the reader. */
-export function createScan({ read }: Reader): Scan {
+function createScan({ read }: Reader): Scan {
   /** Named ids are found by their index; one question is enough then. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 
