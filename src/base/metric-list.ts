@@ -38,7 +38,7 @@ export const METRICS = {
   postern_smtp_refusals_total: {
     kind: 'counter',
     help: 'Refusals that were said, each with its reply code: 4xx means later, 5xx never.',
-    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/refusal.ts' },
+    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts' },
   },
   postern_smtp_logins_total: {
     kind: 'counter',

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { networkOf } from '../../src/base/networks.ts';
-import { createNetworks, normalizeAddress } from '../../src/smtp/door.ts';
+import { createNetworks, normalizeAddress } from '../../src/smtp/proxy-header.ts';
 
 describe('the address of a client', () => {
   it('has one form', () => {

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
+import type { ListenerSettings } from '../../src/smtp/listener.ts';
 import { createListener } from '../../src/smtp/listener.ts';
-import type { ListenerSettings } from '../../src/smtp/settings.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { until } from './until.ts';
@@ -116,7 +117,14 @@ export async function startListener(settings: Partial<ListenerSettings> = {}, cl
   const log = createTestLog();
   const listener = createListener(
     { ...LISTENER_SETTINGS, ...settings },
-    { ...below.parts, postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }), clock, log },
+    {
+      ...below.parts,
+      returnAddresses: undefined,
+      postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
+      clock,
+      log,
+      metrics: NO_METRICS,
+    },
   );
   await listener.start();
   const port = listener.addresses()[0]?.port ?? 0;
