@@ -140,6 +140,7 @@ async function sort(
       id,
       messageId,
       account,
+      kind: 'outbound' as const,
       url: mailUrl(read.domain),
       routeId: subaccount === null ? '' : subaccountId(account, subaccount),
       pattern: '',

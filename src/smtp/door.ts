@@ -2,9 +2,9 @@ import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { networkOf } from '../base/networks.ts';
+import { createAddressList, networkOf, normalizeAddress } from '../base/networks.ts';
 import type { ListenerSettings } from './listener.ts';
-import { createNetworks, normalizeAddress, readProxyHeader } from './proxy-header.ts';
+import { readProxyHeader } from './proxy-header.ts';
 import { REFUSALS, type Reply } from './replies.ts';
 import type { Meters } from './session-log.ts';
 
@@ -33,7 +33,7 @@ export function createDoor(
 ): Door {
   const caps = createCaps(settings);
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
-  const isProxy = createNetworks(settings.proxyProtocol);
+  const isProxy = createAddressList(settings.proxyProtocol);
   const waiting = new Set<Socket>();
   let loggedAt = -Infinity;
 

@@ -13,7 +13,7 @@ import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 /** The hostname is in.postern.test: our return domain is below the domain that this person has a mailbox at. */
 const BOSS = 'boss@postern.test';
 

@@ -6,6 +6,7 @@ import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
 import type { ListenerSettings } from '../../src/smtp/listener.ts';
 import { createListener } from '../../src/smtp/listener.ts';
+import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { until } from './until.ts';
@@ -37,7 +38,10 @@ export function createBelow() {
       if (domain !== 'ours.test' && domain !== 'xn--mnchen-3ya.test' && domain !== 'mx.ours.test')
         return { kind: 'not-ours' };
       if (mailbox.startsWith('nobody')) return { kind: 'no-route' };
-      return { kind: 'matched', match: { account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' } };
+      return {
+        kind: 'matched',
+        match: { kind: 'inbound', account: 'account', routeId: '1.1', pattern: '*', url: 'http://127.0.0.1/' },
+      };
     },
   };
   const acceptance: Acceptance = {
@@ -241,8 +245,16 @@ export function createClient(first: Socket): Client {
     },
     socket: () => socket,
   };
+  clients.add(client);
   return client;
 }
+
+/** Those of the present file. */
+const clients = new Set<Client>();
+afterFile(async () => {
+  for (const client of clients) client.destroy();
+  clients.clear();
+});
 
 /** SHA-256 in hex, to compare bytes with. */
 export const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');

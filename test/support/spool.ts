@@ -3,6 +3,7 @@ import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/queue/delivery.ts';
 import { openSpool, type SpoolDeps } from '../../src/queue/spool.ts';
+import { afterTest } from './cleanup.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
@@ -11,7 +12,7 @@ const ids = createIds(systemClock);
 
 /** Closed after each test, the last one first. */
 const open: Spool[] = [];
-afterEach(async () => {
+afterTest(async () => {
   for (const spool of open.splice(0).reverse()) await spool.close();
 });
 
@@ -23,6 +24,10 @@ export interface OpenedSpool {
   /** Closes it and opens the same folder again, with the same clock and log. */
   reopen(): Promise<Spool>;
 }
+
+/** Takes from a queue file what format 6 added, for a test that makes an older one of it. */
+export const WITHOUT_KINDS = `ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
+  ALTER TABLE endpoints DROP COLUMN kind;`;
 
 /** Settings without a floor of free disk. */
 export function spoolSettings(dir: string) {
@@ -71,6 +76,8 @@ export interface Mail {
 }
 
 export interface MailOptions {
+  readonly kind?: Delivery['kind'];
+  readonly task?: Delivery['task'];
   readonly account?: string;
   readonly url?: string;
   readonly routeId?: string;
@@ -82,6 +89,8 @@ export interface MailOptions {
 /** A message that was received at the time of `clock`, with one delivery per recipient. */
 export function mail(clock: Clock, options: MailOptions = {}): Mail {
   const {
+    kind = 'inbound',
+    task,
     account = 'acme',
     url = 'https://hooks.example.com/in',
     routeId = '1.1',
@@ -95,6 +104,8 @@ export function mail(clock: Clock, options: MailOptions = {}): Mail {
   };
   const deliveries = recipients.map((recipient) => ({
     id: deliveryId(id, routeId, recipient),
+    kind,
+    ...(task && { task }),
     messageId: id,
     account,
     url,
