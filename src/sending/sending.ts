@@ -18,13 +18,11 @@ import type { MailParts, SignerOf } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
 import type { ComposeJob, Leaving, MailCarrier, Sources } from './types.ts';
 
-export interface SendingSettings extends SignerSettings {
+interface SendingSettings extends SignerSettings {
   readonly hostname: string;
-  /** How long mail is tried. */
-  readonly maxAgeHours: number;
 }
 
-export interface SendingDeps {
+interface SendingDeps {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly store: Pick<Store, 'accounts' | 'senderDomains' | 'domainKeys'>;
   readonly tokenSecret: Pick<TokenSecret, 'read'>;
@@ -46,7 +44,7 @@ const FRESH_MS = 60_000;
 export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
-): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
+): { readonly mail: MailParts; readonly reporter: Reporter } {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
@@ -59,7 +57,6 @@ export function createSending(
       scheduling,
       sources,
       mailCarrier,
-      limit: settings.maxAgeHours * 3_600_000,
       signerOf: createSignerOf(settings, { store, keys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
       composing: async (account: string, { extras }: Outgoing) => ({
@@ -72,13 +69,13 @@ export function createSending(
   });
 }
 
-export interface SignerSettings {
+interface SignerSettings {
   /** Signs when the sender's domain may not; empty: then nothing does. Its record is the operator's to publish. */
   readonly ownDomain: string;
   readonly dkimSelector: string;
 }
 
-export interface SignerDeps {
+interface SignerDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly keys: DomainKeys;
   readonly clock: Clock;

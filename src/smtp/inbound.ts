@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
-import type { Arrival, Match, Routed } from '../inbound/types.ts';
+import type { Arrival, Match, RoutedRecipient } from '../inbound/types.ts';
 import type { Address } from '../mail/address.ts';
 import type { Verdict } from './command-line.ts';
 import type { ListenerDeps, ListenerSettings } from './listener.ts';
@@ -65,7 +65,7 @@ export function createInboundSide(settings: ListenerSettings, deps: ListenerDeps
 function openSpoolSink(
   { acceptance }: Pick<ListenerDeps, 'acceptance'>,
   arrival: Arrival,
-  routed: readonly Routed[],
+  routed: readonly RoutedRecipient[],
 ): MessageSink {
   const { messageId, body } = acceptance.begin();
   return {

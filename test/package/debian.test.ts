@@ -220,8 +220,8 @@ describe('the Debian package', function () {
     const checked = await inRoot(root, 'postern', 'config', 'check');
     expect(checked.code, checked.err).to.equal(78);
     expect(checked.err.match(/^ {2}.*$/gm)).to.deep.equal([
-      '  hostname: mx.example.com is a placeholder: set the real name of this host',
-      '  public_url: postern.example.com is a placeholder: set the real name of this host',
+      '  hostname: mx.example.com is a placeholder; set the real name of this host',
+      '  public_url: postern.example.com is a placeholder; set the real name of this host',
     ]);
   });
 
@@ -310,7 +310,7 @@ describe('the Debian package', function () {
       const { out, err } = await follow('Install', 'sudo postern config check');
       // The last step is the doctor, who finds no name servers here, and no DNS records of ours.
       expect(out, err)
-        .to.match(/^The settings are in order\.\n[\w-]{22}\n/)
+        .to.match(/^The settings are valid\.\n[\w-]{22}\n/)
         .and.to.match(/\n\d+ faults?, \d+ warnings?\.\n$/);
       key = /^[\w-]{22}$/m.exec(out)?.[0] ?? '';
       expect((await here().must('systemctl', 'is-active', 'postern')).trim()).to.equal('active');

@@ -3,9 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
-import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
-import type { ListenerSettings } from '../../src/smtp/listener.ts';
-import { createListener } from '../../src/smtp/listener.ts';
+import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
+import { createListener, type ListenerSettings } from '../../src/smtp/listener.ts';
 import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
@@ -15,7 +14,7 @@ import { until } from './until.ts';
 export interface Taken {
   readonly messageId: string;
   readonly arrival: Arrival;
-  readonly routed: readonly Routed[];
+  readonly routed: readonly RoutedRecipient[];
   readonly bytes: Buffer;
 }
 
@@ -73,7 +72,7 @@ export function createBelow() {
         },
       };
     },
-    async accept(messageId, arrival, routed, body): Promise<Accepted> {
+    async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const outcome = await below.accept();
       if (outcome !== 'accepted') return { outcome };
       if (body.kind === 'inline') taken.push({ messageId, arrival, routed, bytes: Buffer.from(body.bytes) });
