@@ -3,8 +3,9 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { networkOf } from '../../base/networks.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** An account: everything else belongs to one. */
 export interface AccountRow extends Row {
@@ -14,16 +15,16 @@ export interface AccountRow extends Row {
   readonly createdAt: Date;
 }
 
-export const accounts: CollectionSpec<AccountRow> = {
+export const accounts = collection<AccountRow>()({
   name: 'accounts',
+  access: 'none',
   indexes: [['name']],
   unique: [['number']],
   dates: ['createdAt'],
-};
+});
 
 /** An API key. The store never holds the key itself: `id` is its SHA-256, as `keyHash` makes it. */
-export interface KeyRow extends Row {
-  readonly account: string;
+export interface KeyRow extends Owned {
   readonly label: string;
   /** The first four characters, so that a person can tell keys apart. */
   readonly hint: string;
@@ -31,12 +32,13 @@ export interface KeyRow extends Row {
   readonly revokedAt: Date | null;
 }
 
-export const keys: CollectionSpec<KeyRow> = {
+export const keys = collection<KeyRow>()({
   name: 'keys',
+  access: 'own',
   indexes: [['account', 'createdAt']],
   dates: ['createdAt', 'revokedAt'],
   upkeep: true, // to revoke one is to write a row
-};
+});
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function keyHash(key: string): string {

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 import type { Marked } from './messages.ts';
 
 /** What is counted of sent mail, in the order the API lists it. */
@@ -55,8 +55,7 @@ export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
  * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and start sort
  * by key. Only events/counting.ts changes counts: it must know which events are in them (see events/once.ts).
  */
-export interface CounterRow extends Row, Counts, Marked {
-  readonly account: string;
+export interface CounterRow extends Owned, Counts, Marked {
   readonly kind: Counted;
   readonly span: Span;
   /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
@@ -69,15 +68,16 @@ export interface CounterRow extends Row, Counts, Marked {
   readonly resets?: number;
 }
 
-export const counters: CollectionSpec<CounterRow> = {
+export const counters = collection<CounterRow>()({
   name: 'counters',
+  access: 'read',
   indexes: [
     ['account', 'kind', 'span', 'key', 'start'],
     ['account', 'kind', 'span', 'start'],
     ['span', 'start'],
   ],
   dates: ['start', 'firstAt'],
-};
+});
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -123,32 +123,32 @@ export const URL_COUNTS = ['sent', 'clicks', 'uniqueClicks'] as const;
 export type UrlCounts = Readonly<Record<(typeof URL_COUNTS)[number], number>>;
 
 /** A tracked link of an account with everything ever counted of it. `id` is `urlId`. Only events/counting.ts writes it. */
-export interface UrlRow extends Row, UrlCounts, Marked {
-  readonly account: string;
+export interface UrlRow extends Owned, UrlCounts, Marked {
   readonly url: string;
   /** When it was last sent or clicked; the hour of the event. */
   readonly lastHour: Date;
 }
 
-export const urls: CollectionSpec<UrlRow> = {
+export const urls = collection<UrlRow>()({
   name: 'urls',
+  access: 'read',
   indexes: [['account', 'clicks'], ['lastHour']],
   dates: ['lastHour'],
-};
+});
 
 /** The counts of one link in one hour. `id` is the link's and the hour. */
-export interface UrlHourRow extends Row, UrlCounts, Marked {
-  readonly account: string;
+export interface UrlHourRow extends Owned, UrlCounts, Marked {
   /** `urlKey` of the link. */
   readonly key: string;
   readonly start: Date;
 }
 
-export const urlHours: CollectionSpec<UrlHourRow> = {
+export const urlHours = collection<UrlHourRow>()({
   name: 'url_hours',
+  access: 'read',
   indexes: [['account', 'key', 'start'], ['start']],
   dates: ['start'],
-};
+});
 
 /** Characters of the longest URL that is counted; events keep 2048. Longer ones are tracked all the same. */
 export const LONGEST_COUNTED_URL = 2000;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 import type { SentState } from './messages.ts';
 
 export type ExportType = 'activity' | 'reject' | 'whitelist';
@@ -19,8 +19,7 @@ export interface ActivityFilter {
 }
 
 /** An export job. `id` is `exportId`. */
-export interface ExportRow extends Row {
-  readonly account: string;
+export interface ExportRow extends Owned {
   readonly type: ExportType;
   /** waiting, working (claimed by `holder` until `until`), complete or error, and in the end expired. */
   readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
@@ -49,8 +48,9 @@ export interface ExportRow extends Row {
   readonly unnotified: boolean | null;
 }
 
-export const exportJobs: CollectionSpec<ExportRow> = {
+export const exportJobs = collection<ExportRow>()({
   name: 'exports',
+  access: 'own',
   indexes: [
     ['account'],
     ['account', 'createdAt'],
@@ -62,7 +62,7 @@ export const exportJobs: CollectionSpec<ExportRow> = {
     ['unnotified'],
   ],
   dates: ['createdAt', 'finishedAt', 'until'],
-};
+});
 
 /** Names of jobs are times, so they are unique in an account only. */
 export function exportId(account: string, name: string): string {

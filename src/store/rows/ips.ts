@@ -1,7 +1,7 @@
 import { isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
-import type { CollectionSpec, Row } from '../driver/port.ts';
 import type { AccountStore } from '../store.ts';
+import { collection, type Owned } from './collection.ts';
 
 /**
  * How a custom name in the reverse DNS stands. `pending`: asked for, and the PTR record has not named it yet;
@@ -13,8 +13,7 @@ export type CustomState = 'pending' | 'valid' | 'invalid';
  * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as `toIpId`
  * writes it. Which pool it is in stands in the account's placement (placements.ts), never here.
  */
-export interface IpRow extends Row {
-  readonly account: string;
+export interface IpRow extends Owned {
   /** The name that the reverse DNS of the address gives, as far as we know; '' in the inventory. */
   readonly domain: string;
   /** The operator's own name for the address; null: one made of the address and our hostname. */
@@ -42,11 +41,12 @@ export interface IpRow extends Row {
   readonly customTestAt: Date | null;
 }
 
-export const ips: CollectionSpec<IpRow> = {
+export const ips = collection<IpRow>()({
   name: 'ips',
+  access: 'lent',
   indexes: [['account', 'releasedAt'], ['account', 'freeAt'], ['releasedAt'], ['warmupEndAt'], ['customTestAt']],
   dates: ['createdAt', 'freeAt', 'releasedAt', 'warmupStartAt', 'warmupEndAt', 'customSetAt', 'customTestAt'],
-};
+});
 
 /** The account of addresses that belong to the operator. */
 export const INVENTORY = '';
@@ -104,19 +104,20 @@ export function fallbackDomain(id: string, hostname: string): string {
 export const DEFAULT_POOL = 'Main Pool';
 
 /** A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement. */
-export interface PoolRow extends Row {
-  readonly account: string;
+export interface PoolRow extends Owned {
   readonly name: string;
   /** Of this pool and no later one of the same name. */
   readonly token: string;
   readonly createdAt: Date;
 }
 
-export const pools: CollectionSpec<PoolRow> = {
+export const pools = collection<PoolRow>()({
   name: 'pools',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'name']],
   dates: ['createdAt'],
-};
+});
 
 /** The id of a pool's row. */
 export function poolId(account: string, name: string): string {
@@ -124,8 +125,7 @@ export function poolId(account: string, name: string): string {
 }
 
 /** A request for a dedicated address that waits for the provisioning task. `id` is the account: there can be one. */
-export interface IpRequestRow extends Row {
-  readonly account: string;
+export interface IpRequestRow extends Owned {
   /** Of this request and no later one. */
   readonly token: string;
   /** Name of a pool. */
@@ -137,11 +137,12 @@ export interface IpRequestRow extends Row {
   readonly claim: string | null;
 }
 
-export const ipRequests: CollectionSpec<IpRequestRow> = {
+export const ipRequests = collection<IpRequestRow>()({
   name: 'ip_requests',
+  access: 'own',
   indexes: [['ip', 'requestedAt']],
   dates: ['requestedAt'],
-};
+});
 
 /**
  * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a promise
@@ -155,8 +156,7 @@ export const ipRequests: CollectionSpec<IpRequestRow> = {
  * a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as well.
  * Who loses decides again on what the winner left; each round has a winner, so all come through.
  */
-export interface PlacementRow extends Row {
-  readonly account: string;
+export interface PlacementRow extends Owned {
   readonly version: number;
   /** The addresses that are not in the default pool. One of an address that the account does not have yet is on its way to it. */
   readonly elsewhere: readonly Place[];
@@ -170,7 +170,12 @@ export interface Place {
   readonly pool: string;
 }
 
-export const placements: CollectionSpec<PlacementRow> = { name: 'placements', indexes: [['account']], dates: [] };
+export const placements = collection<PlacementRow>()({
+  name: 'placements',
+  access: 'own',
+  indexes: [['account']],
+  dates: [],
+});
 
 /** What `rewrite` is to write: all fields that change, or nothing at all. */
 export type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
