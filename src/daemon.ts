@@ -13,6 +13,7 @@ import {
   onLoopbackOnly,
   sendingSettings,
   submissionSettings,
+  taskSchedules,
   taskSettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
@@ -138,7 +139,12 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     resolver: fresh,
     cached: inbound.resolver,
   });
-  const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
+  const scheduler = createScheduler(tasks, taskSchedules(settings), {
+    leases: createLeases({ holder }, { store, clock }),
+    clock,
+    log,
+    metrics,
+  });
 
   return frozen({
     async start() {

@@ -139,6 +139,30 @@ export function taskSettings(settings: Settings, holder: string) {
   };
 }
 
+/** When each task runs, by the names of tasks/index.ts. */
+export function taskSchedules({ tasks }: Settings) {
+  return {
+    purge: tasks.purge,
+    'keep-time': tasks.keep_time,
+    'sweep-outbox': tasks.sweep_outbox,
+    'tend-batches': tasks.tend_batches,
+    'tend-scheduled': tasks.tend_scheduled,
+    'run-exports': tasks.run_exports,
+    'expire-exports': tasks.expire_exports,
+    'purge-rows': tasks.purge_rows,
+    'apply-events': tasks.apply_events,
+    'count-usage': tasks.count_usage,
+    'expire-rejects': tasks.expire_rejects,
+    'provision-ips': tasks.provision_ips,
+    'finish-warmups': tasks.finish_warmups,
+    'retest-reverse-dns': tasks.retest_reverse_dns,
+    'send-notices': tasks.send_notices,
+    'retest-sender-domains': tasks.retest_sender_domains,
+    'retest-tracking-domains': tasks.retest_tracking_domains,
+    'retest-inbound-domains': tasks.retest_inbound_domains,
+  };
+}
+
 export function apiSettings(settings: Settings, deps: DaemonDeps) {
   const { http, smtp, inbound, outbound, ips, exports, hostname, public_url: publicUrl } = settings;
   return {

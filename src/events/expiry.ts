@@ -35,8 +35,6 @@ export function purgeRowsTask(
   const { store, clock } = deps;
   const isSteady = createSteadiness(clock, deps.time);
   return {
-    name: 'purge-rows',
-    schedule: '23 * * * *',
     async run(ending) {
       if (!isSteady()) return undefined;
       const before = (days: number) => ({ range: { lt: new Date(clock.now() - days * DAY_MS) } });
@@ -91,8 +89,6 @@ export function expireRejectsTask({
 }): Task {
   const isSteady = createSteadiness(clock, time);
   return {
-    name: 'expire-rejects',
-    schedule: '* * * * *',
     async run(ending) {
       // The mark stays when the clock is set right, and an address that bounced would be mailed again.
       if (!isSteady()) return undefined;

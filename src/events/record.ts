@@ -203,8 +203,6 @@ export function applyEventsTask(deps: {
   clock: Clock;
 }): Task {
   return {
-    name: 'apply-events',
-    schedule: '* * * * *',
     async run(ending) {
       const now = deps.clock.now();
       const events = await deps.recorder.finish(new Date(now - GRACE_MS), ending, new Date(now + AGREE_MS));

@@ -70,8 +70,6 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
   }
 
   return {
-    name: 'provision-ips',
-    schedule: '* * * * *',
     async run(ending) {
       let given = 0;
       for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MOST_AT_ONCE })) {
@@ -232,8 +230,6 @@ export function finishWarmupsTask({
   readonly clock: Clock;
 }): Task {
   return {
-    name: 'finish-warmups',
-    schedule: '*/10 * * * *',
     async run(ending) {
       const over = { warmupEndAt: { range: { lte: new Date(clock.now()) } } };
       let finished = 0;
@@ -292,8 +288,6 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
   }
 
   return {
-    name: 'retest-reverse-dns',
-    schedule: '*/5 * * * *',
     async run(ending) {
       const due = await store.ips.many(
         { customTestAt: { range: { lte: new Date(clock.now()) } } },

@@ -187,8 +187,6 @@ const STEP = 500;
  */
 export function countUsageTask({ store, meter }: { readonly store: Store; readonly meter: UsageMeter }): Task {
   return {
-    name: 'count-usage',
-    schedule: '41 3 * * *',
     async run(ending) {
       const before = new Map<string, Usage>();
       for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));

@@ -145,8 +145,6 @@ export function expireExportsTask(
   }
 
   return {
-    name: 'expire-exports',
-    schedule: '*/10 * * * *',
     // Each step is one atomic change, so hosts may do it at once; and the files are this host's alone.
     perHost: true,
     async run() {

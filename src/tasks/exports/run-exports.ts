@@ -54,8 +54,6 @@ export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task
   const notify = createNotifier(settings, deps);
   const work = createWork(settings, deps, claims);
   return {
-    name: 'run-exports',
-    schedule: '* * * * *',
     perHost: true,
     async run(ending) {
       const served = new Map<string, number>();
