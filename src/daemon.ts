@@ -2,8 +2,7 @@ import { type Api, createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Ids } from './base/ids.ts';
-import { counted, createHealth, showBuild } from './composition/numbers.ts';
-
+import { createHealth, showBuild, withCountedLog } from './composition/numbers.ts';
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
   apiSettings,
@@ -63,7 +62,7 @@ interface Place {
 
 /** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
-  const deps = counted(given);
+  const deps = withCountedLog(given);
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
   const storage = await openStorage(settings, deps);

@@ -7,6 +7,7 @@ import { z } from 'zod';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
+import { createPrometheus } from '../base/prometheus.ts';
 import { loadSettings } from '../config.ts';
 import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
@@ -42,6 +43,7 @@ async function show(folder: string, once: boolean, io: Io): Promise<number> {
     log: createLog('silent'),
     clock: systemClock,
     ids: createIds(systemClock),
+    metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
   });
   try {
     const {

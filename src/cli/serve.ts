@@ -8,7 +8,7 @@ import { createPrometheus } from '../base/prometheus.ts';
 import { createTerminalLog } from '../base/terminal-log.ts';
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
-import type { CountedDeps } from '../composition/slices.ts';
+import type { DaemonDeps } from '../composition/slices.ts';
 import { ConfigError, type Loaded } from '../config.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
@@ -80,7 +80,7 @@ function waitLonger(notifier: Notifier): () => void {
 async function open(
   settings: Settings,
   io: Io,
-  { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>,
+  { log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>,
 ): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);

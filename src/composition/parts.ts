@@ -34,7 +34,7 @@ import { createRenderer } from '../webhooks/render/pool.ts';
 import { createSample } from '../webhooks/render/sample.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import {
-  type CountedDeps,
+  type DaemonDeps,
   dispatcherSettings,
   dnsSettings,
   ownNames,
@@ -48,7 +48,7 @@ import type { Storage } from './storage.ts';
 /** How events come into the numbers, the lists and onto webhooks. */
 export function createEvents(
   { webhooks }: Settings,
-  { log, clock, ids }: CountedDeps,
+  { log, clock, ids }: DaemonDeps,
   { store, spool, tokenSecret }: Storage,
 ) {
   const outbox = createOutbox({ store, spool, clock });
@@ -73,7 +73,7 @@ export function createEvents(
 /** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
 export function createInbound(
   settings: Settings,
-  { log, clock, ids, metrics }: CountedDeps,
+  { log, clock, ids, metrics }: DaemonDeps,
   { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
@@ -99,7 +99,7 @@ export function createInbound(
 /** Mail of our own going out, and the domains that mail is sent from. */
 export function createOutbound(
   settings: Settings,
-  { log, clock, ids }: CountedDeps,
+  { log, clock, ids }: DaemonDeps,
   {
     store,
     time,
@@ -173,7 +173,7 @@ interface DeliveryParts {
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, parts: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
   const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;

@@ -25,12 +25,9 @@ export interface DaemonDeps {
   readonly sockets?: readonly HandedSocket[];
   /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
   readonly role?: 'daemon' | 'visitor';
-  /** Where numbers are kept; the daemon makes a place of its own when none is given, without the figures of the process. */
-  readonly metrics?: Metrics & Exposition;
+  /** Where numbers are kept and shown. */
+  readonly metrics: Metrics & Exposition;
 }
-
-/** The same once it is settled where numbers are kept. */
-export type CountedDeps = DaemonDeps & Required<Pick<DaemonDeps, 'metrics'>>;
 
 /** Every listener is on loopback: a machine of a developer, not of the internet. */
 export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {

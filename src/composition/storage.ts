@@ -13,7 +13,7 @@ import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
-import { type CountedDeps, roomSettings, spoolDir } from './slices.ts';
+import { type DaemonDeps, roomSettings, spoolDir } from './slices.ts';
 
 /** The store's database: MongoDB when a URL is set, else a file under data_dir. */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
@@ -31,7 +31,7 @@ export async function openDatabase(settings: Settings, log: Log): Promise<Databa
 }
 
 /** The queue and the store. */
-export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: CountedDeps) {
+export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: DaemonDeps) {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool(

@@ -4,10 +4,17 @@ import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
 import type { Reason } from '../store/rows/lists.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
+import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { createCounting, createUrlCounting } from './counting.ts';
-import { createOnce } from './once.ts';
-import type { Lists, Outbox } from './types.ts';
+import { createCounting, createOnce, createUrlCounting } from './counting.ts';
+
+import type { Lists } from './lists.ts';
+
+/** Where events leave the store: onto the spool, for every webhook of the account that asked for them. */
+export interface Outbox {
+  /** Resolves when they are durable on the spool (or no webhook wants them); then the row may forget them. Throws when they are not. */
+  publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
+}
 
 export interface ApplyDeps {
   readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
@@ -23,7 +30,7 @@ export type Apply = (event: MessageEventRow) => Promise<void>;
 /**
  * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`). Cut off
  * between any two of these, the event is applied again as a whole: the message and the counters know that they have it
- * (once.ts), the list knows its last event, and webhooks get the same event under the same id once more.
+ * (counting.ts), the list knows its last event, and webhooks get the same event under the same id once more.
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;

@@ -2,12 +2,43 @@ import { type Clock, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { RunningTime } from '../base/running-time.ts';
+import type { Task } from '../base/service.ts';
 import { isExpired, isOfEvents, listedAddress, newListing, renewed, suppressing } from '../mail/suppression.ts';
+import { createSteadiness } from '../queue/purge.ts';
 import type { Row } from '../store/driver/port.ts';
-import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
+import { type Reason, type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
 import type { Carrier } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import type { Lists, NewReject, Outbox } from './types.ts';
+import type { Outbox } from './apply.ts';
+
+/** Rejects and whitelist: every change of them, by whoever, with its sync event. */
+export interface Lists {
+  /** `whitelisted`: no entry is made. A manual entry is not replaced by an event's. */
+  reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'>;
+  /** Answers the entry as it was. */
+  unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined>;
+  /** Takes rejects of the address off as well, those of subaccounts too. False: it was there already. */
+  whitelist(account: string, email: string, detail: string | null): Promise<boolean>;
+  unwhitelist(account: string, email: string): Promise<WhitelistRow | undefined>;
+  /** Why an address must not be mailed now: the entry of the subaccount or of the whole account; a whitelisted address has none. */
+  suppression(account: string, email: string, subaccount: string | null, now: Date): Promise<RejectRow | undefined>;
+}
+
+/** What puts an address on the rejection list. */
+export interface NewReject {
+  readonly account: string;
+  /** In any case. */
+  readonly email: string;
+  /** '' for the whole account. */
+  readonly subaccount: string;
+  readonly reason: Reason;
+  readonly detail: string | null;
+  readonly sender: string | null;
+  readonly at: Date;
+  /** Of the event that brought it about: the same one twice renews once. */
+  readonly eventId?: string;
+}
 
 export interface ListsDeps {
   readonly store: Pick<Store, 'rejects' | 'whitelists'>;
@@ -333,5 +364,47 @@ export function createTurns(): InTurn {
     };
     mine.then(done, done);
     return mine;
+  };
+}
+
+/** Entries that are marked side by side; then the next so many. */
+const REJECTS_A_STEP = 50;
+
+/**
+ * Marks entries of the rejection list whose time is over. Nobody waits for it: who reads the list looks at the clock too. The
+ * mark keeps expired entries out of the index that the list reads.
+ */
+export function expireRejectsTask({
+  store: { rejects },
+  clock,
+  time,
+}: {
+  store: Pick<Store, 'rejects'>;
+  clock: Clock;
+  time: Pick<RunningTime, 'believed'>;
+}): Task {
+  const isSteady = createSteadiness(clock, time);
+  return {
+    async run(ending) {
+      // The mark stays when the clock is set right, and an address that bounced would be mailed again.
+      if (!isSteady()) return undefined;
+      let expired = 0;
+      while (!ending?.aborted) {
+        const now = new Date(clock.now());
+        const due = await rejects.many(
+          { expired: false, expiresAt: { range: { lte: now } } },
+          { sort: 'expiresAt', limit: REJECTS_A_STEP },
+        );
+        // One that was renewed since it was read has another version, and is not due any more.
+        const marked = await Promise.all(
+          due.map(({ id, version }) =>
+            rejects.change({ id, version, expired: false }, { expired: true, version: version + 1 }),
+          ),
+        );
+        expired += marked.filter((row) => row !== undefined).length;
+        if (due.length < REJECTS_A_STEP) break;
+      }
+      return expired > 0 ? { expired } : undefined;
+    },
   };
 }

@@ -3,7 +3,17 @@ import { frozen } from '../base/frozen.ts';
 import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
 import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import type { Lists, Numbers } from './types.ts';
+import type { Lists } from './lists.ts';
+
+/** Takes numbers away again. */
+export interface Numbers {
+  /** Deletes everything that was counted of one thing. */
+  forget(account: string, kind: Counted, key: string): Promise<void>;
+  /** Deletes the numbers of a tag and takes it off the messages that were sent with it; with very many, `finishRemovals` does the rest. */
+  removeTag(account: string, tag: string): Promise<void>;
+  /** Takes up removals that were cut off; how many are done. */
+  finishRemovals(ending?: AbortSignal): Promise<number>;
+}
 
 export interface NumbersDeps {
   readonly store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'tagRemovals'>;

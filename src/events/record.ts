@@ -1,13 +1,58 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
-import { StoreAway } from '../store/driver/port.ts';
+import { createSteadiness } from '../queue/purge.ts';
+import { type Collection, type Filter, type Row, StoreAway } from '../store/driver/port.ts';
+import type { Span } from '../store/rows/counters.ts';
 import { noteSenderDomain } from '../store/rows/domains.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { type ApplyDeps, createApply, outcomeOf } from './apply.ts';
+import type { Numbers } from './numbers.ts';
 import { toPayload } from './payload.ts';
-import type { MessageEvent, NewSentMessage, Numbers, Recorder } from './types.ts';
+
+/** A message that the account handed over, before anything has happened to it. */
+export type NewSentMessage = Pick<
+  SentMessageRow,
+  | 'id'
+  | 'account'
+  | 'createdAt'
+  | 'sender'
+  | 'email'
+  | 'subject'
+  | 'tags'
+  | 'template'
+  | 'subaccount'
+  | 'metadata'
+  | 'apiKey'
+  | 'delivery'
+>;
+
+/** Something that happened to a sent message. */
+export interface MessageEvent {
+  /** Chosen by who saw it happen; the same event said twice is recorded once. */
+  readonly id: string;
+  readonly account: string;
+  readonly message: string;
+  readonly kind: MessageEventKind;
+  readonly at: Date;
+  /**
+   * Which names there are depends on the kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip, user_agent (open, click) · reason, a code word,
+   * and diag, a sentence (reject).
+   */
+  readonly detail?: Readonly<Record<string, string | number | null>>;
+  /** The tracked links of the message, each once, where `kind` is send. */
+  readonly links?: readonly string[];
+}
+
+/** The one way of events into the numbers, the lists, and onto the webhooks that asked for them. */
+export interface Recorder {
+  /** Makes the row of a message. Tags that begin with an underscore or are longer than 50 characters are the caller's to refuse. */
+  begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'>;
+  /** Idempotent by the event's id. `unknown`: the account has no such message. */
+  record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'>;
+}
 
 export interface RecorderDeps extends ApplyDeps {
   readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'senderDomains'>;
@@ -210,4 +255,70 @@ export function applyEventsTask(deps: {
       return events + tags > 0 ? { events, tags } : undefined;
     },
   };
+}
+
+export interface PurgeRowsSettings {
+  /** Messages and their events are forgotten so many days later; the numbers stay. */
+  readonly keepDays: number;
+}
+
+const DAY_MS = 86_400_000;
+/** The longest window is 90 days and begins with a whole hour. Totals stay for ever. The number is in days. */
+const KEEP_SPANS: readonly (readonly [Span, number])[] = [
+  ['minute', 1],
+  ['hour', 91],
+  ['week', 91],
+  ['month', 400],
+];
+/** A link has numbers as long as it is sent or clicked: every recipient may have links of his own. */
+const KEEP_URL_DAYS = 91;
+/** Rows of one step, which share a sync of the disk. */
+const ROWS_A_STEP = 500;
+
+/** Forgets rows that nothing shows any more, in small steps, so that nobody waits long for the store. */
+export function purgeRowsTask(
+  settings: PurgeRowsSettings,
+  deps: {
+    store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'messageEvents' | 'urls' | 'urlHours'>;
+    clock: Clock;
+    time: Pick<RunningTime, 'believed'>;
+  },
+): Task {
+  const { store, clock } = deps;
+  const isSteady = createSteadiness(clock, deps.time);
+  return {
+    async run(ending) {
+      if (!isSteady()) return undefined;
+      const before = (days: number) => ({ range: { lt: new Date(clock.now() - days * DAY_MS) } });
+      const old = before(settings.keepDays);
+      let counters = 0;
+      for (const [span, days] of KEEP_SPANS)
+        counters += await removeAll(store.counters, { span, start: before(days) }, ending);
+      const urls = await removeAll(store.urls, { lastHour: before(KEEP_URL_DAYS) }, ending);
+      counters += await removeAll(store.urlHours, { start: before(KEEP_URL_DAYS) }, ending);
+      const events = await removeAll(store.messageEvents, { at: old }, ending);
+      const tags = await removeAll(store.messageTags, { createdAt: old }, ending);
+      const messages = await removeAll(store.messages, { createdAt: old }, ending);
+      return counters + urls + events + tags + messages > 0 ? { counters, urls, events, tags, messages } : undefined;
+    },
+  };
+}
+
+async function removeAll<R extends Row>(
+  rows: Collection<R>,
+  filter: Filter<R>,
+  ending: AbortSignal | undefined,
+): Promise<number> {
+  for (let done = 0; ; ) {
+    const found = ending?.aborted ? [] : await rows.many(filter, { limit: ROWS_A_STEP });
+    await Promise.all(found.map(({ id }) => rows.remove(byId<R>(id))));
+    done += found.length;
+    if (found.length < ROWS_A_STEP) return done;
+  }
+}
+
+/** For a generic row TypeScript cannot see that this names a field of it. */
+function byId<R extends Row>(id: string): Filter<R> {
+  const filter: Filter<Row> = { id };
+  return filter as Filter<R>;
 }

@@ -1,7 +1,7 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Task } from '../base/service.ts';
-import type { Outbox } from '../events/types.ts';
+import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Wanted } from '../queue/events.ts';
 import type { RejectRow, WhitelistRow } from '../store/rows/lists.ts';

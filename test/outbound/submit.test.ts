@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
+import type { Recorder } from '../../src/events/record.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import type { Recorder } from '../../src/events/types.ts';
 import { sentId } from '../../src/mail/return-address.ts';
 import { createLeaving } from '../../src/sending/leave.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';

@@ -53,7 +53,7 @@ export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
 
 /**
  * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and start sort
- * by key. Only events/counting.ts changes counts: it must know which events are in them (see events/once.ts).
+ * by key. Only events/counting.ts changes counts: it must know which events are in them.
  */
 export interface CounterRow extends Owned, Counts, Marked {
   readonly kind: Counted;

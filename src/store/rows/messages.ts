@@ -94,7 +94,7 @@ export const messageEvents = collection<MessageEventRow>()({
   dates: ['at', 'appliedAt', 'unsentSince'],
 });
 
-/** The fields of a row that events change, each event once (events/once.ts). Absent counts as 0 and none. */
+/** The fields of a row that events change, each event once (events/counting.ts). Absent counts as 0 and none. */
 export interface Marked {
   /** Grows with every change, so that two changes at once cannot undo one another. */
   readonly version?: number;

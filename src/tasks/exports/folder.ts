@@ -7,8 +7,9 @@ import { ZipFile } from 'yazl';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import type { RunningTime } from '../../base/running-time.ts';
 import type { Task } from '../../base/service.ts';
-import { type Belief, createSteadiness } from '../../queue/purge.ts';
+import { createSteadiness } from '../../queue/purge.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
 
@@ -107,7 +108,7 @@ const STEP = 100;
 /** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
 export function expireExportsTask(
   settings: { readonly dir: string; readonly keepDays: number },
-  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief },
+  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time: Pick<RunningTime, 'believed'> },
 ): Task {
   const {
     store: { exportJobs },

@@ -1,4 +1,4 @@
-import type { MessageEvent, NewSentMessage, Recorder } from '../../../src/events/types.ts';
+import type { MessageEvent, NewSentMessage, Recorder } from '../../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../../src/mail/outgoing.ts';
 import type { Delivery } from '../../../src/queue/delivery.ts';
 import { createReporter, type Reporter, readReport } from '../../../src/sending/reporter.ts';
