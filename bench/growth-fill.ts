@@ -100,6 +100,7 @@ async function wait(spool: Spool, account: string, i: number): Promise<void> {
   const at = Date.now();
   const delivery = {
     id,
+    kind: 'inbound' as const,
     messageId: id,
     account,
     url: `http://127.0.0.1:9/away/${i % AWAY}`,

@@ -10,7 +10,7 @@ Object.assign(globalThis, {
     cleanups.push(cleanup);
   },
 });
-const { createStage, startStages } = await import('../test/api/contract-table/stage.ts');
+const { createStage, startStages } = await import('../test/support/contract/stage.ts');
 
 /** The API over HTTP on a store in that file, with an account of its own. */
 export interface ListsWorld {

@@ -10,6 +10,7 @@ import {
   dnsSettings,
   listenerSettings,
   onLoopbackOnly,
+  ownDomainsSettings,
   sendingSettings,
   submissionSettings,
   taskSchedules,
@@ -17,6 +18,7 @@ import {
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
 import { createResolver } from './dns/resolver.ts';
+import { createOwnDomains } from './sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from './sending/leave.ts';
 import { createScheduling } from './sending/scheduling.ts';
 import { createSending } from './sending/sending.ts';
@@ -98,7 +100,16 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
   const submitting = createSubmitting(
     { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
-    { ...storage, ...events, leaving, clock, ids, log, metrics },
+    {
+      ...storage,
+      ...events,
+      leaving,
+      ownDomains: createOwnDomains(ownDomainsSettings(settings), { store }),
+      clock,
+      ids,
+      log,
+      metrics,
+    },
   );
   const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {

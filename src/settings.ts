@@ -197,6 +197,7 @@ export const schema = z.strictObject({
     concurrency_per_destination: count(1, 10_000),
     concurrency_to_relay: count(1, 10_000),
     signing_domain: z.union([z.literal(''), host]),
+    from_own_domains: oneOf('auto', 'open', 'verified'),
     allow_private: list(network).nullable(),
   }),
   ips: z.strictObject({

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { createMemory } from '../base/memory.ts';
 import type { Owned } from '../store/rows/collection.ts';
 import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
@@ -99,16 +100,13 @@ export function createAccountLimits(
 
 /** A bucket for each name: it fills with so many tokens a second, and holds ten seconds' worth. */
 function createRate(perSecond: number, clock: Clock) {
-  const buckets = new Map<string, { readonly tokens: number; readonly at: number }>();
+  const buckets = createMemory<{ readonly tokens: number; readonly at: number }>({ most: MAX_REMEMBERED });
   const most = perSecond * BURST_S;
   return {
     take(name: string): boolean {
       const now = clock.monotonic();
       const bucket = buckets.get(name) ?? { tokens: most, at: now };
       const tokens = Math.min(most, bucket.tokens + ((now - bucket.at) * perSecond) / SECOND_MS);
-      buckets.delete(name);
-      const oldest = buckets.size >= MAX_REMEMBERED ? buckets.keys().next().value : undefined;
-      if (oldest !== undefined) buckets.delete(oldest);
       buckets.set(name, { tokens: tokens >= 1 ? tokens - 1 : tokens, at: now });
       return tokens >= 1;
     },

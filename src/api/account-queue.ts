@@ -39,7 +39,7 @@ const CHUNK_BYTES = 65_536;
 /** Binds it to an account. */
 export function bindQueue(deps: QueueDeps, account: string): AccountQueue {
   const { spool, clock } = deps;
-  const own = (selection: OwnSelection) => ({ ...selection, account, kind: 'mail' as const });
+  const own = (selection: OwnSelection) => ({ ...selection, account, kinds: ['inbound'] as const });
   return {
     backlog: () => spool.backlog(account),
     deliveries: (selection, limit) => spool.list(own(selection), limit),
@@ -195,6 +195,6 @@ export function bindWebhooks(
         return undefined;
       }
     },
-    batches: (selection, limit) => spool.list({ ...selection, account: account.id, kind: 'batch' }, limit),
+    batches: (selection, limit) => spool.list({ ...selection, account: account.id, kinds: ['events'] }, limit),
   };
 }

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { escapeHtml } from '../base/html.ts';
 import type { Operation } from './operation.ts';
 import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
 
@@ -81,7 +82,7 @@ export function home(version: string): string {
     '',
     `<h1>Postern</h1><p>A mail edge: mail comes in by SMTP and goes out to webhooks, and this is its API.</p>
 <ul><li><a href="/docs">API reference</a></li><li><a href="/docs/openapi.json">OpenAPI description</a></li>
-<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escape(version)}</p>`,
+<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escapeHtml(version)}</p>`,
   );
 }
 
@@ -91,12 +92,12 @@ export function reference(operations: readonly Operation[], origin: string): str
   const groups = [...Map.groupBy(entries, (entry) => entry.group)];
   const links = groups.map(([group, own]) => {
     const items = own.map(
-      (entry) => `<li><a href="#${idOf(entry)}">${escape(entry.path.slice(group.length + 2))}</a></li>`,
+      (entry) => `<li><a href="#${idOf(entry)}">${escapeHtml(entry.path.slice(group.length + 2))}</a></li>`,
     );
-    return `<div class="group"><h2>${escape(group)}</h2><ul>${items.join('')}</ul></div>`;
+    return `<div class="group"><h2>${escapeHtml(group)}</h2><ul>${items.join('')}</ul></div>`;
   });
   const sections = groups.map(
-    ([group, own]) => `<div class="group"><h2>${escape(group)}</h2>${own.map(section).join('')}</div>`,
+    ([group, own]) => `<div class="group"><h2>${escapeHtml(group)}</h2>${own.map(section).join('')}</div>`,
   );
   return document(
     'Postern API',
@@ -110,7 +111,7 @@ const FILTER = `<div class="filter" hidden><label for="filter">Filter operations
 
 function introduction(origin: string): string {
   return `<h1>API reference</h1>
-<p>Every operation is a POST to <code>${escape(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that holds the <code>key</code> and the parameters.
+<p>Every operation is a POST to <code>${escapeHtml(origin)}/api/1.0/&lt;group&gt;/&lt;operation&gt;.json</code> with a JSON object that holds the <code>key</code> and the parameters.
 <code>null</code> means absent; unknown parameters are ignored; a form is accepted too. The key may come as a bearer token (<code>Authorization: Bearer KEY</code>) instead. Every answer is JSON, and times are UTC.
 The same for programs: <a href="/docs/openapi.json">openapi.json</a>.</p>
 <p>An error is <code>{"status": "error", "code": …, "name": …, "message": …}</code>. A missing parameter has code -1 and <code>You must specify a &lt;name&gt; value</code>, a rule that failed
@@ -121,17 +122,17 @@ function section(entry: Entry): string {
   const tag = entry.extension ? '<span class="tag">beyond the public ancestor</span>' : '';
   const fields = entry.fields.length > 0 ? fieldTable('Field', entry.fields, false) : '';
   const errors = entry.errors.length > 0 ? `<h4>Errors</h4>${errorTable(entry.errors)}` : '';
-  return `<section id="${idOf(entry)}" data-find="${escape(`${entry.path} ${entry.summary}`)}"><h3>${escape(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
+  return `<section id="${idOf(entry)}" data-find="${escapeHtml(`${entry.path} ${entry.summary}`)}"><h3>${escapeHtml(entry.path)}${tag}</h3><p>${prose(entry.summary)}</p>
 ${entry.notes === '' ? '' : `<p class="soft">${prose(entry.notes)}</p>`}
 <h4>Parameters</h4>${fieldTable('Parameter', entry.params, true)}
-<h4>Answers: ${escape(entry.returns)}</h4>${fields}${errors}
-<h4>Example</h4><pre><code>${escape(entry.request)}</code></pre><pre><code>${escape(entry.answer)}</code></pre></section>`;
+<h4>Answers: ${escapeHtml(entry.returns)}</h4>${fields}${errors}
+<h4>Example</h4><pre><code>${escapeHtml(entry.request)}</code></pre><pre><code>${escapeHtml(entry.answer)}</code></pre></section>`;
 }
 
 function fieldTable(title: string, fields: readonly Field[], marked: boolean): string {
   const rows = fields.map(
     (field) =>
-      `<tr><td><code>${escape(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escape(field.type)}</td><td>${prose(field.description)}</td></tr>`,
+      `<tr><td><code>${escapeHtml(field.name)}</code>${marked && field.required ? ' <span class="req">required</span>' : ''}</td><td>${escapeHtml(field.type)}</td><td>${prose(field.description)}</td></tr>`,
   );
   return `<table><thead><tr><th>${title}</th><th>Type</th><th>Meaning</th></tr></thead><tbody>${rows.join('')}</tbody></table>`;
 }
@@ -157,14 +158,5 @@ function idOf(entry: Entry): string {
 
 /** Text with `code` in back quotes. */
 function prose(text: string): string {
-  return escape(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
-}
-
-function escape(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
+  return escapeHtml(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>');
 }

@@ -1,9 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { BlockList, isIP, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { networkOf } from '../base/networks.ts';
+import { createAddressList, networkOf, normalizeAddress } from '../base/networks.ts';
 import { createShares } from '../base/shares.ts';
 import { refusal, toEnvelope } from './errors.ts';
 
@@ -51,7 +51,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
 
   return frozen({
     knock(socket) {
-      const peer = plainAddress(socket.remoteAddress ?? '');
+      const peer = normalizeAddress(socket.remoteAddress ?? '') ?? '';
       if (isProxy(peer)) return;
       const who = networkOf(peer);
       if (connections.take(who, 1) === 'taken') return void socket.once('close', () => connections.give(who, 1));
@@ -66,7 +66,7 @@ export function createDoor(settings: DoorSettings, { clientAddress, clock, log }
     },
     admits(req, res) {
       if (refused.has(req.socket)) return turnAway(res);
-      if (!isProxy(plainAddress(req.socket.remoteAddress ?? ''))) return true;
+      if (!isProxy(normalizeAddress(req.socket.remoteAddress ?? '') ?? '')) return true;
       const client = clientAddress(req);
       const who = networkOf(client);
       if (calls.take(who, 1) !== 'taken') {
@@ -97,43 +97,20 @@ const MAX_HOPS = 20;
 export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
   const isTrusted = createAddressList(trustedProxies);
   return (req) => {
-    const peer = plainAddress(req.socket.remoteAddress ?? '');
+    const peer = normalizeAddress(req.socket.remoteAddress ?? '') ?? '';
     if (!isTrusted(peer)) return peer;
     const header = req.headers['x-forwarded-for'];
     const hops = (Array.isArray(header) ? header.join(',') : (header ?? ''))
       .split(',')
       .slice(-MAX_HOPS)
-      .map((hop) => plainAddress(hop.trim()));
+      .map((hop) => normalizeAddress(hop.trim()));
     let client = peer;
     for (const hop of hops.reverse()) {
       // Whoever wrote something else than an address is not to be believed about those further out.
-      if (isIP(hop) === 0) return client;
+      if (hop === undefined) return client;
       client = hop;
       if (!isTrusted(hop)) return client;
     }
     return client;
   };
-}
-
-/** An address as it is counted and shown: an IPv4 address in IPv6 form is written as IPv4; a zone is left out. */
-export function plainAddress(address: string): string {
-  const [bare = ''] = address.split('%');
-  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(bare)?.[1] ?? bare;
-}
-
-/** Whether an address is in one of the networks. */
-export function createAddressList(networks: readonly string[]): (address: string) => boolean {
-  const list = toBlockList(networks);
-  return (address) => isIP(address) !== 0 && list.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
-}
-
-function toBlockList(networks: readonly string[]): BlockList {
-  const list = new BlockList();
-  for (const entry of networks) {
-    const [address = '', prefix] = entry.split('/');
-    const family = isIP(address) === 6 ? 'ipv6' : 'ipv4';
-    if (prefix === undefined) list.addAddress(address, family);
-    else list.addSubnet(address, Number(prefix), family);
-  }
-  return list;
 }

@@ -1,9 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import Router from '@koa/router';
 import type { Middleware } from 'koa';
+import { createAddressList } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { home, PAGE_HASHES, reference } from './docs-page.ts';
-import { createAddressList, createClientAddress } from './door.ts';
+import { createClientAddress } from './door.ts';
 import type { ExportFiles } from './export-files.ts';
 import { toOpenApi } from './openapi.ts';
 import type { Operation } from './operation.ts';

@@ -185,8 +185,9 @@ function unreadable(text: string) {
 }
 
 /**
- * Reads parameters by their schema, and what it refuses by what clients mean: a form knows only text, PHP writes an empty struct as a list,
- * and many clients send an empty text for what was not given. What the schema takes is never read in another way.
+ * Reads parameters by their schema, and what it refuses by what clients mean: a form knows only text and no empty
+ * list, PHP writes an empty struct as a list, and many clients send an empty text for what was not given. What the
+ * schema takes is never read in another way.
  */
 
 /** A struct in a list in a struct in the message, each of which may have to be read anew. */
@@ -211,6 +212,12 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
   const emptied = new Set<unknown[]>();
   let mended = false;
   for (const issue of issues) {
+    const [parameter = ''] = issue.path;
+    if (isWithoutItems(values[parameter], issue, fromForm)) {
+      values[parameter] = [];
+      mended = true;
+      continue;
+    }
     const name = issue.path.at(-1);
     const holder = issue.path
       .slice(0, -1)
@@ -226,12 +233,23 @@ function mend(values: Holder, issues: readonly z.core.$ZodIssue[], fromForm: boo
       mended = true;
       continue;
     }
-    const meant = meaningOf(value, wantedBy(issue), fromForm);
+    const meant = meaningOf(value, wantedBy(issue), fromForm, isItem);
     mended ||= meant !== value;
     holder[name] = meant;
   }
   for (const list of emptied) list.splice(0, list.length, ...list.filter((item) => item !== undefined));
   return mended;
+}
+
+/**
+ * Whether a parameter is a list without items: in a form such a list leaves no trace, and the samples of official
+ * clients have an empty struct in it.
+ */
+function isWithoutItems(value: unknown, issue: z.core.$ZodIssue, fromForm: boolean): boolean {
+  if (value === undefined) return fromForm && issue.path.length === 1 && wantedBy(issue).has('array');
+  // A field is missed in a struct of the list, which has no other.
+  if (issue.path.length !== 3 || !Array.isArray(value) || value.length !== 1) return false;
+  return isStruct(value[0]) && Object.keys(value[0]).length === 0;
 }
 
 /** Types that would do instead. */
@@ -246,7 +264,7 @@ function wantedBy(issue: z.core.$ZodIssue): ReadonlySet<string> {
 }
 
 /** The value as one of the types that are wanted; itself when it cannot be meant so. */
-function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean): unknown {
+function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolean, isItem: boolean): unknown {
   if (wanted.has('boolean'))
     return (
       TRUTH.get(typeof value === 'number' ? String(value) : typeof value === 'string' ? value.toLowerCase() : '') ??
@@ -256,8 +274,11 @@ function meaningOf(value: unknown, wanted: ReadonlySet<string>, fromForm: boolea
     return typeof value === 'string' && NUMBER.test(value) ? Number(value) : value;
   if (wanted.has('array') && isHolder(value) && isNumbered(Object.keys(value))) return Object.values(value);
   if (wanted.has('array') && fromForm && typeof value === 'string') return [value];
-  if ((wanted.has('object') || wanted.has('record')) && Array.isArray(value) && (fromForm || value.length === 0))
-    return Object.fromEntries(value.entries());
+  // gochimp has a list of structs for metadata; one says as much.
+  if (wanted.has('record') && Array.isArray(value) && value.length > 0 && value.every(isStruct))
+    return Object.fromEntries(value.flatMap((struct) => Object.entries(struct)));
+  const isList = Array.isArray(value) && (fromForm || (value.length === 0 && !isItem));
+  if (isList && (wanted.has('object') || wanted.has('record'))) return Object.fromEntries(value.entries());
   return value;
 }
 
@@ -276,6 +297,10 @@ const NUMBER = /^-?\d{1,15}(?:\.\d{1,15})?$/;
 /** A list of PHP that lost some of its items. */
 function isNumbered(names: readonly string[]): boolean {
   return names.length > 0 && names.every((name) => /^\d{1,15}$/.test(name));
+}
+
+function isStruct(value: unknown): value is Holder {
+  return isHolder(value) && !Array.isArray(value);
 }
 
 function isHolder(value: unknown): value is Holder {

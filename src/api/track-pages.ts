@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { frozen } from '../base/frozen.ts';
+import { escapeHtml } from '../base/html.ts';
 import type { Subscription, UnsubscribeLinks } from '../returns/unsubscribe.ts';
 import type { Visitor, Visits } from '../returns/visits.ts';
 import { StoreAway } from '../store/driver/port.ts';
@@ -178,14 +179,4 @@ export function answerPage(ctx: SmallPageContext, { status, title, main }: Small
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
 <body><main><h1>${title}</h1>${main}</main></body></html>
 `;
-}
-
-/** Text as HTML shows it. */
-export function escapeHtml(text: string): string {
-  return text
-    .replaceAll('&', '&amp;')
-    .replaceAll('<', '&lt;')
-    .replaceAll('>', '&gt;')
-    .replaceAll('"', '&quot;')
-    .replaceAll("'", '&#39;');
 }

@@ -1,5 +1,5 @@
 import { writeSync } from 'node:fs';
-import { pino } from 'pino';
+import { frozen } from './frozen.ts';
 
 /**
  * Every line of the log has one of these names in its first field, `event`.
@@ -109,6 +109,33 @@ export interface Log {
   debug(event: EventName, fields?: Fields): void;
 }
 
+const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
+type Level = (typeof LEVELS)[number];
+type WriteLine = (line: string) => void;
+
+/**
+ * A log of JSON lines on standard output (or on `write`, for tests): `event`, `level`, `time`, then the fields. Nothing below
+ * `level` is written; `silent` writes nothing at all. Lines are written within some milliseconds; warnings, errors and what
+ * the process says of itself, at once.
+ */
+export function createLog(level: string, write: WriteLine = createOutput()): Log {
+  const timeOf = createStamp();
+  return createLevels(level, (name, event, fields) => {
+    let line = `{"event":"${event}","level":"${name}","time":"${timeOf()}"`;
+    for (const [field, value] of shown(fields)) line += `,"${field}":${toJson(value)}`;
+    write(`${line}}\n`);
+  });
+}
+
+/** A function for each level; those below `level` do nothing. */
+function createLevels(level: string, line: (name: Level, event: EventName, fields: Fields) => void): Log {
+  const at = (name: Level) => {
+    if (!LEVELS.slice(0, LEVELS.indexOf(name) + 1).some((one) => one === level)) return () => {};
+    return (event: EventName, fields: Fields = {}) => line(name, event, fields);
+  };
+  return frozen({ debug: at('debug'), info: at('info'), warn: at('warn'), error: at('error') });
+}
+
 const LONGEST = 256;
 const PLAIN = /^[ -~]*$/;
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\u2028\u2029]/gu;
@@ -120,80 +147,36 @@ export function printable(text: string): string {
   return cut.replace(UNPRINTABLE, (c) => `\\u${(c.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`);
 }
 
-/** A line before it is written: without keys, with texts made printable and errors taken apart. */
-export function toLine(event: EventName, fields: Fields): Record<string, unknown> {
-  const line: Record<string, unknown> = { event };
-  for (const name of Object.keys(fields)) {
-    const value = fields[name];
-    if (name === 'key' || value === undefined) continue; // an API key never reaches a log
-    line[name] = typeof value === 'string' ? printable(value) : value instanceof Error ? faultOf(value) : value;
+/** The fields of a line as they are written: no API keys, texts made printable, errors taken apart. */
+function* shown(fields: Fields): Generator<readonly [field: string, value: unknown]> {
+  for (const field of Object.keys(fields)) {
+    const value = fields[field];
+    if (field === 'key' || value === undefined) continue; // an API key never reaches a log
+    yield [field, typeof value === 'string' ? printable(value) : value instanceof Error ? faultOf(value) : value];
   }
-  return line;
 }
 
-function faultOf(error: Error) {
-  return {
-    message: printable(error.message),
-    stack: error.stack
-      ?.split('\n')
-      .slice(1, 9)
-      .map((line) => line.trim()),
-  };
+interface Fault {
+  readonly message: string;
+  readonly stack: readonly string[];
 }
 
-const EVENT = ',"event":';
-
-/** pino begins a line with level and time; a person looks for the event. */
-function eventFirst(line: string): string {
-  const from = line.indexOf(EVENT);
-  const to = line.indexOf('"', from + EVENT.length + 1) + 1;
-  return `{${line.slice(from + 1, to)},${line.slice(1, from)}${line.slice(to)}`;
+function faultOf(error: Error): Fault {
+  const stack = error.stack?.split('\n').slice(1, 9) ?? [];
+  return { message: printable(error.message), stack: stack.map((line) => line.trim()) };
 }
 
-/** What needs no escaping in JSON, and nothing to be made safe. */
-const SAFE = /^[ !#-[\]-~]*$/;
+/** Text that JSON writes as it is; nearly every value is such a text, and to look costs less than to escape. */
+const VERBATIM = /^[ !#-[\]-~]*$/;
 
-/**
- * The fields as pino would write them, each with a comma before it; undefined when one is more than a text, a number or a boolean.
- * Nearly every line is that plain, and pino takes three times as long.
- */
-function plainFields(fields: Fields): string | undefined {
-  let text = '';
-  for (const name of Object.keys(fields)) {
-    const value = fields[name];
-    if (name === 'key' || value === undefined) continue; // an API key never reaches a log
-    if (typeof value === 'string')
-      text += `,"${name}":${value.length <= LONGEST && SAFE.test(value) ? `"${value}"` : JSON.stringify(printable(value))}`;
-    else if (Number.isFinite(value) || typeof value === 'boolean' || value === null)
-      text += `,"${name}":${String(value)}`;
-    else return undefined;
+/** A log never throws: what JSON cannot say (a circle, a BigInt) is named as such. */
+function toJson(value: unknown): string {
+  if (typeof value === 'string' && VERBATIM.test(value)) return `"${value}"`;
+  try {
+    return JSON.stringify(value) ?? 'null';
+  } catch {
+    return '"[not serializable]"';
   }
-  return text;
-}
-
-/**
- * A log of JSON lines on standard output (or on `write`, for tests). `level` is pino's: debug, info, warn, error, silent.
- * What is said is written within some milliseconds, warnings, errors and what the process says of itself at once.
- */
-export function createLog(level: string, write = createOutput()): Log {
-  const timestamp = createStamp();
-  const options = {
-    level,
-    base: null,
-    timestamp,
-    formatters: { level: (label: string) => ({ level: label }) },
-    hooks: { streamWrite: eventFirst },
-  };
-  const logger = pino(options, { write });
-  const at =
-    (name: 'info' | 'warn' | 'error' | 'debug') =>
-    (event: EventName, fields: Fields = {}) => {
-      if (!logger.isLevelEnabled(name)) return;
-      const plain = plainFields(fields);
-      if (plain === undefined) logger[name](toLine(event, fields));
-      else write(`{"event":"${event}","level":"${name}"${timestamp()}${plain}}\n`);
-    };
-  return Object.freeze({ info: at('info'), warn: at('warn'), error: at('error'), debug: at('debug') });
 }
 
 /** The time of a line; several lines of one millisecond share the making of it. */
@@ -202,10 +185,62 @@ function createStamp(): () => string {
   let text = '';
   return () => {
     const now = Date.now();
-    if (now !== last) text = `,"time":"${new Date(now).toISOString()}"`;
+    if (now !== last) text = new Date(now).toISOString();
     last = now;
     return text;
   };
+}
+
+/** SGR parameters (ECMA-48): what stands out is what a person looks for. */
+const COLOURS: Readonly<Record<Level | 'dim' | 'bold', string>> = {
+  debug: '2',
+  info: '32',
+  warn: '33',
+  error: '31',
+  dim: '2',
+  bold: '1',
+};
+/** Longest event name, so that fields stand in a column. */
+const EVENT_WIDTH = 22;
+/** Text that needs no quotes beside other fields. */
+const UNQUOTED = /^[^\s"=]+$/;
+
+/** The same lines for a person at a terminal: local time, level, event in words, and the fields as name=value. */
+export function createTerminalLog(
+  level: string,
+  colour: boolean,
+  write: WriteLine = createOutput(undefined, () => true),
+): Log {
+  const paint = (style: keyof typeof COLOURS, text: string) =>
+    colour ? `\x1b[${COLOURS[style]}m${text}\x1b[0m` : text;
+
+  return createLevels(level, (name, event, fields) => {
+    const words = event.replaceAll(/[._]/g, ' ').padEnd(EVENT_WIDTH);
+    const parts = [paint('dim', timeOfDay(new Date())), paint(name, name.padEnd(5)), paint('bold', words)];
+    let faults = '';
+    for (const [field, value] of shown(fields)) {
+      if (isFault(value))
+        faults += [value.message, ...value.stack].map((text) => `\n    ${paint(name, text)}`).join('');
+      else parts.push(`${paint('dim', `${field}=`)}${inWords(value)}`);
+    }
+    write(`${parts.join(' ').trimEnd()}${faults}\n`);
+  });
+}
+
+function isFault(value: unknown): value is Fault {
+  return typeof value === 'object' && value !== null && 'message' in value && 'stack' in value;
+}
+
+function inWords(value: unknown): string {
+  if (typeof value === 'string') return UNQUOTED.test(value) ? value : toJson(value);
+  if (value === null || (Array.isArray(value) && value.length === 0)) return '-';
+  return printable(
+    Array.isArray(value) && value.every((item) => typeof item === 'string') ? value.join(',') : toJson(value),
+  );
+}
+
+function timeOfDay(now: Date): string {
+  return [now.getHours(), now.getMinutes(), now.getSeconds()].map((part) => String(part).padStart(2, '0')).join(':');
 }
 
 /** What a person has to know of at once, and what may be the last line. */
@@ -229,7 +264,7 @@ type Write = (bytes: Uint8Array) => number;
 export function createOutput(
   write: Write = (bytes) => writeSync(1, bytes),
   isUrgent: (line: string) => boolean = (line) => URGENT.test(line),
-): (line: string) => void {
+): WriteLine {
   let text = '';
   let waiting = false;
   let torn = false;

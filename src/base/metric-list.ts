@@ -12,8 +12,9 @@ export interface Declared {
 }
 
 const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
-const CLASS = 'route (inbound mail), batch (events), mail (going out), return (mail that came back to us)';
-const ENDPOINT = 'webhook, mail (a destination of mail going out), return';
+const CLASS =
+  'inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts), return (bounces, mail to the postmaster, reports to senders)';
+const ENDPOINT = 'webhook, outbound (a destination of mail going out), return';
 
 /** Milliseconds to half a minute, as posts and look-ups take. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];

@@ -1,23 +1,43 @@
-import { isIP } from 'node:net';
+import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
- * What is counted and capped by, of an address in any spelling: an IPv4 address itself, and the /64 of an IPv6 one, because one
- * customer of a network commands all of that. A mapped IPv4 address must have been turned into one before.
+ * An IP address in its one form: no zone, IPv6 compressed and in lower case, an IPv4-mapped one as IPv4. Undefined for what
+ * is none.
+ */
+export function normalizeAddress(text: string): string | undefined {
+  const bare = text.replace(/%.*$/, '');
+  if (isIPv4(bare)) return bare; // ipaddr.js would also take `1`, `0x7f.1` and `010.0.0.1`
+  if (!isIPv6(bare)) return undefined;
+  // By way of a URL, whose host is all hexadecimal: ipaddr.js takes the tail of `::1.2.3.4` for a mapped IPv4 address.
+  return ipaddr.process(new URL(`http://[${bare}]`).hostname.slice(1, -1)).toString();
+}
+
+/** Whether an address in its one form is of this machine alone. */
+export function isLoopback(address: string): boolean {
+  return address === '::1' || (isIPv4(address) && address.startsWith('127.'));
+}
+
+/**
+ * What is counted and capped by, of an address in its one form: an IPv4 address itself, and the /64 of an IPv6 one, because one
+ * customer of a network commands all of that.
  */
 export function networkOf(address: string): string {
-  if (isIP(address) !== 6) return address;
-  const [head = '', tail] = address.split('::');
-  const groups = head === '' ? [] : head.split(':');
-  const rest = tail === undefined || tail === '' ? [] : tail.split(':');
-  const full =
-    tail === undefined
-      ? groups
-      : [...groups, ...Array<string>(Math.max(0, 8 - groups.length - rest.length)).fill('0'), ...rest];
-  return `${full
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(':')}::/64`;
+  if (!isIPv6(address)) return address;
+  const parts = ipaddr.IPv6.parse(address).parts.slice(0, 4);
+  return `${parts.map((part) => part.toString(16)).join(':')}::/64`;
+}
+
+/** Whether an address is one of these addresses and networks (`10.0.0.0/8`, `::1`). Text that is no address is not. */
+export function createAddressList(entries: readonly string[]): (address: string) => boolean {
+  const list = new BlockList();
+  const familyOf = (address: string) => (isIPv6(address) ? 'ipv6' : 'ipv4');
+  for (const entry of entries) {
+    const [address = '', bits] = entry.split('/');
+    if (bits === undefined) list.addAddress(address, familyOf(address));
+    else list.addSubnet(address, Number(bits), familyOf(address));
+  }
+  return (address) => entries.length > 0 && isIP(address) !== 0 && list.check(address, familyOf(address));
 }
 
 /** A network that an operator named, in a form that addresses are held against. */

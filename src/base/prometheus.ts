@@ -1,10 +1,4 @@
-import {
-  collectDefaultMetrics,
-  Counter as PromCounter,
-  Gauge as PromGauge,
-  Histogram as PromHistogram,
-  Registry,
-} from 'prom-client';
+import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 import { DECLARED, type Declared, type METRICS } from './metric-list.ts';
@@ -38,22 +32,21 @@ interface Family {
 
 /**
  * The one file that knows prom-client. Its own counters look their labels up at every step, which costs a microsecond; so numbers
- * are kept in plain cells here, and prom-client gets them when somebody looks. `ofProcess`: with its figures of the process under
- * their usual names, which watch the loop and the garbage collector from then on.
+ * are kept in plain cells here and in the memory of our threads. At a scrape they are handed to prom-client as it takes the numbers
+ * of cluster workers (`AggregatorRegistry.aggregate`): it adds up what has the same labels and writes the text. `ofProcess`: with
+ * its figures of the process under their usual names, which watch the loop and the garbage collector from then on.
  */
 export function createPrometheus(
   deps: { readonly clock: Clock },
   options: { readonly ofProcess: boolean },
 ): Metrics & Exposition {
-  const registry = new Registry();
+  const ofProcess = new Registry();
   const families = new Map(DECLARED.map(([name, declared]) => [name, createFamily(name, declared)]));
   const shared: Float64Array[] = [];
   const { places, cells: sharedCells } = placesInThreads();
   let running: Promise<string> | undefined;
 
-  for (const family of families.values())
-    register(family, () => [...family.sets.values(), ...inThreads(family.name)], registry);
-  if (options.ofProcess) collectDefaultMetrics({ register: registry });
+  if (options.ofProcess) collectDefaultMetrics({ register: ofProcess });
 
   function* inThreads(name: string): Generator<Value> {
     for (const place of places)
@@ -76,7 +69,10 @@ export function createPrometheus(
     const missing = await readGauges([...families.values()], deps.clock);
     const lost = families.get('postern_scrape_missing');
     if (lost) lost.readings = missing.map((metric) => [{ metric }, 1]);
-    return registry.metrics();
+    const ours = [...families.values()].map((family) => toJson(family, inThreads(family.name)));
+    const texts = [await AggregatorRegistry.aggregate([ours]).metrics()];
+    if (options.ofProcess) texts.push(await ofProcess.metrics());
+    return texts.join('\n');
   }
 
   return frozen({
@@ -93,7 +89,7 @@ export function createPrometheus(
       shared.push(new Float64Array(memory));
       return memory;
     },
-    contentType: registry.contentType,
+    contentType: ofProcess.contentType,
     // Two that look at one time see the same.
     text: () =>
       (running ??= scrape().finally(() => {
@@ -102,8 +98,11 @@ export function createPrometheus(
   });
 }
 
+/** A counter without labels is there from the start, as 0. */
 function createFamily(name: string, declared: Declared): Family {
-  return { name, declared, sets: new Map(), readers: [], readings: [] };
+  const sets = new Map<string, Value>();
+  if (declared.kind === 'counter' && !declared.labels) sets.set(keyOf(), [{}, new Float64Array(widthOf(declared)), 0]);
+  return { name, declared, sets, readers: [], readings: [] };
 }
 
 /** Reads every gauge anew; answers the names of those that could not be read. */
@@ -137,69 +136,25 @@ function toReadings(reading: Awaited<ReturnType<typeof inTime>>): Family['readin
   return typeof reading === 'number' ? [[{}, reading]] : [...reading];
 }
 
-function register(family: Family, values: () => Iterable<Value>, registry: Registry): void {
-  const {
-    name,
-    declared: { kind, help, labels = {} },
-  } = family;
-  const config = { name, help, labelNames: Object.keys(labels), registers: [registry] };
-  if (kind === 'histogram') registry.registerMetric(new Cells(family, values));
-  else if (kind === 'counter')
-    new PromCounter({
-      ...config,
-      collect() {
-        this.reset();
-        for (const [set, cells, at] of values()) this.inc({ ...set }, cells[at] ?? 0);
-      },
-    });
-  else
-    new PromGauge({
-      ...config,
-      collect() {
-        this.reset();
-        this.remove({}); // one without labels is 0 after a reset, which would be a reading
-        for (const [set, value] of family.readings) this.set({ ...set }, value);
-      },
-    });
+/** A metric in the form that `getMetricsAsJSON` of prom-client has. */
+function toJson({ name, declared, sets, readings }: Family, inThreads: Iterable<Value>) {
+  const { kind, help, buckets = [] } = declared;
+  const header = { name, help, type: kind, aggregator: kind === 'gauge' ? 'first' : 'sum' };
+  if (kind === 'gauge') return { ...header, values: readings.map(([labels, value]) => ({ labels, value })) };
+  const values = [...sets.values(), ...inThreads];
+  return {
+    ...header,
+    values:
+      kind === 'counter'
+        ? values.map(([labels, cells, at]) => ({ labels, value: cells[at] ?? 0 }))
+        : values.flatMap((value) => toLines(name, value, buckets)),
+  };
 }
 
-/** prom-client has no way to fill a histogram but value by value; so this one answers for itself. */
-class Cells extends PromHistogram {
-  readonly #family: Family;
-  readonly #values: () => Iterable<Value>;
-
-  constructor(family: Family, values: () => Iterable<Value>) {
-    const {
-      name,
-      declared: { help, labels = {}, buckets = [] },
-    } = family;
-    super({ name, help, labelNames: Object.keys(labels), buckets: [...buckets], registers: [] });
-    this.#family = family;
-    this.#values = values;
-  }
-
-  /** What the registry asks for first; prom-client's types do not show it. */
-  async getForPromString() {
-    const {
-      name,
-      declared: { help, buckets = [] },
-    } = this.#family;
-    const sets = Map.groupBy(this.#values(), ([labels]) => keyOf(labels));
-    const values = [...sets.values()].flatMap((same) =>
-      toLines(name, same[0]?.[0] ?? {}, sum(same, buckets.length + 2), buckets),
-    );
-    return { name, help, type: 'histogram', values };
-  }
-}
-
-/** What was counted with the same labels here and in threads. */
-function sum(same: readonly Value[], width: number): number[] {
-  return Array.from({ length: width }, (_, i) => same.reduce((all, [, cells, at]) => all + (cells[at + i] ?? 0), 0));
-}
-
-function toLines(name: string, labels: AnyLabels, cells: readonly number[], buckets: readonly number[]) {
+/** The lines of a histogram: how many values are up to each bound, their sum and their number. */
+function toLines(name: string, [labels, cells, at]: Value, buckets: readonly number[]) {
   let count = 0;
-  const upTo = (i: number) => (count += cells[i] ?? 0);
+  const upTo = (i: number) => (count += cells[at + i] ?? 0);
   const lines = [...buckets, '+Inf'].map((le, i) => ({
     metricName: `${name}_bucket`,
     labels: { ...labels, le },
@@ -207,7 +162,7 @@ function toLines(name: string, labels: AnyLabels, cells: readonly number[], buck
   }));
   return [
     ...lines,
-    { metricName: `${name}_sum`, labels, value: cells[buckets.length + 1] ?? 0 },
+    { metricName: `${name}_sum`, labels, value: cells[at + buckets.length + 1] ?? 0 },
     { metricName: `${name}_count`, labels, value: count },
   ];
 }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, printable } from '../base/log.ts';
+import { NO_METRICS } from '../base/metrics.ts';
 import { dnsSettings } from '../composition/slices.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Settings } from '../settings.ts';
@@ -88,6 +89,7 @@ async function examine(
     clock: systemClock,
     log: createLog('silent'),
     ids: createIds(systemClock),
+    metrics: NO_METRICS,
     cacheEntries: 0,
   });
   const look = async (world: World, checks: readonly Check[]) => {

@@ -2,13 +2,18 @@ import { readFile } from 'node:fs/promises';
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { printable } from '../base/log.ts';
 import { traceBefore } from '../mail/header-section.ts';
-import { isMailUrl } from '../mail/outgoing.ts';
-import type { AttemptRecord, DeliveryState, Progress, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import {
+  type AttemptRecord,
+  DELIVERY_KINDS,
+  type DeliveryKind,
+  type DeliveryState,
+  type Progress,
+  type QueuedDelivery,
+  type Selection,
+  type Spool,
+} from '../queue/delivery.ts';
 import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageError } from './command.ts';
 import { withSpool } from './open.ts';
-
-/** What there is in the queue. */
-export const KINDS = ['mail', 'batch', 'outgoing'] as const;
 
 /** Options that say which deliveries are meant; shared with `replay`. */
 export const selecting = {
@@ -16,8 +21,9 @@ export const selecting = {
   kind: {
     type: 'string',
     value: 'KIND',
-    values: KINDS,
-    help: 'only mail (that came in), batch (of events) or outgoing (mail of an account)',
+    multiple: true,
+    values: DELIVERY_KINDS,
+    help: 'only inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts) or return (bounces, mail to the postmaster, reports to senders); may be repeated',
   },
   webhook: { type: 'string', value: 'ID', help: 'only batches of events of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
@@ -27,10 +33,13 @@ export const selecting = {
   to: { type: 'string', value: 'TIME', help: 'accepted before' },
 } as const;
 
-function toKind(text: string | undefined): Selection['kind'] {
-  const kind = KINDS.find((known) => known === text);
-  if (text !== undefined && !kind) throw new UsageError(`--kind must be one of ${KINDS.join(', ')}; not "${text}"`);
-  return kind;
+function toKinds(texts: readonly string[]): readonly DeliveryKind[] | undefined {
+  if (texts.length === 0) return undefined;
+  return texts.map((text) => {
+    const kind = DELIVERY_KINDS.find((known) => known === text);
+    if (!kind) throw new UsageError(`--kind must be one of ${DELIVERY_KINDS.join(', ')}; not "${text}"`);
+    return kind;
+  });
 }
 
 /** Reads a time of the command line as milliseconds since 1970. */
@@ -48,7 +57,7 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
   return {
     ids: call.words.length > 0 ? call.words : undefined,
     routeIds: route === undefined ? undefined : [route],
-    kind: toKind(call.text('kind')),
+    kinds: toKinds(call.texts('kind')),
     webhook: call.text('webhook'),
     url: call.text('url'),
     recipient: call.text('recipient'),
@@ -72,8 +81,7 @@ export function requireChoice(call: Invocation, selection: Selection): void {
 const STATES = ['waiting', 'dead', 'delivered', 'dropped'] as const satisfies readonly DeliveryState[];
 
 function toShown(delivery: QueuedDelivery) {
-  const { id, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
-  const kind = kindOf(delivery);
+  const { id, kind, state, recipient, url, routeId, attempts, lastStatus, lastError, account, batch } = delivery;
   const at = (time: number | null) => (time === null ? null : toTimestamp(new Date(time)));
   return {
     id,
@@ -81,7 +89,7 @@ function toShown(delivery: QueuedDelivery) {
     state,
     recipient: batch ? null : recipient,
     url,
-    route: kind === 'mail' ? routeId : null,
+    route: kind === 'inbound' ? routeId : null,
     webhook: batch?.webhook ?? null,
     events: batch?.events ?? null,
     account,
@@ -95,12 +103,6 @@ function toShown(delivery: QueuedDelivery) {
   };
 }
 
-/** What a delivery is, in the words of `--kind`. */
-function kindOf({ url, batch }: QueuedDelivery): (typeof KINDS)[number] {
-  if (isMailUrl(url)) return 'outgoing';
-  return batch ? 'batch' : 'mail';
-}
-
 function deliveryTable(rows: readonly QueuedDelivery[]): string {
   if (rows.length === 0) return 'No matching deliveries.\n';
   const now = systemClock.now();
@@ -112,7 +114,7 @@ function deliveryTable(rows: readonly QueuedDelivery[]): string {
       toSpan(now - row.createdAt),
       row.state === 'waiting' ? toSpan(row.dueAt - now) : null,
       row.attempts,
-      kindOf(row),
+      row.kind,
       whatFor(row),
       hostOf(row.url),
       row.lastStatus ?? row.lastError,
@@ -235,7 +237,7 @@ interface Change {
   readonly done: string;
   /** The same for what a dry run would have done. */
   readonly wouldDo: string;
-  /** What is changed: the selections of the command line, narrowed to what the change may touch. */
+  /** What is changed: the selection of the command line, narrowed to what the change may touch. */
   narrow(selection: Selection, call: Invocation): readonly Selection[];
   change(spool: Spool, selection: Selection, now: number, progress: Progress): Promise<number>;
 }
@@ -254,17 +256,17 @@ function changing({ name, summary, notes, options, done, wouldDo, narrow, change
       'dry-run': { type: 'boolean', help: 'only say how many deliveries would be changed' },
     },
     async run(call, io) {
-      const selection = toSelection(call);
-      requireChoice(call, selection);
-      const selections = narrow(selection, call);
+      const chosen = toSelection(call);
+      requireChoice(call, chosen);
+      const selections = narrow(chosen, call);
       const dryRun = call.flag('dry-run');
       return withSpool(call.settings().settings, async (spool) => {
         const total = await countAll(spool, selections);
         const progress = createProgress(io, name, total);
         let count = dryRun ? total : 0;
-        for (const each of dryRun ? [] : selections) {
+        for (const selection of dryRun ? [] : selections) {
           const before = count;
-          count += await change(spool, each, systemClock.now(), (so) => progress(before + so));
+          count += await change(spool, selection, systemClock.now(), (so) => progress(before + so));
         }
         call.print(
           [{ count, dry_run: dryRun }],
@@ -333,20 +335,19 @@ export const replay = changing({
     'Delivers again what ended: dead letters, and with --delivered (or by id) also what was delivered and is still kept. Ids stay the same.',
   options: { delivered: { type: 'boolean', help: 'also what was delivered' } },
   notes:
-    'Mail that an account sent goes out again only by id or with --kind outgoing.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+    'Mail that an account sent goes out again only by id or with --kind outbound, and delivered mail of the kind return only by id or with --kind return.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
   done: 'Waiting again:',
   wouldDo: 'Would wait again:',
   narrow(selection, call) {
     const withDelivered = call.flag('delivered') || call.words.length > 0;
-    const all = {
-      ...selection,
-      states: withDelivered ? (['dead', 'dropped', 'delivered'] as const) : (['dead', 'dropped'] as const),
-    };
-    if (selection.ids || selection.kind) return [all];
-    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so.
+    const ended = ['dead', 'dropped'] as const;
+    const states = withDelivered ? ([...ended, 'delivered'] as const) : ended;
+    if (selection.ids || selection.kinds) return [{ ...selection, states }];
+    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so. So does what
+    // was delivered of the operator's own mail, such as a report to a sender.
     return [
-      { ...all, kind: 'mail' },
-      { ...all, kind: 'batch' },
+      { ...selection, kinds: ['inbound', 'events'], states },
+      { ...selection, kinds: ['return'], states: ended },
     ];
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),

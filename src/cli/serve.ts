@@ -2,10 +2,10 @@ import { unwatchFile, watchFile } from 'node:fs';
 import { resolve } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
-import { createLog, type Log } from '../base/log.ts';
+import { createLog, createTerminalLog, type Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
-import { createTerminalLog } from '../base/terminal-log.ts';
+
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
 import type { DaemonDeps } from '../composition/slices.ts';

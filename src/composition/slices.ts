@@ -4,6 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
+import { isLoopback } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Settings } from '../settings.ts';
@@ -37,7 +38,7 @@ export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
     ...settings.submission.tls_listen,
     settings.http.listen,
   ].map(({ host }) => host);
-  return (deps.sockets ?? []).length === 0 && hosts.every((host) => host === '::1' || host.startsWith('127.'));
+  return (deps.sockets ?? []).length === 0 && hosts.every(isLoopback);
 }
 
 const exportsDir = (settings: Settings) => join(resolve(settings.data_dir), 'exports');
@@ -56,6 +57,15 @@ function exportSettings(settings: Settings, holder: string) {
 }
 
 export const spoolDir = (settings: Settings) => join(resolve(settings.data_dir), 'spool');
+
+/** What decides who may write From the domains that authenticate everybody's mail. */
+export function ownDomainsSettings({ outbound }: Settings) {
+  return {
+    fromOwnDomains: outbound.from_own_domains,
+    returnDomain: outbound.return_domain,
+    signingDomain: outbound.signing_domain,
+  };
+}
 
 /** What the operator calls his own. */
 export function ownNames({ hostname, inbound, outbound, public_url: publicUrl, senders }: Settings) {

@@ -3,9 +3,9 @@ import { connect, isIPv6 } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
-import { type Codec, type Heard, isReplyTo, judge, type Reason } from './reply.ts';
-import type { Server } from './servers.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
+import { type Codec, type Heard, isReplyTo, judge, type Reason } from './packets.ts';
+import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
 /** Asks the name servers one question under one deadline. */
@@ -21,7 +21,7 @@ interface Deps {
   readonly servers: () => readonly Server[];
   /** A question id that nobody can guess. */
   readonly newId: () => number;
-  readonly metrics?: Metrics | undefined;
+  readonly metrics: Metrics;
 }
 
 /** Questions on their way at one time: each is a socket or two. */
@@ -81,7 +81,7 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
 }
 
 /** Counts questions by what was heard; each pair of type and result is bound once. */
-function createCount(metrics: Metrics = NO_METRICS): (type: RecordType, heard: Heard, ms: number) => void {
+function createCount(metrics: Metrics): (type: RecordType, heard: Heard, ms: number) => void {
   const seconds = metrics.histogram('postern_dns_seconds');
   const counters = new Map<string, Counter>();
   return (type, heard, ms) => {

@@ -1,15 +1,13 @@
-import { readFile } from 'node:fs/promises';
 import { isIP } from 'node:net';
-import { Packet, type Resource } from 'dns2';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import { createMemory, createShared } from '../base/memory.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { type Cache, createCache, type Fresh } from './cache.ts';
+import { CODEC, readReply } from './packets.ts';
 import { type Asking, createAsking } from './query.ts';
-import { type Codec, type Reply, type ReplyRecord, readReply } from './reply.ts';
-import { createServers, systemServers } from './servers.ts';
+import { createHosts, createServers, systemServers } from './system.ts';
 import {
   type Answer,
   type Budget,
@@ -31,11 +29,9 @@ export interface ResolverDeps {
   readonly hostsFile?: string;
   /** Answers to keep; 0 asks anew each time, for who wants to see what changed just now. */
   readonly cacheEntries?: number;
-  readonly metrics?: Metrics | undefined;
+  readonly metrics: Metrics;
 }
 
-const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
-const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 const OWN_TTL_S = 3600; // of what we know without asking
 
 /** Questions to the name servers of the settings, or of the system: every answer checked, every failure a value. */
@@ -96,67 +92,10 @@ function readMx(value: string | MxRecord): MxRecord | undefined {
   return typeof value === 'string' ? undefined : value;
 }
 
-/** dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no deadline over TCP. */
-const CODEC: Codec = Object.freeze({
-  encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
-    const packet = new Packet(new Packet.Header({ id, rd: 1 }));
-    packet.questions.push(new Packet.Question(name, Packet.TYPE[type], Packet.CLASS.IN));
-    if (opt) packet.additionals.push(Packet.Resource.EDNS([], { udpPayloadSize: OPT_SIZE }));
-    return packet.toBuffer();
-  },
-  decode(bytes: Buffer): Reply | undefined {
-    const count = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
-    if (count > MOST_RECORDS) return undefined;
-    let packet: Packet;
-    try {
-      packet = Packet.parse(bytes);
-    } catch {
-      return undefined;
-    }
-    const truncated = packet.header.tc === 1;
-    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may well end in the middle
-    const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
-    const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
-    return {
-      rcode: packet.header.rcode,
-      truncated,
-      records: packet.answers.map(toRecord).filter((record) => record !== undefined),
-      absenceTtl: soa && Math.min(soa.ttl, soa.minimum ?? 0),
-      referral: packet.header.rcode === 0 && packet.header.aa === 0 && packet.answers.length === 0 && delegates && !soa,
-    };
-  },
-});
-
-function toRecord(record: Resource): ReplyRecord | undefined {
-  if (record.class !== Packet.CLASS.IN) return undefined;
-  const type = Packet.typeName(record.type);
-  const value = toValue(record, type);
-  return value === undefined ? undefined : { owner: record.name.toLowerCase(), type, ttl: record.ttl, value };
-}
-
-function toValue(record: Resource, type: string): string | MxRecord | undefined {
-  switch (type) {
-    case 'A':
-    case 'AAAA':
-      return record.address;
-    case 'CNAME':
-    case 'PTR':
-      return record.domain;
-    case 'NS':
-      return record.ns;
-    case 'TXT':
-      return Array.isArray(record.data) ? record.data.join('') : undefined;
-    case 'MX':
-      return record.exchange === undefined ? undefined : { exchange: record.exchange, priority: record.priority ?? 0 };
-    default:
-      return undefined;
-  }
-}
-
 /** One question with everything around it: the name checked, the budget charged, the cache looked at, aliases followed. */
-export type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
+type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
 
-interface Deps<T> {
+interface LookupDeps<T> {
   readonly asking: Asking;
   readonly cache: Cache<T>;
   readonly read: (value: string | MxRecord) => T | undefined;
@@ -169,7 +108,7 @@ const MOST_KEPT_ABSENCE_S = 300;
 const KEPT_FAILURE_MS = 5000; // RFC 9520 section 3.2: at least a second, at most five minutes
 
 /** Look-ups of records of one form. `timeoutMs` is for one question, its aliases included. */
-export function createLookup<T>({ asking, cache, read, clock }: Deps<T>, timeoutMs: number): Lookup<T> {
+function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutMs: number): Lookup<T> {
   async function look(name: string, type: RecordType): Promise<Fresh<T>> {
     const deadline = clock.monotonic() + timeoutMs;
     let target = name;
@@ -210,41 +149,59 @@ function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Pr
   });
 }
 
-/** The names that the operator wrote into the hosts file. */
-export interface Hosts {
-  /** The addresses of a name in question form; undefined when the file does not have it. */
-  find(name: string): Promise<readonly string[] | undefined>;
+/** An answer from outside, and how long it may be believed. */
+interface Fresh<T> {
+  readonly answer: Answer<T>;
+  readonly keepMs: number;
 }
 
-const KEPT_MS = 10_000;
-
-/** Parses the text of a hosts(5) file: name in lower case to its addresses, in the order of the file. */
-export function parseHosts(text: string): Map<string, string[]> {
-  const found = new Map<string, string[]>();
-  for (const line of text.split('\n')) {
-    const [address, ...names] = line.replace(/#.*/, '').trim().split(/\s+/);
-    if (address === undefined || !isIP(address)) continue;
-    for (const name of names) {
-      const key = name.toLowerCase();
-      const addresses = found.get(key);
-      if (addresses) addresses.push(address);
-      else found.set(key, [address]);
-    }
-  }
-  return found;
+/** Answers by question, each until its time is over; equal questions at one time are asked once. */
+interface Cache<T> {
+  /** What is known now; the TTL is what is left of it. */
+  find(key: string): Answer<T> | undefined;
+  /** Asks, or waits for the one who already does. */
+  ask(key: string, look: () => Promise<Fresh<T>>): Promise<Answer<T>>;
 }
 
-/** The hosts file at `path`, read again when it was last read more than ten seconds ago. Missing is empty. */
-export function createHosts(path: string, clock: Clock): Hosts {
-  let table: Promise<Map<string, string[]>> | undefined;
-  let readAt = 0;
-  return frozen({
-    async find(name) {
-      if (!table || clock.monotonic() - readAt > KEPT_MS) {
-        readAt = clock.monotonic();
-        table = readFile(path, 'utf8').then(parseHosts, () => new Map<string, string[]>());
-      }
-      return (await table).get(name);
-    },
+interface Entry<T> {
+  readonly answer: Answer<T>;
+  readonly until: number;
+}
+
+/** Characters per entry, on average: answers of many kilobytes push out more than one. */
+const AVERAGE_WEIGHT = 400;
+
+/** A cache of at most `entries` answers; the one that was not used for longest goes first. */
+function createCache<T>(entries: number, clock: Clock): Cache<T> {
+  const shared = createShared<Answer<T>>();
+  const kept = createMemory<Entry<T>>({
+    most: entries,
+    keepUsed: true,
+    weight: { of: (key, { answer }) => weigh(key, answer), most: entries * AVERAGE_WEIGHT },
   });
+
+  return frozen({
+    find(key) {
+      const entry = kept.get(key);
+      if (!entry) return undefined;
+      const left = entry.until - clock.monotonic();
+      if (left <= 0) {
+        kept.delete(key);
+        return undefined;
+      }
+      const { answer } = entry;
+      return answer.kind === 'records' ? { ...answer, ttl: Math.min(answer.ttl, Math.ceil(left / 1000)) } : answer;
+    },
+    ask: (key, look) =>
+      shared(key, async () => {
+        const { answer, keepMs } = await look();
+        if (keepMs > 0) kept.set(key, { answer, until: clock.monotonic() + keepMs });
+        return answer;
+      }),
+  });
+}
+
+function weigh(key: string, answer: Answer<unknown>): number {
+  const texts = answer.kind === 'records' ? answer.records : [];
+  return texts.reduce<number>((sum, text) => sum + (typeof text === 'string' ? text.length : 50), key.length + 50);
 }

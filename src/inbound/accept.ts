@@ -52,13 +52,10 @@ function toDeliveries(messageId: string, routed: readonly Routed[]): Delivery[] 
       return [
         id,
         {
+          ...match,
           id,
           messageId,
           recipient,
-          account: match.account,
-          routeId: match.routeId,
-          pattern: match.pattern,
-          url: match.url,
         },
       ];
     }),

@@ -24,7 +24,7 @@ export const POSTMASTER = 'postmaster';
 
 const TAKEN: Lookup = {
   kind: 'matched',
-  match: { account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
+  match: { kind: 'return', task: 'forward', account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
 };
 
 /**

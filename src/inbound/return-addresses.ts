@@ -104,5 +104,5 @@ export function createReturnAddresses(
 
 const matched = (account: string): Lookup => ({
   kind: 'matched',
-  match: { account, routeId: '', pattern: '', url: RETURN_URL },
+  match: { kind: 'return', task: 'read', account, routeId: '', pattern: '', url: RETURN_URL },
 });

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
-import { toAsciiDomain } from '../mail/address.ts';
+import { fold, toAsciiDomain } from '../mail/address.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { InboundDomainRow, InboundRouteRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -128,7 +128,7 @@ function compareIds(a: string, b: string): number {
 }
 
 function toMatch(row: InboundRouteRow): Match {
-  return Object.freeze({ account: row.account, routeId: row.id, pattern: row.pattern, url: row.url });
+  return Object.freeze({ kind: 'inbound', account: row.account, routeId: row.id, pattern: row.pattern, url: row.url });
 }
 
 function find(domain: Domain, mailbox: string): Match | undefined {
@@ -256,9 +256,4 @@ export function isExact(pattern: string): boolean {
 /** How many characters of the pattern stand for themselves: the more, the more specific it is. */
 export function literals(pattern: string): number {
   return [...pattern].filter((c) => c !== '*' && c !== '?').length;
-}
-
-/** What a mailbox name is compared by: letters in any case, composed characters in one form. */
-export function fold(text: string): string {
-  return text.normalize('NFC').toLowerCase();
 }

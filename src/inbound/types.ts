@@ -1,8 +1,9 @@
 import type { Envelope } from '../mail/envelope.ts';
-import type { Body, BodyWriter } from '../queue/delivery.ts';
+import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 
-/** A route that an address hit. */
-export interface Match {
+/** What an address hit: a route, or a mailbox of ours, whose mail is of the kind `return`. */
+export interface Match extends Pick<Delivery, 'task'> {
+  readonly kind: 'inbound' | 'return';
   readonly account: string;
   readonly routeId: string;
   readonly pattern: string;
@@ -30,7 +31,7 @@ export interface Routing {
 
 /** Which mailboxes there are that mail comes back to; answered from memory. */
 export interface ReturnAddresses {
-  /** `matched` with the URL `return:`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
+  /** `matched` with the kind `return`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
 

@@ -80,3 +80,28 @@ function toLiteral(text: string): string | undefined {
   const v6 = /^ipv6:(.+)$/i.exec(inner)?.[1];
   return v6 !== undefined && !v6.includes('%') && isIPv6(v6) ? `[IPv6:${v6.toLowerCase()}]` : undefined;
 }
+
+/** What texts are compared by: letters in any case, composed characters in one form. */
+export function fold(text: string): string {
+  return text.toLowerCase().normalize('NFC');
+}
+
+// RFC 5321 section 4.1.2: what needs no quotes. `parseAddress` has refused what is no mailbox at all.
+const NEEDS_QUOTES = /[\s"(),:;<>@[\\\]]|^\.|\.$|\.\.|^$/;
+
+/** An address as the lists keep and compare it: the domain as lower-case A-labels, the mailbox in lower case and without quotes it does not need. */
+export function toListed(address: Address): string {
+  const mailbox = fold(address.mailbox);
+  return `${NEEDS_QUOTES.test(mailbox) ? `"${mailbox.replace(/["\\]/g, '\\$&')}"` : mailbox}@${address.domain.toLowerCase()}`;
+}
+
+/** `toListed` of a text; undefined for what is no address. */
+export function listedAddress(text: string): string | undefined {
+  const address = parseAddress(text.trim());
+  return address && toListed(address);
+}
+
+/** The beginning of an address as a search gives it, in the form the lists keep. A U-label domain is found when it is whole. */
+export function listedPrefix(text: string): string {
+  return listedAddress(text) ?? fold(text.trim());
+}

@@ -1,4 +1,5 @@
 import { QuoteType, Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { escapeHtml } from '../base/html.ts';
 import { TooLong } from './faults.ts';
 import type { Analytics } from './outgoing.ts';
 
@@ -63,6 +64,7 @@ function createReader(
     if (changed !== undefined) output.replace(href.start, href.end, quoted(changed, html.charAt(href.start)));
   };
   return {
+    ...ignoreAll,
     onopentagname(start, stop) {
       link =
         stop - start <= 4 && LINKED.has(html.slice(start, stop).toLowerCase())
@@ -92,22 +94,32 @@ function createReader(
       const name = stop - start === 4 ? html.slice(start, stop).toLowerCase() : '';
       if (name === 'body' || name === 'html') end[name] = start - '</'.length;
     },
-    oncdata: ignore,
-    oncomment: ignore,
-    ondeclaration: ignore,
-    onend: ignore,
-    onprocessinginstruction: ignore,
-    ontext: ignore,
-    ontextentity: ignore,
-  } satisfies TokenizerCallbacks;
+  };
 }
 
-function ignore(): void {
-  // Of no interest: only tags have links.
-}
+function ignore(): void {}
 
-/** Where a value begins, with its quote: behind the name, the `=` and the white space around it. */
-function valueStart(html: string, nameEnd: number): number {
+/** For who reads some of the tokens of an HTML text. */
+export const ignoreAll: TokenizerCallbacks = {
+  onattribdata: ignore,
+  onattribend: ignore,
+  onattribentity: ignore,
+  onattribname: ignore,
+  oncdata: ignore,
+  onclosetag: ignore,
+  oncomment: ignore,
+  ondeclaration: ignore,
+  onend: ignore,
+  onopentagend: ignore,
+  onopentagname: ignore,
+  onprocessinginstruction: ignore,
+  onselfclosingtag: ignore,
+  ontext: ignore,
+  ontextentity: ignore,
+};
+
+/** Where the value of an attribute begins, with its quote: behind the name, the `=` and the white space around it. */
+export function valueStart(html: string, nameEnd: number): number {
   let at = nameEnd;
   while (SPACE.test(html.charAt(at))) at++;
   at++;
@@ -122,8 +134,7 @@ function toUrl(value: string): string {
 
 /** In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a value. */
 function quoted(url: string, quote: string): string {
-  const escaped = url.replaceAll('&', '&amp;').replaceAll('<', '&lt;');
-  return quote === SINGLE ? `'${escaped.replaceAll("'", '&#39;')}'` : `"${escaped.replaceAll('"', '&quot;')}"`;
+  return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
 
 // Brackets of Chinese and Japanese stand against a link without a space.

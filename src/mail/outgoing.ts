@@ -95,16 +95,9 @@ export interface DraftFile {
   readonly content: string;
 }
 
-/** Deliveries over SMTP have URLs of this scheme, so that everything that keeps endpoints apart keeps destinations apart. */
-export const MAIL_SCHEME = 'smtp:';
-
-/** The endpoint of a recipient's domain (A-label, lower case). */
+/** The endpoint of mail going out to a domain (A-label, lower case). */
 export function mailUrl(domain: string): string {
-  return `${MAIL_SCHEME}//${domain}`;
-}
-
-export function isMailUrl(url: string): boolean {
-  return url.startsWith(MAIL_SCHEME);
+  return `smtp://${domain}`;
 }
 
 /** Wishes as the API and the fields of a document give them; nothing was said of what is absent or empty. */

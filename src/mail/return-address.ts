@@ -1,33 +1,13 @@
 import { createHmac, hash, timingSafeEqual } from 'node:crypto';
 
-/** The URL of deliveries that are mail come back to us: nothing is posted, the mail is read here. */
+/** The endpoint of mail that came back: it is read here. */
 export const RETURN_URL = 'return:';
 
-/** Whether a delivery is mail come back to us. */
-export function isReturnUrl(url: string): boolean {
-  return url === RETURN_URL;
-}
-
-/** The URL of deliveries that are mail to our postmaster: nothing is posted, the mail is forwarded to the operator. */
+/** The endpoint of mail to the postmaster: it is forwarded to the operator. */
 export const POSTMASTER_URL = 'postmaster:';
 
-/** Whether a delivery is mail to our postmaster. */
-export function isPostmasterUrl(url: string): boolean {
-  return url === POSTMASTER_URL;
-}
-
-/** What the URL of a delivery begins with that is a report of ours to a sender who asked for it; the domain it goes to stands behind. */
+/** What the endpoint of reports to senders begins with; the domain stands behind. */
 export const REPORT_SCHEME = 'report:';
-
-/** Whether a delivery is a report of ours. */
-export function isReportUrl(url: string): boolean {
-  return url.startsWith(REPORT_SCHEME);
-}
-
-/** Whether a delivery is mail for ourselves or from us, which no account gets. */
-export function isForUs(url: string): boolean {
-  return isReturnUrl(url) || isPostmasterUrl(url) || isReportUrl(url);
-}
 
 /** What a mailbox of the return domain is for. `complaints` names no message: the mail itself has to. */
 export type ReturnMailbox =

@@ -1,5 +1,3 @@
-import { type Address, parseAddress } from './address.ts';
-
 // The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here again, structurally.
 
 /** What puts an address on the list. `custom` is a person; the others are events of messages. */
@@ -129,24 +127,4 @@ export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
   now: Date,
 ): L | undefined {
   return whitelisted ? undefined : entries.find((entry) => !isExpired(entry, now));
-}
-
-// RFC 5321 section 4.1.2: what needs no quotes. `parseAddress` has refused what is no mailbox at all.
-const NEEDS_QUOTES = /[\s"(),:;<>@[\\\]]|^\.|\.$|\.\.|^$/;
-
-/** An address as the lists keep and compare it: the domain as lower-case A-labels, the mailbox in lower case and without quotes it does not need. */
-export function toListed(address: Address): string {
-  const mailbox = address.mailbox.toLowerCase().normalize('NFC');
-  return `${NEEDS_QUOTES.test(mailbox) ? `"${mailbox.replace(/["\\]/g, '\\$&')}"` : mailbox}@${address.domain.toLowerCase()}`;
-}
-
-/** `toListed` of a text; undefined for what is no address. */
-export function listedAddress(text: string): string | undefined {
-  const address = parseAddress(text.trim());
-  return address && toListed(address);
-}
-
-/** The beginning of an address as a search gives it, in the form the lists keep. A U-label domain is found when it is whole. */
-export function listedPrefix(text: string): string {
-  return listedAddress(text) ?? text.trim().toLowerCase().normalize('NFC');
 }

@@ -19,6 +19,40 @@ export interface Message {
   readonly verdicts: Verdicts | null;
 }
 
+/**
+ * What a delivery is: one vocabulary for the queue file, the command line, metrics, the log and the docs.
+ *
+ * - inbound: a message that came in, on its way to the webhook of its route.
+ * - events: a batch of events, on its way to a webhook.
+ * - outbound: a message of an account, on its way to the server of its recipient.
+ * - return: mail that is the operator's own business and no account's: what comes back to the return domain (bounces,
+ *   complaints, unsubscribe mails), mail to the postmaster, and the delivery reports that we owe to senders.
+ */
+export const DELIVERY_KINDS = ['inbound', 'events', 'outbound', 'return'] as const;
+
+/** One of `DELIVERY_KINDS`. */
+export type DeliveryKind = (typeof DELIVERY_KINDS)[number];
+
+/** What the endpoint of a delivery is, as metrics name it. Messages and events for one URL share its endpoint. */
+export const ENDPOINT_KINDS = {
+  inbound: 'webhook',
+  events: 'webhook',
+  outbound: 'outbound',
+  return: 'return',
+} as const satisfies Record<DeliveryKind, string>;
+
+/** One of the values of `ENDPOINT_KINDS`. */
+export type EndpointKind = (typeof ENDPOINT_KINDS)[DeliveryKind];
+
+/**
+ * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to the
+ * postmaster, on to the operator · report: our report to a sender.
+ */
+export const RETURN_TASKS = ['read', 'forward', 'report'] as const;
+
+/** One of `RETURN_TASKS`. */
+export type ReturnTask = (typeof RETURN_TASKS)[number];
+
 /** What a batch of events is, beside a delivery: its body is a JSON array, and it has neither route nor recipient. */
 export interface BatchFacts {
   /** `id` of the webhook's row. */
@@ -30,17 +64,23 @@ export interface BatchFacts {
 export interface Delivery {
   /** base/ids.ts `deliveryId`; travels as `webhook-id`. */
   readonly id: string;
+  readonly kind: DeliveryKind;
   readonly messageId: string;
   readonly account: string;
-  /** Where to: the URL exactly as configured. Together with the account it names the endpoint. */
+  /**
+   * Where to. Together with the account it names the endpoint: the URL of a webhook exactly as configured; for the other kinds
+   * a name in the form of a URL, which nobody takes apart.
+   */
   readonly url: string;
   /** What it belongs to: the route that matched; for mail going out the row of its subaccount; '' for neither. */
   readonly routeId: string;
   readonly pattern: string;
   /** The envelope recipient this delivery is for, as RCPT said it. */
   readonly recipient: string;
-  /** Set for a batch of events. */
+  /** Set for the kind `events`. */
   readonly batch?: BatchFacts | undefined;
+  /** Set for the kind `return`. */
+  readonly task?: ReturnTask | undefined;
   /** Not before this time, milliseconds since 1970; at once when not set. Read when it is accepted. */
   readonly notBefore?: number | undefined;
 }
@@ -108,10 +148,16 @@ export interface LastTime {
   readonly newest: number | null;
 }
 
-/** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
-export interface EndpointSummary {
+/** Where deliveries go: known by its account and URL. */
+export interface Endpoint {
   readonly account: string;
   readonly url: string;
+  /** That of the first delivery for it: a webhook may get messages and events. */
+  readonly kind: DeliveryKind;
+}
+
+/** What the spool knows of an endpoint: enough to schedule without looking at single deliveries. */
+export interface EndpointSummary extends Endpoint {
   /** Deliveries in state waiting, parked ones included. */
   readonly waiting: number;
   /** The earliest due time among them. */
@@ -135,8 +181,7 @@ export interface Selection {
   readonly routeIds?: readonly string[] | undefined;
   readonly url?: string | undefined;
   readonly recipient?: string | undefined;
-  /** Inbound mail, batches of events, or mail going out; all of them when nothing is said. */
-  readonly kind?: 'mail' | 'batch' | 'outgoing' | undefined;
+  readonly kinds?: readonly DeliveryKind[] | undefined;
   /** Batches of this webhook. */
   readonly webhook?: string | undefined;
   readonly states?: readonly DeliveryState[] | undefined;
@@ -182,7 +227,7 @@ export interface Spool {
   endpoints(): Promise<EndpointSummary[]>;
   /** Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`: verdicts that were just taken. */
   settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
-  keepEndpoint(account: string, url: string, memory: string | null): Promise<void>;
+  keepEndpoint(endpoint: Endpoint, memory: string | null): Promise<void>;
   lastTime(): Promise<LastTime>;
   keepTime(memory: string): Promise<void>;
   attempts(deliveryId: string): Promise<AttemptRecord[]>;

@@ -1,8 +1,8 @@
 import { frozen } from '../base/frozen.ts';
 import { createRunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
-import { isMailUrl } from '../mail/outgoing.ts';
 import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from '../webhooks/carry.ts';
+import type { DeliveryKind } from './delivery.ts';
 import { createMeters, createNotices, showEndpoints } from './meters.ts';
 import { toMemory } from './schedule/breaker.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
@@ -48,12 +48,12 @@ const STOP_WAIT = 10_000;
  */
 export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDeps): Dispatcher {
   const { spool, clock, ids, log } = deps;
-  const most = (url: string) =>
-    isMailUrl(url)
+  const most = (kind: DeliveryKind) =>
+    kind === 'outbound'
       ? (settings.concurrencyPerDestination ?? settings.concurrencyPerEndpoint)
       : settings.concurrencyPerEndpoint;
   const limit = settings.retryHours * 3_600_000;
-  const limitOf = (url: string) => (isMailUrl(url) ? (deps.mail?.limit ?? limit) : limit);
+  const limitOf = (kind: DeliveryKind) => (kind === 'outbound' ? (deps.mail?.limit ?? limit) : limit);
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const time = deps.time ?? createRunningTime(clock);
@@ -70,7 +70,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     posts: createPlaces(settings.concurrency),
     mail: createPlaces(settings.mailConcurrency ?? settings.concurrency),
   };
-  const placesOf = ({ url }: Lane) => (isMailUrl(url) ? places.mail : places.posts);
+  const placesOf = ({ kind }: Lane) => (kind === 'outbound' ? places.mail : places.posts);
   const carrier = createCarrier({ ...deps, time, meters, limit, stopping, abandoned: () => phase === 'abandoned' });
 
   function createPlaces(concurrency: number) {
@@ -122,7 +122,7 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
     const { attempts } = placesOf(lane);
-    for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limitOf(lane.url))) {
+    for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limitOf(lane.kind))) {
       attempts.begin(false);
       void carrier.giveUp(waiting).then((carried) => {
         requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
@@ -136,7 +136,8 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
     const memory = toMemory(lane.state, clock.now() - clock.monotonic());
     if (memory === lane.kept) return;
     lane.kept = memory;
-    spool.keepEndpoint(lane.account, lane.url, memory).catch((error: unknown) => log.error('spool.fault', { error }));
+    const { account, url, kind } = lane;
+    spool.keepEndpoint({ account, url, kind }, memory).catch((error: unknown) => log.error('spool.fault', { error }));
   }
 
   return frozen({

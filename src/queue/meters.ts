@@ -2,28 +2,22 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isMailUrl } from '../mail/outgoing.ts';
-import { isForUs, isReportUrl } from '../mail/return-address.ts';
 import type { Carried } from '../webhooks/carry.ts';
 import type { Told } from '../webhooks/types.ts';
-import type { Delivery } from './delivery.ts';
+import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, type EndpointKind } from './delivery.ts';
 import type { Change } from './schedule/breaker.ts';
 import type { Lane, Waiting } from './schedule/lane.ts';
 import type { Settled } from './settle.ts';
 
-const CLASSES = ['route', 'batch', 'mail', 'return'] as const;
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
-const ENDPOINTS = ['webhook', 'mail', 'return'] as const;
-
-/** What kind of thing is on its way. */
-export type DeliveryClass = (typeof CLASSES)[number];
+const ENDPOINTS = ['webhook', 'outbound', 'return'] as const satisfies readonly EndpointKind[];
 
 /** What is counted of deliveries. */
 export interface Meters {
-  attempt(delivery: Pick<Delivery, 'url' | 'batch'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
+  attempt(delivery: Pick<Delivery, 'kind'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
   /** It was given up. */
-  dead(of: DeliveryClass): void;
+  dead(kind: DeliveryKind): void;
   /** Verdicts that were just taken. */
   verdicts(verdicts: Verdicts): void;
   /** A message went out raw. */
@@ -33,13 +27,13 @@ export interface Meters {
 }
 
 export function createMeters(metrics: Metrics = NO_METRICS): Meters {
-  const attempts = table(CLASSES, (of) =>
+  const attempts = table(DELIVERY_KINDS, (of) =>
     table(OUTCOMES, (outcome) =>
       table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
     ),
   );
-  const seconds = table(CLASSES, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
-  const dead = table(CLASSES, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
+  const seconds = table(DELIVERY_KINDS, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
+  const dead = table(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   const unparsed = metrics.counter('postern_message_parse_failures_total');
   const sending = new Map<string, Counter>(
     ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
@@ -49,11 +43,10 @@ export function createMeters(metrics: Metrics = NO_METRICS): Meters {
   );
   return frozen({
     attempt(delivery, result, { outcome }) {
-      const of = classOf(delivery);
-      attempts[of][outcome][codeOf(result)].add();
-      seconds[of].observe(result.durationMs / 1000);
+      attempts[delivery.kind][outcome][codeOf(result)].add();
+      seconds[delivery.kind].observe(result.durationMs / 1000);
     },
-    dead: (of) => dead[of].add(),
+    dead: (kind) => dead[kind].add(),
     verdicts: countVerdicts(metrics),
     unparsed: () => unparsed.add(),
     sending: (kind) => sending.get(kind)?.add(),
@@ -65,18 +58,18 @@ export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics
   metrics.gauge('postern_endpoints', () => {
     const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
     for (const {
-      url,
+      kind,
       state: { phase },
       probing,
     } of lanes.all())
-      counts[endpointOf(url)][probing && phase !== 'closed' ? 'half_open' : phase]++;
+      counts[ENDPOINT_KINDS[kind]][probing && phase !== 'closed' ? 'half_open' : phase]++;
     return ENDPOINTS.flatMap((endpoint) =>
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
     );
   });
   metrics.gauge('postern_attempts_in_flight', () => {
     const counts = table(ENDPOINTS, () => 0);
-    for (const { url, posting } of lanes.all()) counts[endpointOf(url)] += posting;
+    for (const { kind, posting } of lanes.all()) counts[ENDPOINT_KINDS[kind]] += posting;
     return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]]);
   });
 }
@@ -100,16 +93,6 @@ function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
     methods.dmarc(dmarc.result);
     methods.arc(arc.result);
   };
-}
-
-/** What kind of thing a delivery is. */
-export function classOf({ url, batch }: Pick<Delivery, 'url' | 'batch'>): DeliveryClass {
-  if (batch) return 'batch';
-  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'route';
-}
-
-function endpointOf(url: string): (typeof ENDPOINTS)[number] {
-  return isMailUrl(url) ? 'mail' : isForUs(url) ? 'return' : 'webhook';
 }
 
 function codeOf(result: Told): (typeof CODES)[number] {
@@ -139,7 +122,7 @@ export function createNotices(log: Log): Notices {
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
       // Bounces are nothing that somebody must look after.
       if (settled.outcome === 'failed')
-        return isMailUrl(lane.url) || isReportUrl(lane.url)
+        return waiting.delivery.kind === 'outbound' || waiting.delivery.task === 'report'
           ? log.warn('delivery.failed', fields)
           : log.error('delivery.failed', fields);
       log.warn('delivery.deferred', {
@@ -166,6 +149,7 @@ export function createNotices(log: Log): Notices {
 function namesOf(lane: Lane, { delivery }: Waiting) {
   return {
     delivery: delivery.id,
+    kind: delivery.kind,
     message: delivery.messageId,
     account: lane.account,
     host: lane.host,

@@ -150,7 +150,7 @@ function createSpool(parts: Parts, release: () => void): Spool {
       if (tally) listeners.say({ kind: 'settled', webhook: tally.hook.id, tally });
       if (settlement.state !== 'waiting') cache.ended(settlement.deliveryId);
     },
-    keepEndpoint: (account, url, memory) => file.write('keepEndpoint', account, url, memory),
+    keepEndpoint: (endpoint, memory) => file.write('keepEndpoint', endpoint, memory),
     lastTime: () => reading.read('lastTime'),
     keepTime: (memory) => file.write('keepTime', memory),
     delivery: (id) => reading.read('delivery', id),
@@ -233,9 +233,10 @@ function isWhole(body: Body, size: number): boolean {
 
 async function summarize({ file, reading }: Parts): Promise<EndpointSummary[]> {
   const due = new Map(await reading.read('firstDue'));
-  return file.tally.entries().map(({ key, account, url, memory, waiting }) => ({
+  return file.tally.entries().map(({ key, account, url, kind, memory, waiting }) => ({
     account,
     url,
+    kind,
     waiting,
     memory,
     nextDue: waiting > 0 ? (due.get(key) ?? 0) : NEVER,

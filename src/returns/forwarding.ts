@@ -4,7 +4,6 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import { isReportUrl } from '../mail/return-address.ts';
 import type { Message, Settlement, Spool } from '../queue/delivery.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { settleUnattempted } from '../queue/settle.ts';
@@ -76,7 +75,7 @@ export function createForwarding(deps: ForwardingDeps): Forwarding {
       const { delivery, attempts, budgetFrom } = waiting;
       const found = await spool.message(delivery.messageId, delivery.id);
       if (!found) return end(waiting, 'dropped');
-      const to = isReportUrl(delivery.url) ? delivery.recipient : address;
+      const to = delivery.task === 'report' ? delivery.recipient : address;
       if (to === '') return keep(waiting, found.message);
       if (!(await gate.enter())) return { kind: 'turned back' };
       const body = found.body.kind === 'inline' ? found.body.bytes : await readFile(found.body.path);

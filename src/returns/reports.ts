@@ -74,6 +74,8 @@ export function createNotifying(
       [
         {
           id: deliveryId(reportId, 'report', dsn.returnTo),
+          kind: 'return',
+          task: 'report',
           messageId: reportId,
           account: REPORTS,
           url: `${REPORT_SCHEME}${domain}`,

@@ -3,6 +3,7 @@ import { open } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import { createMemory } from '../base/memory.ts';
 import type { Lists } from '../events/lists.ts';
 import type { MessageEvent, Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
@@ -191,12 +192,14 @@ export function returnEventId(
 /** The account behind a number that a token names; undefined when there is none. A number never changes hands, so it is asked for once. */
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
-/** Keeps what it has found: as many numbers as there are accounts whose mail comes back. */
+/** Accounts whose mail comes back that are kept in mind. */
+const MOST_ACCOUNTS = 50_000;
+
 export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
-  const known = new Map<number, string>();
+  const known = createMemory<string>({ most: MOST_ACCOUNTS });
   return async (number) => {
-    const account = known.get(number) ?? (await store.accounts.one({ number }))?.id;
-    if (account !== undefined) known.set(number, account);
+    const account = known.get(`${number}`) ?? (await store.accounts.one({ number }))?.id;
+    if (account !== undefined) known.set(`${number}`, account);
     return account;
   };
 }

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { createRecent } from '../base/recent.ts';
+import { createMemory, createRecent } from '../base/memory.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { addUpMonths, hourlyQuota, reputationOf } from '../mail/stats.ts';
@@ -107,7 +107,7 @@ function createHolders(
   { quota }: LeaveSettings,
   { store }: LeaveDeps,
 ): { of(account: string, row: SubaccountRow | null): Holder } {
-  const known = new Map<string, Holder>();
+  const known = createMemory<Holder>({ most: MAX_HOLDERS });
   return {
     of(account, row) {
       const key = row ? row.id : account;
@@ -118,8 +118,6 @@ function createHolders(
         found.meter.limit(limit);
         return found;
       }
-      const first = known.size < MAX_HOLDERS ? undefined : known.keys().next().value;
-      if (first !== undefined) known.delete(first);
       const made = {
         meter: createMeter(
           { account, kind: row ? 'subaccount' : 'account', key: row ? row.slug : account, limit },
@@ -291,7 +289,7 @@ export function createReleasing({ spool, holding, clock, log }: ReleasingDeps): 
       holding.changed(account, subaccount);
       try {
         return await spool.retry(
-          { account, kind: 'outgoing', routeIds: [subaccountId(account, subaccount)], states: ['waiting'] },
+          { account, kinds: ['outbound'], routeIds: [subaccountId(account, subaccount)], states: ['waiting'] },
           clock.now(),
         );
       } catch (error) {

@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { createRecent } from '../base/recent.ts';
+import { createRecent } from '../base/memory.ts';
 import type { Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';

@@ -15,6 +15,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
+import type { OwnDomains } from './domains/own-domains.ts';
 import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
 
 export interface SubmitSettings {
@@ -30,6 +31,7 @@ export interface SubmitDeps {
   readonly lists: Pick<Lists, 'suppression'>;
   readonly recorder: Recorder;
   readonly leaving: Pick<Leaving, 'heldBecause'>;
+  readonly ownDomains: OwnDomains;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
@@ -67,6 +69,10 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
       try {
         if (subaccount !== null && !(await store.subaccounts.one({ id: subaccountId(account, subaccount) })))
           return { outcome: 'unknown-subaccount' };
+        if (!(await deps.ownDomains.mayWriteFrom(account, submission.outgoing.sender))) {
+          log.warn('message.refused', { account, from: submission.outgoing.sender, reason: 'invalid-sender' });
+          return { outcome: 'accepted', recipients: refuseSender(submission, deps) };
+        }
         const sorted = await sort(submission, settings, deps);
         const outcome = sorted.deliveries.length === 0 ? 'accepted' : await accept(sorted, settings, deps);
         if (outcome !== 'accepted') return { outcome };
@@ -135,6 +141,7 @@ async function sort(
       id,
       messageId,
       account,
+      kind: 'outbound' as const,
       url: mailUrl(read.domain),
       routeId: subaccount === null ? '' : subaccountId(account, subaccount),
       pattern: '',
@@ -156,6 +163,18 @@ async function sort(
   for (const delivery of [...deliveries, ...suppressed.map((one) => one.delivery)])
     rows.set(delivery.id, await inSlices(makingSentMessage(outgoing, delivery, receivedAt)));
   return { submission, messageId, receivedAt, deliveries, suppressed, rows, answers };
+}
+
+/** The account may not write From this address: nobody gets the message, and nothing is kept of it. */
+function refuseSender({ recipients }: Submission, { ids }: SubmitDeps): Submitted[] {
+  const messageId = ids.message();
+  return distinct(recipients).map(({ text, read }) => ({
+    id: sentId(deliveryId(messageId, 'out', read?.recipient ?? text)),
+    email: read?.email ?? text,
+    status: 'rejected',
+    rejectReason: 'invalid-sender',
+    queuedReason: null,
+  }));
 }
 
 /** Each recipient once; what cannot be read is told apart by its text. */

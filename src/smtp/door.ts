@@ -1,8 +1,8 @@
-import { BlockList, isIPv4, isIPv6, type Socket, SocketAddress } from 'node:net';
+import type { Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { networkOf } from '../base/networks.ts';
+import { createAddressList, networkOf, normalizeAddress } from '../base/networks.ts';
 import { createCaps } from './limits.ts';
 import type { Meters } from './meters.ts';
 import { REFUSALS, type Reply } from './refusal.ts';
@@ -32,7 +32,7 @@ export function createDoor(
   const { clock, log } = deps;
   const caps = createCaps(settings);
   const lag = createLagProbe(settings.maxLoopLagMs, clock);
-  const isProxy = createNetworks(settings.proxyProtocol);
+  const isProxy = createAddressList(settings.proxyProtocol);
   const waiting = new Set<Socket>();
   let loggedAt = -Infinity;
 
@@ -188,28 +188,6 @@ export function readProxyHeader(socket: Socket, deadlineMs: number, clock: Clock
     const cancel = clock.after(deadlineMs, giveUp);
     socket.on('readable', read).on('end', giveUp).on('close', giveUp);
   });
-}
-
-/** An IP address in its one form: no zone, IPv6 compressed and in lower case, a mapped IPv4 address as IPv4. `undefined` for what is none. */
-export function normalizeAddress(text: string): string | undefined {
-  const bare = text.replace(/%.*$/, '');
-  if (isIPv4(bare)) return bare;
-  if (!isIPv6(bare)) return undefined;
-  const { address } = new SocketAddress({ address: bare, family: 'ipv6' });
-  const mapped = /^::ffff:([\d.]+)$/.exec(address)?.[1];
-  return mapped ?? address;
-}
-
-/** Whether an address is one of these addresses and networks (`10.0.0.0/8`, `::1`). */
-export function createNetworks(entries: readonly string[]): (address: string) => boolean {
-  const list = new BlockList();
-  for (const entry of entries) {
-    const [network = '', bits] = entry.split('/');
-    const family = isIPv6(network) ? 'ipv6' : 'ipv4';
-    if (bits === undefined) list.addAddress(network, family);
-    else list.addSubnet(network, Number(bits), family);
-  }
-  return (address) => entries.length > 0 && list.check(address, isIPv6(address) ? 'ipv6' : 'ipv4');
 }
 
 const PROBE_MS = 100;

@@ -65,6 +65,7 @@ export const REFUSALS = Object.freeze({
   needsTls: reply(538, '5.7.11', 'No login without encryption'),
   noMailbox: reply(550, '5.1.1', 'No such mailbox here'),
   noRelay: reply(550, '5.7.1', 'We take no mail for that domain'),
+  foreignSender: reply(550, '5.7.1', 'Sender address rejected: not owned by this account'),
   noLiteral: reply(550, '5.1.2', 'We send to the names of domains, not to addresses of hosts'),
   badHeader: reply(550, '5.6.0', 'The header of the message is too long'),
   badFrom: reply(550, '5.6.0', 'A message needs one From field with one address'),

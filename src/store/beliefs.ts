@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { createMemory } from '../base/memory.ts';
 import { StoreAway } from './driver/port.ts';
 
 /** What the store said, by key, believed for a while; other hosts may have changed it since. */
@@ -27,7 +28,7 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
   freshMs: number,
   { clock }: { readonly clock: Clock },
 ): Beliefs<T> {
-  const known = new Map<string, { readonly value: T; readonly readAt: number }>();
+  const known = createMemory<{ readonly value: T; readonly readAt: number }>({ most: MOST });
   /** Set while the store is away. */
   let askAgainAt: number | undefined;
 
@@ -55,10 +56,7 @@ export function createBeliefs<T extends NonNullable<unknown> | null>(
   }
 
   function keep(key: string, value: T): void {
-    known.delete(key); // a Map keeps the order of insertion
     known.set(key, { value, readAt: clock.monotonic() });
-    const [first] = known.keys();
-    if (known.size > MOST && first !== undefined) known.delete(first);
   }
 
   return frozen({

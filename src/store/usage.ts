@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import {
   type Collection,
@@ -66,7 +67,7 @@ export async function meteredDatabase(
 ): Promise<{ readonly database: Database; readonly meter: UsageMeter }> {
   const rows = await database.collection(usage);
   const pending = new Map<string, Map<UsagePart, number>>();
-  const known = new Map<string, { readonly usage: Usage; readonly readAt: number }>();
+  const known = createExpiringMemory<Usage>({ most: MAX_REMEMBERED }, clock);
   let cancel: (() => void) | undefined;
   let flushing: Promise<void> = Promise.resolve();
 
@@ -81,8 +82,7 @@ export async function meteredDatabase(
   }
 
   function remember(account: string, row: Usage): Usage {
-    if (known.size >= MAX_REMEMBERED) known.clear();
-    known.set(account, { usage: row, readAt: clock.monotonic() });
+    known.set(account, row, FLUSH_MS);
     return row;
   }
 
@@ -102,9 +102,7 @@ export async function meteredDatabase(
   }
 
   async function stored(account: string): Promise<Usage> {
-    const last = known.get(account);
-    if (last && clock.monotonic() - last.readAt < FLUSH_MS) return last.usage;
-    return remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
+    return known.get(account) ?? remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
   }
 
   const meter = frozen<UsageMeter>({

@@ -6,10 +6,8 @@ import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Routing, SigningKeys } from '../inbound/types.ts';
 import type { Verdicts } from '../mail/envelope.ts';
-import { isMailUrl } from '../mail/outgoing.ts';
-import { isPostmasterUrl, isReportUrl, isReturnUrl } from '../mail/return-address.ts';
-import type { Delivery, Message, Settlement, Spool } from '../queue/delivery.ts';
-import { classOf, type DeliveryClass, type Meters } from '../queue/meters.ts';
+import type { Delivery, DeliveryKind, Message, Settlement, Spool } from '../queue/delivery.ts';
+import type { Meters } from '../queue/meters.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { type Settled, settle, settleUnattempted } from '../queue/settle.ts';
 import { createForwarding, type ForwardingParts } from '../returns/forwarding.ts';
@@ -87,7 +85,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
   const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time, meters } = deps;
   const notifying = createNotifying(deps.notifying, deps);
   const road =
-    deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('mail', settlement) });
+    deps.mail && createRoad({ ...deps, ...deps.mail, notifying, note: (settlement) => note('outbound', settlement) });
   const returning =
     deps.returns &&
     createReturning({ ...deps, returns: deps.returns, note: (settlement) => note('return', settlement) });
@@ -112,14 +110,14 @@ export function createCarrier(deps: CarryDeps): Carrier {
     const { delivery } = waiting;
     if ((waiting.attempts > 0 || delivery.notBefore !== undefined) && !(await stillWaits(waiting)))
       return { kind: 'gone' };
-    if (isMailUrl(delivery.url)) return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
-    if (isPostmasterUrl(delivery.url) || isReportUrl(delivery.url)) return await forwarding.attempt(waiting, gate);
-    if (isReturnUrl(delivery.url)) return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
+    if (delivery.kind === 'outbound') return road ? await road.attempt(waiting, gate) : { kind: 'put off' };
+    if (delivery.kind === 'return' && delivery.task !== 'read') return await forwarding.attempt(waiting, gate);
+    if (delivery.kind === 'return') return returning ? await returning.attempt(waiting, gate) : { kind: 'put off' };
     const destination = await destinations.of(delivery);
     if (destination.kind !== 'here') return await follow(delivery, destination);
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
-      await note(classOf(delivery), settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      await note(delivery.kind, settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
       return { kind: 'gone' };
     }
     const keys = await signingKeys.keysFor(delivery.account, delivery.url);
@@ -136,7 +134,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
       if (carried.kind !== 'settled') return carried;
       const fresh = found.message.verdicts || delivery.batch ? undefined : rendered.verdicts;
       if (fresh) meters.verdicts(fresh);
-      await note(classOf(delivery), carried.settled.settlement, fresh);
+      await note(delivery.kind, carried.settled.settlement, fresh);
       if (found.message.envelope.dsn)
         await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
       return carried;
@@ -197,7 +195,7 @@ export function createCarrier(deps: CarryDeps): Carrier {
    * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
    * posting, for it would post the same things again and again.
    */
-  async function note(of: DeliveryClass, settlement: Settlement, fresh?: Verdicts): Promise<void> {
+  async function note(of: DeliveryKind, settlement: Settlement, fresh?: Verdicts): Promise<void> {
     for (let told = false; ; told = true) {
       try {
         await spool.settle(settlement, fresh);
@@ -217,13 +215,13 @@ export function createCarrier(deps: CarryDeps): Carrier {
   async function giveUp(waiting: Waiting): Promise<Carried> {
     const {
       delivery,
-      delivery: { id, url },
+      delivery: { id, kind },
       parked,
     } = waiting;
     try {
-      if (isMailUrl(url) && road) return await road.expire(waiting);
-      await note(classOf(delivery), settleUnattempted(id, 'dead', parked, clock.now()));
-      const found = isMailUrl(url) ? undefined : await spool.message(delivery.messageId);
+      if (kind === 'outbound' && road) return await road.expire(waiting);
+      await note(delivery.kind, settleUnattempted(id, 'dead', parked, clock.now()));
+      const found = kind === 'outbound' ? undefined : await spool.message(delivery.messageId);
       if (found?.message.verdicts && found.message.envelope.dsn)
         await tell(found.message, found.message.verdicts, delivery, 'failed');
     } catch (error) {

@@ -1,5 +1,6 @@
 import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
+import { createRecent } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -17,8 +18,6 @@ import type { Store } from '../store/store.ts';
 
 /** How long the webhooks of an account are remembered: another host's change of them is noticed by then. */
 const FRESH_MS = 1000;
-/** Accounts above which all are forgotten, so that memory stays bounded. */
-const MANY = 10_000;
 
 /** An outbox that can be told that webhooks changed. */
 export interface WebhookOutbox extends Outbox {
@@ -33,31 +32,17 @@ export function createOutbox(deps: {
   clock: Clock;
 }): WebhookOutbox {
   const { store, spool, clock } = deps;
-  const known = new Map<string, { readonly rows: Promise<readonly WebhookRow[]>; readonly readAt: number }>();
-
-  function webhooksOf(account: string): Promise<readonly WebhookRow[]> {
-    const last = known.get(account);
-    if (last && clock.monotonic() - last.readAt < FRESH_MS) return last.rows;
-    if (known.size >= MANY) known.clear();
-    const read = { rows: store.webhooks.many({ account }), readAt: clock.monotonic() };
-    known.set(account, read);
-    read.rows.catch(() => {
-      if (known.get(account) === read) known.delete(account);
-    });
-    return read.rows;
-  }
+  const known = createRecent((account) => store.webhooks.many({ account }), FRESH_MS);
 
   return frozen({
     async publish(account, events) {
       if (events.length === 0) return;
-      const wanted = (await webhooksOf(account))
+      const wanted = (await known.get(account, clock.monotonic()))
         .map((row) => toWanted(row, events))
         .filter((one) => one.events.length > 0);
       if (wanted.length > 0) await spool.events.publish(wanted, clock.now());
     },
-    forget(account) {
-      known.delete(account);
-    },
+    forget: known.forget,
   });
 }
 

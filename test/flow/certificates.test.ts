@@ -6,7 +6,7 @@ import { serialAt } from '../support/starttls.ts';
 import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 
-const fixture = (name: string) => new URL(`../smtp/fixtures/${name}`, import.meta.url).pathname;
+const fixture = (name: string) => new URL(`../fixtures/tls/${name}`, import.meta.url).pathname;
 
 describe('certificates of a running daemon', () => {
   it('are taken over when the files change or at SIGHUP; a pair that does not fit changes nothing', async () => {

@@ -124,7 +124,7 @@ function noonClock(): Clock {
   return { ...systemClock, now: () => systemClock.now() + ahead };
 }
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 
 describe('the whole circle of mail that is sent', function () {
   this.timeout(60_000);
@@ -259,7 +259,7 @@ describe('the whole circle of mail that is sent', function () {
       'all mail',
       async () => {
         if (server.mails.length < arriving.length)
-          await postern(['queue', 'retry', '--kind', 'outgoing'], { POSTERN_DATA_DIR: running.dir });
+          await postern(['queue', 'retry', '--kind', 'outbound'], { POSTERN_DATA_DIR: running.dir });
         return server.mails.length >= arriving.length;
       },
       30_000,

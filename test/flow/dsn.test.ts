@@ -9,7 +9,7 @@ import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 const ALL = 'success,failure,delay';
 
 interface Report {
@@ -194,7 +194,7 @@ describe('what a sender asked to be told (RFC 3461)', function () {
   });
 
   it('is no reason to send a report again', async () => {
-    const { out } = await postern(['queue', 'list', '--kind', 'mail', '--state', 'delivered', '--json'], {
+    const { out } = await postern(['queue', 'list', '--kind', 'inbound', '--state', 'delivered', '--json'], {
       POSTERN_DATA_DIR: running.dir,
     });
     expect(out).to.contain('a@in.test').and.not.contain('report:');

@@ -12,7 +12,7 @@ import { returnOf, waysBack } from '../support/sent-mail.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone, type ZoneNode } from '../support/zone.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 const mx = (exchange: string): ZoneNode => ({ MX: [{ exchange, priority: 10 }] });
 const LINK = 'https://shop.example/a?b=1#c';
 const TAGGED = 'https://shop.example/a?b=1&utm_source=transactional&utm_medium=email&utm_campaign=spring#c';

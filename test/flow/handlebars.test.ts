@@ -8,7 +8,7 @@ import { type MailServer, startMailServer } from '../support/mail-server.ts';
 import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 
-const certificate = (name: string) => new URL(`../smtp/fixtures/first.${name}.pem`, import.meta.url).pathname;
+const certificate = (name: string) => new URL(`../fixtures/tls/first.${name}.pem`, import.meta.url).pathname;
 const ITEMS = [
   { name: 'Cup & saucer', price: 12 },
   { name: 'Pen', price: 3 },
@@ -73,7 +73,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
         .find((one: any) => one._id === id),
     );
     const env = { POSTERN_DATA_DIR: running.dir };
-    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'dead', '--json'], env)).records();
+    const rows = (await postern(['queue', 'list', '--kind', 'outbound', '--state', 'dead', '--json'], env)).records();
     const found = rows.find(({ recipient }: { recipient: string }) => recipient === to);
     return { event, error: (await postern(['queue', 'show', found.id], env)).out };
   }

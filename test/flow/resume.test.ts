@@ -30,7 +30,7 @@ describe('mail of a subaccount that is resumed', function () {
   /** Until they were held back: their time is moved on. */
   const held = (...addresses: readonly string[]) =>
     until('they are held back', async () => {
-      const { out } = await postern(['queue', 'list', '--kind', 'outgoing', '--state', 'waiting', '--jsonl'], {
+      const { out } = await postern(['queue', 'list', '--kind', 'outbound', '--state', 'waiting', '--jsonl'], {
         POSTERN_DATA_DIR: running.dir,
       });
       const rows = out

@@ -123,17 +123,17 @@ describe('mail that an account sends, through the whole daemon', function () {
     expect(server.asked).not.to.include('paused@to.test');
     expect(await running.api('/inbound/deliveries', {}), 'nobody sees it as mail that came in').to.deep.equal([]);
     const env = { POSTERN_DATA_DIR: running.dir };
-    const rows = (await postern(['queue', 'list', '--kind', 'outgoing', '--json'], env)).records();
+    const rows = (await postern(['queue', 'list', '--kind', 'outbound', '--json'], env)).records();
     expect(
       rows
         .filter(({ state }) => state === 'waiting')
         .map(({ kind, recipient, url, attempts }) => ({ kind, recipient, url, attempts })),
-    ).to.deep.equal([{ kind: 'outgoing', recipient: 'paused@to.test', url: 'smtp://to.test', attempts: 0 }]);
+    ).to.deep.equal([{ kind: 'outbound', recipient: 'paused@to.test', url: 'smtp://to.test', attempts: 0 }]);
     await running.api('/subaccounts/resume', { id: 'cust' });
     await until(
       'it leaves',
       async () => {
-        await postern(['queue', 'retry', '--kind', 'outgoing'], env);
+        await postern(['queue', 'retry', '--kind', 'outbound'], env);
         return eventsFor(id).length === 1;
       },
       50_000,

@@ -1,4 +1,3 @@
-import { isMailUrl } from '../../src/mail/outgoing.ts';
 import type {
   AcceptOutcome,
   AttemptRecord,
@@ -35,6 +34,7 @@ export interface TestSpool extends Spool {
 }
 
 const BASE = {
+  kind: 'inbound' as const,
   messageId: 'm',
   url: 'https://app.example.com/hooks/mail',
   routeId: '1.1',
@@ -57,14 +57,12 @@ function fits(delivery: QueuedDelivery, wanted: Selection): boolean {
     (wanted.account === undefined || wanted.account === delivery.account) &&
     (wanted.routeIds?.includes(delivery.routeId) ?? true) &&
     (wanted.states?.includes(delivery.state) ?? true) &&
-    (wanted.kind === undefined || wanted.kind === kindOf(delivery)) &&
+    (wanted.kinds?.includes(delivery.kind) ?? true) &&
     (wanted.webhook === undefined || wanted.webhook === delivery.batch?.webhook) &&
     (wanted.from === undefined || delivery.createdAt >= wanted.from) &&
     (wanted.to === undefined || delivery.createdAt < wanted.to)
   );
 }
-
-const kindOf = (delivery: QueuedDelivery) => (isMailUrl(delivery.url) ? 'outgoing' : delivery.batch ? 'batch' : 'mail');
 
 export function createTestSpool(): TestSpool {
   const history = new Map<string, readonly AttemptRecord[]>();
@@ -160,6 +158,7 @@ function testEvents(spoolOf: () => TestSpool): EventQueue {
       const { id: webhook, account, url } = wanted.hook;
       return {
         id: '01kcexamplebatch0000000000-ExampleHash1',
+        kind: 'events',
         messageId,
         account,
         url,

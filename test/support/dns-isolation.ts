@@ -1,6 +1,6 @@
 /**
  * Takes verdicts in a process of its own in which every way to the network and to a resolver is watched, and prints
- * what was tried as JSON. Loaded by test/inbound/authenticate-isolation.test.ts.
+ * what was tried as JSON. Loaded by test/unit/inbound/authenticate-isolation.test.ts.
  */
 import dgram from 'node:dgram';
 import dns from 'node:dns';

@@ -16,7 +16,7 @@ const spool = await openSpool(
   { clock: systemClock, log: createLog('silent') },
 );
 // What the round before left open would stand in the way of new batches, and the later steps would never be reached.
-await spool.drop({ kind: 'batch', states: ['waiting'] }, Date.now());
+await spool.drop({ kinds: ['events'], states: ['waiting'] }, Date.now());
 let step = 0;
 let count = 0;
 

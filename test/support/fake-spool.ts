@@ -4,6 +4,7 @@ import type {
   AttemptRecord,
   Body,
   Delivery,
+  DeliveryKind,
   DeliveryState,
   EndpointSummary,
   Message,
@@ -130,16 +131,17 @@ export function createFakeSpool(now: () => number): FakeSpool {
     },
     async endpoints() {
       const found = new Map<string, EndpointSummary>();
-      const touch = (account: string, url: string): EndpointSummary =>
+      const touch = (account: string, url: string, kind: DeliveryKind): EndpointSummary =>
         found.get(`${account}\0${url}`) ?? {
           account,
           url,
+          kind,
           waiting: 0,
           nextDue: Number.POSITIVE_INFINITY,
           memory: memories.get(`${account}\0${url}`) ?? null,
         };
       for (const row of picked({ states: ['waiting'] })) {
-        const known = touch(row.account, row.url);
+        const known = touch(row.account, row.url, row.kind);
         found.set(`${row.account}\0${row.url}`, {
           ...known,
           waiting: known.waiting + 1,
@@ -148,7 +150,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
       }
       for (const key of memories.keys()) {
         const [account = '', url = ''] = key.split('\0');
-        found.set(key, touch(account, url));
+        found.set(key, touch(account, url, 'inbound'));
       }
       return [...found.values()];
     },
@@ -174,7 +176,7 @@ export function createFakeSpool(now: () => number): FakeSpool {
         lastError: attempt ? attempt.error : row.lastError,
       });
     },
-    async keepEndpoint(account, url, memory) {
+    async keepEndpoint({ account, url }, memory) {
       if (memory === null) memories.delete(`${account}\0${url}`);
       else memories.set(`${account}\0${url}`, memory);
     },

@@ -26,7 +26,7 @@ export interface MailSink {
   stop(): Promise<void>;
 }
 
-const pem = (name: string) => readFileSync(new URL(`../smtp/fixtures/${name}.pem`, import.meta.url), 'utf8');
+const pem = (name: string) => readFileSync(new URL(`../fixtures/tls/${name}.pem`, import.meta.url), 'utf8');
 
 /** A real SMTP server on 127.0.0.1 that keeps what it is given. Its certificate is nobody's. */
 export async function startMailSink(options: SMTPServerOptions = {}): Promise<MailSink> {

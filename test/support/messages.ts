@@ -4,9 +4,8 @@ import type { Outbox } from '../../src/events/apply.ts';
 import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
-
+import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from '../../src/sending/leave.ts';
-
 import { createScheduling } from '../../src/sending/scheduling.ts';
 import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
@@ -28,9 +27,13 @@ export function createTestMessages(deps: {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
   const leaving = createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } });
+  const ownDomains = createOwnDomains(
+    { fromOwnDomains: 'auto', returnDomain: 'bounces.mx.postern.test', signingDomain: '' },
+    deps,
+  );
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder: createRecorder(deps), leaving, ids },
+    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids },
   );
   return {
     submitting,

@@ -27,6 +27,7 @@ async function one(): Promise<void> {
   const envelope = { mailFrom: '', client: { address: null, helo: null, tls: null } };
   const delivery = {
     id,
+    kind: 'outbound' as const,
     messageId,
     account: 'acme',
     url: 'smtp://example.com',

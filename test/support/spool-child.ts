@@ -40,6 +40,7 @@ async function one(): Promise<void> {
   const deliveries = [
     {
       id: deliveryId(id, '1.1', 'jo@example.com'),
+      kind: 'inbound' as const,
       messageId: id,
       account: 'acme',
       url: 'https://a.example/',

@@ -24,6 +24,10 @@ export interface OpenedSpool {
   reopen(): Promise<Spool>;
 }
 
+/** Takes from a queue file what format 6 added, for a test that makes an older one of it. */
+export const WITHOUT_KINDS = `ALTER TABLE deliveries DROP COLUMN kind; ALTER TABLE deliveries DROP COLUMN task;
+  ALTER TABLE endpoints DROP COLUMN kind;`;
+
 /** Settings without a floor of free disk. */
 export function spoolSettings(dir: string) {
   return { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 };
@@ -71,6 +75,8 @@ export interface Mail {
 }
 
 export interface MailOptions {
+  readonly kind?: Delivery['kind'];
+  readonly task?: Delivery['task'];
   readonly account?: string;
   readonly url?: string;
   readonly routeId?: string;
@@ -82,6 +88,8 @@ export interface MailOptions {
 /** A message that was received at the time of `clock`, with one delivery per recipient. */
 export function mail(clock: Clock, options: MailOptions = {}): Mail {
   const {
+    kind = 'inbound',
+    task,
     account = 'acme',
     url = 'https://hooks.example.com/in',
     routeId = '1.1',
@@ -95,6 +103,8 @@ export function mail(clock: Clock, options: MailOptions = {}): Mail {
   };
   const deliveries = recipients.map((recipient) => ({
     id: deliveryId(id, routeId, recipient),
+    kind,
+    ...(task && { task }),
     messageId: id,
     account,
     url,

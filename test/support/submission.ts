@@ -18,7 +18,7 @@ import { createTestLog } from './log.ts';
 import { type Client, createClient, LISTENER_SETTINGS } from './smtp.ts';
 import { openTestStore } from './store.ts';
 
-const pem = (name: string) => readFileSync(join(import.meta.dirname, '../smtp/fixtures', `${name}.pem`), 'utf8');
+const pem = (name: string) => readFileSync(join(import.meta.dirname, '../fixtures/tls', `${name}.pem`), 'utf8');
 
 /** Self-signed, for tests alone. */
 export const CERTIFICATE = { cert: pem('first.cert'), key: pem('first.key'), minVersion: 'TLSv1.2' } as const;

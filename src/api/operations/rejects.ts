@@ -1,8 +1,9 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
+import { listedPrefix, toListed } from '../../mail/address.ts';
 import { REPUTATION_FORMULA } from '../../mail/stats.ts';
-import { EXPIRY_RULES, isExpired, isOfEvents, listedPrefix, toListed } from '../../mail/suppression.ts';
+import { EXPIRY_RULES, isExpired, isOfEvents } from '../../mail/suppression.ts';
 import { counterId, NO_COUNTS, startOf } from '../../store/rows/counters.ts';
 import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';

@@ -1,5 +1,5 @@
-import { isIP } from 'node:net';
 import { z } from 'zod';
+import { normalizeAddress } from '../../base/networks.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
@@ -77,8 +77,8 @@ export const reversePath = z
 /** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
 export const ipAddress = text(64).transform((value, context) => {
   const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  if (isIP(address) !== 0 && !address.includes('%'))
-    return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(address)?.[1] ?? address;
+  const normal = address.includes('%') ? undefined : normalizeAddress(address);
+  if (normal !== undefined) return normal;
   context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
   return z.NEVER;
 });

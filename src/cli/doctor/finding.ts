@@ -1,4 +1,5 @@
 import type { Clock } from '../../base/clock.ts';
+import { isLoopback } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { Settings } from '../../settings.ts';
 import type { Store } from '../../store/store.ts';
@@ -57,7 +58,5 @@ export const skipped = (check: string, seen: string): Finding => ({ check, verdi
 
 /** Whether every listener that takes mail from others is on loopback: a machine to try things on, of which the world knows nothing. */
 export function isLocal({ smtp, submission }: Settings): boolean {
-  return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(
-    ({ host }) => host === '::1' || host.startsWith('127.'),
-  );
+  return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(({ host }) => isLoopback(host));
 }

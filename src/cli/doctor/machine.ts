@@ -1,7 +1,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { statfs } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { parseServer, systemServers } from '../../dns/servers.ts';
+import { parseServer, systemServers } from '../../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
 /** Files that say of a time service that it runs, or that it has set the clock. */

@@ -4,7 +4,7 @@ import { evaluateDmarc } from 'mailauth/lib/dmarc/index.js';
 import { spf } from 'mailauth/lib/spf/index.js';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import type { Answer, Budget, MxRecord, Resolver } from '../../dns/types.ts';
+import type { Budget, Resolver } from '../../dns/types.ts';
 import { type Author, authorOfMessage } from '../../mail/author.ts';
 import type { Envelope, SpfResult, Verdicts } from '../../mail/envelope.ts';
 import {
@@ -14,7 +14,7 @@ import {
   type RawSource,
   readStart,
 } from '../../mail/header-section.ts';
-import { createMemory, type Life, recalled } from './memory.ts';
+import { createBudget, createLookUp, createRecall, createShare, type Life, recalled } from './lookups.ts';
 import { createSignatureReader, type ReadSignatures, type Signatures } from './signatures.ts';
 
 // The parts instead of the whole: 'mailauth' itself also loads BIMI, MTA-STS and an HTTP client, which we never want.
@@ -57,8 +57,8 @@ const NO_DMARC = { policy: null, aligned: false } as const;
 export function createAuthenticator({ resolver, settings, clock }: Deps): Authenticator {
   const { questionsPerMessage: questions, budgetMs } = settings;
   const readSignatures = createSignatureReader(clock);
-  const senders = createMemory<Sender>(clock);
-  const policies = createMemory<Verdicts['dmarc']>(clock);
+  const senders = createRecall<Sender>(clock);
+  const policies = createRecall<Verdicts['dmarc']>(clock);
   // The library's type of a resolver knows nothing of MX records.
   const ask = (budget: Budget, note?: Life['note']) => createLookUp(resolver, budget, note) as DNSResolver;
   return frozen({
@@ -220,91 +220,4 @@ export function readSpfResult(word: string): SpfResult {
     default:
       return 'permerror';
   }
-}
-
-/** A question in the manner of node:dns: an array, or a rejection with a code. */
-export type LookUp = (name: string, type: string) => Promise<unknown[]>;
-
-/** The code of a question that the budget did not allow. */
-export const BUDGET_CODE = 'EBUDGET';
-const CODES = {
-  timeout: 'ETIMEOUT',
-  refused: 'EREFUSED',
-  budget: BUDGET_CODE,
-  servfail: 'ESERVFAIL',
-  malformed: 'EBADRESP',
-  unreachable: 'ECONNREFUSED',
-} as const;
-
-/** Whether a code says that a question was not answered, and may be another time. */
-export function isFailureCode(code: string): boolean {
-  return Object.values<string>(CODES).includes(code);
-}
-
-/** Our resolver in the manner of node:dns, which is what mailauth expects. `note` hears of every answer. */
-export function createLookUp(
-  resolver: Resolver,
-  budget: Budget,
-  note: (answer: Answer<unknown>) => void = () => {},
-): LookUp {
-  const noted = <T>(answer: Answer<T>): readonly T[] => {
-    note(answer);
-    return recordsOf(answer);
-  };
-  return async (name, type) => {
-    switch (type) {
-      case 'TXT':
-        return noted(await resolver.resolve(name, 'TXT', budget)).map((text) => [text]);
-      case 'MX':
-        return [...noted<MxRecord>(await resolver.resolve(name, 'MX', budget))];
-      case 'A':
-      case 'AAAA':
-      case 'PTR':
-      case 'CNAME':
-        return [...noted(await resolver.resolve(name, type, budget))];
-      default:
-        throw codedError('ENODATA');
-    }
-  };
-}
-
-function recordsOf<T>(answer: Answer<T>): readonly T[] {
-  if (answer.kind === 'records') return answer.records;
-  throw codedError(
-    answer.kind === 'failure' ? CODES[answer.reason] : answer.kind === 'nxdomain' ? 'ENOTFOUND' : 'ENODATA',
-  );
-}
-
-/** An absent record is no fault of the program: its stack would tell nothing, and is half of what it costs (12 us per message). */
-function codedError(code: string): Error {
-  const limit = Error.stackTraceLimit;
-  Error.stackTraceLimit = 0;
-  const error = Object.assign(new Error(code), { code });
-  Error.stackTraceLimit = limit;
-  return error;
-}
-
-/**
- * What one piece of work may spend on the DNS: so many questions, and so many milliseconds from now for all of them.
- * A question that is answered from the cache counts too: what is refused must not depend on who asked before.
- */
-export function createBudget(questions: number, ms: number, clock: Clock): Budget {
-  const end = clock.monotonic() + ms;
-  let asked = 0;
-  return frozen({
-    take: () => asked < questions && ++asked > 0,
-    left: () => Math.max(0, end - clock.monotonic()),
-  });
-}
-
-/**
- * A part of a budget, so that one piece of the work cannot spend what another one needs: a sender who makes SPF expensive
- * must not get rid of the DMARC of the name in From.
- */
-export function createShare(budget: Budget, questions: number, ms: number, clock: Clock): Budget {
-  const own = createBudget(questions, ms, clock);
-  return frozen({
-    take: () => own.take() && budget.take(),
-    left: () => Math.min(own.left(), budget.left()),
-  });
 }

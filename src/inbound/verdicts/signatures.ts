@@ -3,9 +3,9 @@ import type { ARCChainEntry, DNSResolver } from 'mailauth';
 import { getARChain, verifyASChain } from 'mailauth/lib/arc/index.js';
 import { getPublicKey, toALabel } from 'mailauth/lib/tools.js';
 import type { Clock } from '../../base/clock.ts';
+import { createMemory } from '../../base/memory.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import type { Field, HeaderSection, RawSource } from '../../mail/header-section.ts';
-import type { LookUp } from './authenticate.ts';
 import {
   createSignatureChecker,
   isUnknown,
@@ -15,6 +15,7 @@ import {
   type SignatureChecker,
   type Unusable,
 } from './dkim/verify.ts';
+import type { LookUp } from './lookups.ts';
 
 // The parts instead of the whole, as in authenticate.ts.
 
@@ -214,17 +215,14 @@ const LONGEST_RECORD = 2048; // a key of 8192 bits has 1400 characters; together
  * 200 us, and checking a signature takes 50 us with the key as an object, 100 us with it as PEM. Faults are not kept.
  */
 export function createPublicKeys(read: ReadKey, toALabel: (name: string) => string): (lookUp: LookUp) => MessageKeys {
-  const known = new Map<string, PublicKey>();
+  const known = createMemory<PublicKey>({ most: MOST_KEYS });
 
   async function keyIn(record: string, reading: () => Promise<PublicKey>): Promise<PublicKey> {
     const kept = known.get(record);
     if (kept !== undefined) return kept;
     const key = await reading();
     const ready = { ...key, publicKey: createPublicKey(key.publicKey) };
-    if (record.length > LONGEST_RECORD) return ready;
-    const [oldest] = known.keys();
-    if (known.size >= MOST_KEYS && oldest !== undefined) known.delete(oldest);
-    known.set(record, ready);
+    if (record.length <= LONGEST_RECORD) known.set(record, ready);
     return ready;
   }
 

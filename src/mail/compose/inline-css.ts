@@ -1,5 +1,10 @@
 import { createContext, Script } from 'node:vm';
-import juice from 'juice/client';
+import { compile } from 'css-select';
+import { parse as parseSelectors, type Selector } from 'css-what';
+import { DomUtils, parseDocument, QuoteType, Tokenizer } from 'htmlparser2';
+import { escapeHtml } from '../../base/html.ts';
+import { createMemory } from '../../base/memory.ts';
+import { createOutput, ignoreAll, valueStart } from '../links.ts';
 
 /** Bytes of HTML; what is larger stays as it is (documented). */
 const MOST_BYTES = 256 * 1024;
@@ -7,29 +12,22 @@ const MOST_BYTES = 256 * 1024;
 const LONGEST_MS = 1000;
 /** Pages that are kept with what became of them: without merge tags a message has the same one for all its recipients. */
 const MOST_KEPT = 8;
+/** Declarations that are written into elements, and characters of the page that comes out. They bound memory. */
+const MOST_WRITTEN = 300_000;
+const MOST_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
-// Style sheets stay in the page besides: queries about the screen and links under a pointer work only from there. Variables
-// stay variables, because their values can be made to grow without end.
-const OPTIONS = {
-  removeStyleTags: false,
-  resolveCSSVariables: false,
-  applyWidthAttributes: false,
-  applyHeightAttributes: false,
-  applyAttributesTableElements: false,
-} as const;
 
 /**
  * Makes what writes the style sheets of an HTML text into the `style` attributes of its elements, for mail programs that do not read
- * style sheets. HTML that has none, is too large, costs too much or cannot be read stays as it is. Nothing is fetched and no file
- * is read: links to style sheets stay links.
+ * style sheets. Every other character of the text stays as it is, the style sheets too: queries about the screen and links under
+ * a pointer work only from there. HTML that has none, is too large, costs too much or cannot be read stays as it is. Nothing is
+ * fetched and no file is read: links to style sheets and @import stay what they are.
  */
 export function createInliner(): (html: string) => string {
-  // What looks like the tags of template languages is set aside by the library, in time that grows with its square.
-  for (const name of Object.keys(juice.codeBlocks)) delete juice.codeBlocks[name];
-  const given = { html: '', inline: (html: string) => (canBeInlined(html) ? juice(html, OPTIONS) : html) };
+  const given = { html: '', inline: inlineStyles };
   const script = new Script('given.inline(given.html)');
   const context = createContext({ given });
-  const kept = new Map<string, string>();
+  const kept = createMemory<string>({ most: MOST_KEPT });
 
   function inline(html: string): string {
     given.html = html;
@@ -46,163 +44,220 @@ export function createInliner(): (html: string) => string {
   return (html) => {
     if (!HAS_STYLE.test(html) || Buffer.byteLength(html) >= MOST_BYTES) return html;
     const inlined = kept.get(html) ?? inline(html);
-    const [oldest] = kept.keys();
-    if (kept.size >= MOST_KEPT && oldest !== undefined) kept.delete(oldest);
     kept.set(html, inlined);
     return inlined;
   };
 }
 
-// What it would cost to write style sheets into elements, told from the text before anything is parsed: an estimate that is
-// rather too high. It keeps memory small; time has a limit of its own.
+type Element = ReturnType<typeof DomUtils.getElementsByTagName>[number];
 
-/** Elements times selectors: each selector is held against each element. */
-const MOST_MATCHES = 3_000_000;
-/** Declarations that stay in elements, each some hundred bytes of memory while it is at work. */
-const MOST_WRITTEN = 300_000;
-/** Characters of these declarations. */
-const MOST_CHARACTERS = 16_000_000;
-/** Elements inside one another: what walks the tree calls itself for each level. */
-const DEEPEST = 500;
-/** Characters of a selector that are looked at; a longer one is taken to match everything. */
-const LONGEST_SELECTOR = 200;
+/** Elements that show nothing. */
+const INVISIBLE = new Set(['head', 'title', 'base', 'link', 'style', 'meta', 'script', 'noscript', 'template']);
 
-const TAG = /<(\/?)([a-z][a-z0-9]*)/gi;
-const WORD = /[\w\u0080-\uffff-]+/g;
-const PIECE = /([^{};]*)([{};])/g;
-const PLAIN = /^[\w.#:\u0080-\uffff-]+$/;
-const VOID = new Set([
-  'area',
-  'base',
-  'br',
-  'col',
-  'embed',
-  'hr',
-  'img',
-  'input',
-  'link',
-  'meta',
-  'source',
-  'track',
-  'wbr',
-]);
-
-/** Whether the style sheets of an HTML text can be written into its elements in little memory. */
-export function canBeInlined(html: string): boolean {
-  const { elements, depth } = countElements(html);
-  if (depth > DEEPEST) return false;
-  const weight = weigh(styleSheetOf(html), countWords(html), elements);
-  return (
-    elements * weight.selectors <= MOST_MATCHES &&
-    weight.written <= MOST_WRITTEN &&
-    weight.characters <= MOST_CHARACTERS
-  );
+function inlineStyles(html: string): string {
+  const document = parseDocument(html, { withStartIndices: true });
+  const all = DomUtils.getElementsByTagName('*', document);
+  const rules = all.filter(isSheet).flatMap((sheet) => readRules(DomUtils.textContent(sheet)));
+  const elements = all.filter(({ name }) => !INVISIBLE.has(name));
+  const cascades = applyRules(rules.flatMap(toSteps), elements);
+  const styles = new Map<number, string>();
+  for (const [element, cascade] of cascades) styles.set(element.startIndex ?? -1, cascade.text());
+  return writeStyles(html, styles);
 }
 
-/** What stands in the `style` elements, without comments. */
-function styleSheetOf(html: string): string {
-  const lower = html.toLowerCase();
-  const sheets: string[] = [];
-  for (let at = lower.indexOf('<style'); at >= 0; ) {
-    const end = lower.indexOf('</style', at);
-    sheets.push(html.slice(at, end < 0 ? undefined : end).replace(/^[^>]*>/, ''));
-    at = end < 0 ? -1 : lower.indexOf('<style', end);
-  }
-  return withoutComments(sheets.join('\n'));
+/** Whether a `style` element speaks of every screen. */
+function isSheet({ name, attribs }: Element): boolean {
+  return name === 'style' && /^\s*(?:all|screen|)\s*$/i.test(attribs.media ?? '');
 }
 
-function withoutComments(css: string): string {
-  const [first = '', ...others] = css.split('/*');
-  return (
-    first + others.map((part) => ` ${part.slice(part.includes('*/') ? part.indexOf('*/') + 2 : part.length)}`).join('')
-  );
-}
-
-function countElements(html: string): { elements: number; depth: number } {
-  let [elements, open, depth] = [0, 0, 0];
-  for (const [, slash, name = ''] of html.matchAll(TAG)) {
-    if (slash !== '') {
-      open = Math.max(0, open - 1);
-      continue;
-    }
-    elements++;
-    if (VOID.has(name.toLowerCase())) continue;
-    open++;
-    depth = Math.max(depth, open);
-  }
-  return { elements, depth };
-}
-
-/** How often each word stands in the text: no more elements have it for a name, a class or an id. */
-function countWords(html: string): ReadonlyMap<string, number> {
-  const counts = new Map<string, number>();
-  for (const [word] of html.toLowerCase().matchAll(WORD)) counts.set(word, (counts.get(word) ?? 0) + 1);
-  return counts;
-}
-
-/** A property, or its repetition in one rule, over the whole style sheet: later values take the place of earlier ones. */
-interface Declared {
-  matches: number;
-  longest: number;
+interface Declaration {
+  readonly name: string;
+  /** Without `!important`: the style sheet stays, and its queries about the screen must be able to overrule the attribute. */
+  readonly value: string;
+  readonly important: boolean;
 }
 
 interface Rule {
-  readonly matches: number;
-  readonly seen: Map<string, number>;
+  readonly selectors: string;
+  readonly declarations: readonly Declaration[];
 }
 
-/** Walks over a style sheet; what stands in `@` blocks is not written into elements. */
-function weigh(
-  sheet: string,
-  words: ReadonlyMap<string, number>,
-  elements: number,
-): { selectors: number; written: number; characters: number } {
-  let selectors = 0;
-  const declared = new Map<string, Declared>();
+// A comment, a string, an escape, a bracket or other text.
+const TOKEN =
+  /\/\*[^]*?(?:\*\/|$)|"(?:\\[^]|[^"\\\n])*"?|'(?:\\[^]|[^'\\\n])*'?|\\[^]?|[{}()[\];]|[^"'\\{}()[\];/]+|\//g;
+
+/** The rules of a style sheet (CSS Syntax, 5.4), without those in @ blocks and within other rules: no element could have them. */
+function readRules(css: string): readonly Rule[] {
   const rules: Rule[] = [];
-  for (const [, text = '', mark] of sheet.matchAll(PIECE)) {
-    const rule = rules.at(-1);
-    if (mark === '{') {
-      const parts = text.trimStart().startsWith('@') || rule?.matches === 0 ? [] : text.split(',');
-      selectors += parts.length;
-      rules.push({ matches: parts.reduce((all, part) => all + matchesOf(part, words, elements), 0), seen: new Map() });
-      continue;
-    }
-    if (rule && rule.matches > 0 && text.includes(':')) declare(declared, rule, text);
-    if (mark === '}') rules.pop();
+  let [text, selectors, open] = ['', '', 0];
+  let declarations: Declaration[] = [];
+  for (const [token] of css.matchAll(TOKEN)) {
+    if (token === '{') {
+      if (open++ === 0) selectors = text.trim();
+      text = '';
+    } else if (token === '}') {
+      if (open === 1) {
+        declarations.push(...readDeclaration(text));
+        if (!selectors.startsWith('@')) rules.push({ selectors, declarations });
+        declarations = [];
+      }
+      open = Math.max(0, open - 1);
+      text = '';
+    } else if (token === ';' && !isInside(text)) {
+      if (open === 1) declarations.push(...readDeclaration(text));
+      text = '';
+    } else if (open <= 1) text += token.startsWith('/*') ? ' ' : token;
   }
-  const all = [...declared.values()].map(({ matches, longest }) => ({ times: Math.min(matches, elements), longest }));
+  return rules;
+}
+
+/** Whether a bracket is open, as in `url(data:image/png;base64,…)`. */
+function isInside(text: string): boolean {
+  return text.lastIndexOf('(') > text.lastIndexOf(')');
+}
+
+function readDeclaration(text: string): readonly Declaration[] {
+  const colon = text.indexOf(':');
+  const name = text.slice(0, Math.max(0, colon)).trim();
+  const written = text.slice(colon + 1).trim();
+  const value = written.replace(IMPORTANT, '');
+  if (!/^-{0,2}[\w-]+$/.test(name) || value === '') return [];
+  return [{ name: name.startsWith('--') ? name : name.toLowerCase(), value, important: value !== written }];
+}
+
+const IMPORTANT = /\s*!\s*important$/i;
+
+/** The declarations of a `style` attribute. What its author calls important there stays so. */
+function readStyle(style: string): readonly Declaration[] {
+  const declarations = readRules(`x{${style}}`)[0]?.declarations ?? [];
+  return declarations.map((one) => (one.important ? { ...one, value: `${one.value} !important` } : one));
+}
+
+/** One selector with what it declares. */
+interface Step {
+  readonly selector: readonly Selector[];
+  readonly rank: number;
+  readonly declarations: readonly Declaration[];
+}
+
+/** As in a browser, a list with a selector that cannot be read counts for nothing. */
+function toSteps({ selectors, declarations }: Rule): readonly Step[] {
+  if (declarations.length === 0) return [];
+  try {
+    return parseSelectors(selectors)
+      .filter((selector) => selector.every(({ type }) => type !== 'pseudo-element'))
+      .map((selector) => ({ selector, rank: rankOf(selector), declarations }));
+  } catch {
+    return [];
+  }
+}
+
+/** The specificity of a selector (Selectors 4, section 17): ids, then classes, then names. */
+function rankOf(selector: readonly Selector[]): number {
+  return selector.reduce((sum, part) => {
+    if (part.type === 'attribute') return sum + (part.name === 'id' && part.action === 'equals' ? 1_000_000 : 1000);
+    if (part.type === 'tag') return sum + 1;
+    if (part.type !== 'pseudo' || part.name === 'where') return sum;
+    const inside = Array.isArray(part.data) ? Math.max(0, ...part.data.map(rankOf)) : 0;
+    return sum + (['is', 'not', 'has', 'matches'].includes(part.name) ? inside : 1000);
+  }, 0);
+}
+
+/** Applies the declarations to each element from the weakest to the strongest, those of its `style` attribute in their place. */
+function applyRules(steps: readonly Step[], elements: readonly Element[]): ReadonlyMap<Element, Cascade> {
+  const matches = new Map<Element, Step[]>();
+  let written = 0;
+  for (const step of steps.toSorted((a, b) => a.rank - b.rank)) {
+    const fits = toTest(step.selector);
+    if (!fits) continue;
+    for (const element of elements) {
+      if (!fits(element)) continue;
+      written += step.declarations.length;
+      if (written > MOST_WRITTEN) throw new RangeError('too many declarations');
+      const before = matches.get(element);
+      if (before) before.push(step);
+      else matches.set(element, [step]);
+    }
+  }
+  const cascades = new Map<Element, Cascade>();
+  for (const [element, matching] of matches) {
+    const blocks = [...matching.map(({ declarations }) => declarations), readStyle(element.attribs.style ?? '')];
+    const cascade = createCascade();
+    for (const block of blocks) cascade.add(block.filter(({ important }) => !important));
+    for (const block of blocks) cascade.add(block.filter(({ important }) => important));
+    cascades.set(element, cascade);
+  }
+  return cascades;
+}
+
+/** Undefined where no element can be told by the selector, as by `:focus`. */
+function toTest(selector: readonly Selector[]): ((element: Element) => boolean) | undefined {
+  try {
+    return compile<Element, Element>([[...selector]]);
+  } catch {
+    return undefined;
+  }
+}
+
+/** What one element is to be told: of each property what came last. */
+interface Cascade {
+  add(block: readonly Declaration[]): void;
+  text(): string;
+}
+
+function createCascade(): Cascade {
+  const values = new Map<string, readonly string[]>();
   return {
-    selectors,
-    written: all.reduce((sum, { times }) => sum + times, 0),
-    characters: all.reduce((sum, { times, longest }) => sum + times * longest, 0),
+    add(block) {
+      // A property stands behind what came before, because `margin` would undo `margin-top`. Of one block all its values stay:
+      // programs that cannot read the last one take the one before.
+      for (const [name, same] of Map.groupBy(block, (one) => one.name)) {
+        values.delete(name);
+        values.set(
+          name,
+          same.map(({ value }) => value),
+        );
+      }
+    },
+    text: () => [...values].flatMap(([name, all]) => all.map((value) => `${name}: ${value};`)).join(' '),
   };
 }
 
-function declare(declared: Map<string, Declared>, { matches, seen }: Rule, text: string): void {
-  const name = text.slice(0, text.indexOf(':')).trim();
-  const times = (seen.get(name) ?? 0) + 1;
-  seen.set(name, times);
-  const known = declared.get(`${name} ${times}`);
-  declared.set(`${name} ${times}`, {
-    matches: (known?.matches ?? 0) + matches,
-    longest: Math.max(known?.longest ?? 0, text.length),
-  });
-}
-
-/** How many elements a selector can match, by what its last part names. */
-function matchesOf(selector: string, words: ReadonlyMap<string, number>, elements: number): number {
-  if (selector.length > LONGEST_SELECTOR) return elements;
-  const last =
-    selector
-      .trim()
-      .split(/[\s>+~]+/)
-      .at(-1) ?? '';
-  if (!PLAIN.test(last)) return elements;
-  const names =
-    last
-      .toLowerCase()
-      .replace(/::?[\w-]+/g, '')
-      .match(WORD) ?? [];
-  return Math.min(elements, ...names.map((name) => words.get(name) ?? 0));
+/** Writes `style` attributes into the tags that begin at the given places. */
+function writeStyles(html: string, styles: ReadonlyMap<number, string>): string {
+  const output = createOutput(html, MOST_CHARACTERS);
+  let style: string | undefined;
+  let isStyle = false;
+  let nameEnd = 0;
+  let tagEnd = 0;
+  const insert = () => {
+    if (style !== undefined) output.replace(tagEnd, tagEnd, ` style="${escapeHtml(style)}"`);
+    style = undefined;
+  };
+  const tokenizer = new Tokenizer(
+    { decodeEntities: false },
+    {
+      ...ignoreAll,
+      onopentagname(start, stop) {
+        style = styles.get(start - 1);
+        tagEnd = stop;
+      },
+      onattribname(start, stop) {
+        isStyle = style !== undefined && html.slice(start, stop).toLowerCase() === 'style';
+        nameEnd = stop;
+      },
+      onattribend(quote, stop) {
+        tagEnd = stop;
+        if (!isStyle || style === undefined) return;
+        const start = quote === QuoteType.NoValue ? nameEnd : valueStart(html, nameEnd);
+        output.replace(start, stop, `${quote === QuoteType.NoValue ? '=' : ''}"${escapeHtml(style)}"`);
+        style = undefined; // of two attributes with one name the first counts
+      },
+      onopentagend: insert,
+      onselfclosingtag: insert,
+    },
+  );
+  tokenizer.write(html);
+  tokenizer.end();
+  return output.finish('', html.length);
 }

@@ -1,4 +1,5 @@
 import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { escapeHtml } from '../../base/html.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text nobody reads. */
@@ -180,13 +181,6 @@ function touches(before: string, after: string): boolean {
   return before.endsWith('>') && /^[\p{L}\p{N}]/u.test(after);
 }
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
 /** In place of a link while the text around it is escaped: no text that is decoded has lone surrogates. */
 const MARK = '\udbff';
 const LINK = /\udbff(\d+);/g;
@@ -212,7 +206,7 @@ export function toHtmlPage(text: string, maxLength: number): string {
 
 function toMarkup(paragraph: string, links: readonly string[]): string {
   return (
-    escaped(paragraph)
+    escapeHtml(paragraph)
       // At the beginning of a line a browser would show no space, and of several in a row one.
       .replace(/^ +/gm, (spaces) => '&nbsp;'.repeat(spaces.length))
       .replace(/ {2,}/g, (spaces) => `${'&nbsp;'.repeat(spaces.length - 1)} `)
@@ -223,10 +217,6 @@ function toMarkup(paragraph: string, links: readonly string[]): string {
 }
 
 function toLink(url: string): string {
-  const shown = escaped(url);
+  const shown = escapeHtml(url);
   return `<a href="${shown}">${shown}</a>`;
-}
-
-function escaped(text: string): string {
-  return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
 }

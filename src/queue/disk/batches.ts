@@ -5,7 +5,18 @@ import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
 import type { BatchLimits, Frozen, Hook, HookTally, Pending, Wanted } from '../events.ts';
 import type { Ending } from './changes.ts';
 import type { Endpoints } from './open-file.ts';
-import { number, numberOrNull, type SqlRow, sumOf, sumOfDelivery, text, textOrNull, whole } from './schema.ts';
+import {
+  kindCode,
+  number,
+  numberOrNull,
+  type SqlRow,
+  sumOf,
+  sumOfDelivery,
+  taskCode,
+  text,
+  textOrNull,
+  whole,
+} from './schema.ts';
 
 /** What was new of the events that were published for a webhook. */
 export interface Published {
@@ -153,7 +164,8 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
     VALUES (?, ?, ?, 1, ?, '', ?, ?, ?, ?)`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)`);
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind)
+    VALUES (?, ?, ?, ?, '', '', '', ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?)`);
   const batch = db.prepare('INSERT INTO batches (message, hook, events, open, counted) VALUES (?, ?, ?, 1, 0)');
   return (
     hook: Hook,
@@ -166,7 +178,8 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
     const at = whole(now);
     const bytes = Buffer.from(`[${bodies.join(',')}]`);
     const made = toDelivery(hook, messageId, bodies.length);
-    const endpoint = endpoints.keyOf(hook.account, hook.url);
+    const endpoint = endpoints.keyOf(made);
+    const kind = kindCode(made.kind);
     const row = {
       id: messageId,
       receivedAt: at,
@@ -189,7 +202,8 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
       at,
       at,
       at,
-      sumOfDelivery({ ...made, message: key, route: made.routeId }),
+      sumOfDelivery({ ...made, kind, task: taskCode(undefined), message: key, route: made.routeId }),
+      kind,
     );
     batch.run(key, hookKey, bodies.length);
     endpoints.shift(endpoint, 1);
@@ -200,6 +214,7 @@ function createWriting(db: DatabaseSync, endpoints: Endpoints, nextKey: (count: 
 function toDelivery({ id, account, url }: Hook, messageId: string, events: number): Delivery {
   return {
     id: deliveryId(messageId, id, ''),
+    kind: 'events',
     messageId,
     account,
     url,

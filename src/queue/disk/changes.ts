@@ -1,12 +1,23 @@
 import type { DatabaseSync, SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { frozen } from '../../base/frozen.ts';
-import type { Delivery, Settlement } from '../delivery.ts';
+import type { Delivery, Endpoint, Settlement } from '../delivery.ts';
 import type { HookTally } from '../events.ts';
 import { type Batching, createBatching, createHookChanges, createTallying, type HookChanges } from './batches.ts';
 import type { Endpoints } from './open-file.ts';
 import { createReporting, type Reporting } from './queries.ts';
-import { number, type SqlRow, stateCode, sumOf, sumOfDelivery, text, textOrNull, whole } from './schema.ts';
+import {
+  kindCode,
+  number,
+  type SqlRow,
+  stateCode,
+  sumOf,
+  sumOfDelivery,
+  taskCode,
+  text,
+  textOrNull,
+  whole,
+} from './schema.ts';
 
 /** A message as its row holds it: with the bytes, or with the name and SHA-256 of its blob. */
 export interface MessageRow {
@@ -27,7 +38,7 @@ export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick
   accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
   /** Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook afterwards. */
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
-  keepEndpoint(account: string, url: string, memory: string | null): void;
+  keepEndpoint(endpoint: Endpoint, memory: string | null): void;
   check(at: number): void;
   keepTime(memory: string): void;
 }
@@ -47,7 +58,7 @@ export function createChanges(db: DatabaseSync, endpoints: Endpoints, nextKey: (
     accept: createAccepting(db, endpoints, nextKey),
     settle: createSettling(db, endpoints, reporting),
     reported: reporting.reported,
-    keepEndpoint: (account, url, memory) => endpoints.keep(account, url, memory),
+    keepEndpoint: endpoints.keep,
     check: (at) => {
       check.run(whole(at));
     },
@@ -71,7 +82,8 @@ function createAccepting(
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`);
   const delivery =
     db.prepare(`INSERT INTO deliveries (key, id, message, endpoint, route, pattern, recipient, bytes, state,
-    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?)
+    created_at, due_at, ended_at, budget_from, attempts, posts, parked, sum, kind, task)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?)
     ON CONFLICT DO NOTHING`);
   return (row, deliveries) => {
     const key = nextKey(deliveries.length);
@@ -93,9 +105,10 @@ function createAccepting(
     if (changes === 0) return false;
     const share = Math.ceil(row.size / deliveries.length);
     deliveries.forEach((one, i) => {
-      const endpoint = endpoints.keyOf(one.account, one.url);
+      const endpoint = endpoints.keyOf(one);
+      const [kind, task] = [kindCode(one.kind), taskCode(one.task)];
       const from = Math.max(at, whole(one.notBefore ?? 0));
-      const sum = sumOfDelivery({ ...one, message: key, route: one.routeId });
+      const sum = sumOfDelivery({ ...one, kind, task, message: key, route: one.routeId });
       const written = delivery.run(
         key + i,
         one.id,
@@ -110,6 +123,8 @@ function createAccepting(
         from,
         from,
         sum,
+        kind,
+        task,
       );
       if (written.changes !== 0) endpoints.shift(endpoint, 1);
     });
@@ -242,9 +257,9 @@ export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
       each(keys, (key, endpoint) => shifted(replay.run(whole(now), key).changes !== 0, key, endpoint, 1)),
     redirect: (keys, url) =>
       each(keys, (key, endpoint, state) => {
-        const account = endpoints.accountOf(endpoint);
-        if (account === undefined) return false;
-        const target = endpoints.keyOf(account, url);
+        const from = endpoints.byKey(endpoint);
+        if (from === undefined) return false;
+        const target = endpoints.keyOf({ ...from, url });
         if (target === endpoint || redirect.run(target, key).changes === 0) return false;
         if (state === 0) {
           endpoints.shift(endpoint, -1);

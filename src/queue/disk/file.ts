@@ -2,9 +2,14 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
-import { isMailUrl } from '../../mail/outgoing.ts';
-import { isForUs } from '../../mail/return-address.ts';
-import type { AcceptOutcome, Delivery, DeliveryState } from '../delivery.ts';
+import {
+  type AcceptOutcome,
+  type Delivery,
+  type DeliveryState,
+  ENDPOINT_KINDS,
+  type Endpoint,
+  type EndpointKind,
+} from '../delivery.ts';
 import type { MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
 import { type Keeper, openKeeper } from './keeper.ts';
@@ -138,9 +143,7 @@ function every(clock: Clock, ms: number, fn: () => void): () => void {
   return () => cancel();
 }
 
-interface Entry {
-  readonly account: string;
-  readonly url: string;
+interface Entry extends Endpoint {
   memory: string | null;
   waiting: number;
 }
@@ -151,7 +154,7 @@ export interface Tally {
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
   /** All of them, by where they go. */
-  byEndpoint(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
+  byEndpoint(): Readonly<Record<EndpointKind, number>>;
   /** Endpoints with something waiting or a memory. */
   entries(): readonly (Readonly<Entry> & { readonly key: number })[];
 }
@@ -162,11 +165,11 @@ export function createTally(): Tally {
   const accounts = new Map<string, number>();
   /** Of these, what goes out as mail. */
   const outgoing = new Map<string, number>();
-  let byEndpoint = { webhook: 0, mail: 0, return: 0 };
+  let byEndpoint = { webhook: 0, outbound: 0, return: 0 };
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
-    byEndpoint[isMailUrl(entry.url) ? 'mail' : isForUs(entry.url) ? 'return' : 'webhook'] += more;
-    for (const sums of isMailUrl(entry.url) ? [accounts, outgoing] : [accounts])
+    byEndpoint[ENDPOINT_KINDS[entry.kind]] += more;
+    for (const sums of entry.kind === 'outbound' ? [accounts, outgoing] : [accounts])
       sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
   return frozen({
@@ -174,18 +177,18 @@ export function createTally(): Tally {
       endpoints.clear();
       accounts.clear();
       outgoing.clear();
-      byEndpoint = { webhook: 0, mail: 0, return: 0 };
-      for (const { key, account, url, memory, waiting } of loaded) {
-        const entry = { account, url, memory, waiting: 0 };
+      byEndpoint = { webhook: 0, outbound: 0, return: 0 };
+      for (const { key, account, url, kind, memory, waiting } of loaded) {
+        const entry = { account, url, kind, memory, waiting: 0 };
         endpoints.set(key, entry);
         shift(entry, waiting);
       }
     },
     change(changed, shifts) {
-      for (const { key, account, url, memory } of changed) {
+      for (const { key, account, url, kind, memory } of changed) {
         const known = endpoints.get(key);
         if (known) known.memory = memory;
-        else endpoints.set(key, { account, url, memory, waiting: 0 });
+        else endpoints.set(key, { account, url, kind, memory, waiting: 0 });
       }
       for (const [key, more] of shifts) {
         const entry = endpoints.get(key);
@@ -233,7 +236,7 @@ export function createPauses(clock: Clock): Pauses {
 /** What the queue knows of itself. */
 export interface Known {
   /** Deliveries that wait, by where they go; from memory. */
-  waiting(): Readonly<Record<'webhook' | 'mail' | 'return', number>>;
+  waiting(): Readonly<Record<EndpointKind, number>>;
   hasRoom(): boolean;
   disk(): { readonly total: number; readonly free: number } | undefined;
   /** Milliseconds since 1970 from which the oldest waits; null when none does. */

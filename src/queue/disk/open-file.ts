@@ -1,8 +1,9 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import type { Endpoint } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
-import { number, type SqlRow, text, textOrNull } from './schema.ts';
+import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
 import { type Answer, type Ask, call, type EndpointRow, type News } from './thread.ts';
 
 /** What came of one transaction. */
@@ -167,9 +168,9 @@ export type Loaded = readonly (EndpointRow & { readonly waiting: number })[];
  */
 export interface Endpoints {
   /** The number of an endpoint; a new one gets its row. */
-  keyOf(account: string, url: string): number;
-  accountOf(key: number): string | undefined;
-  keep(account: string, url: string, memory: string | null): void;
+  keyOf(endpoint: Endpoint): number;
+  byKey(key: number): Endpoint | undefined;
+  keep(endpoint: Endpoint, memory: string | null): void;
   /** `more` deliveries wait for it, or fewer when negative. */
   shift(key: number, more: number): void;
   /** Takes what changed since the last commit. */
@@ -180,14 +181,14 @@ export interface Endpoints {
 }
 
 const LOAD = `
-SELECT e.key, e.account, e.url, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
+SELECT e.key, e.account, e.url, e.kind, e.memory, coalesce(c.waiting, 0) AS waiting FROM endpoints e
 LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliveries_due WHERE state = 0 GROUP BY endpoint) c
 ON c.endpoint = e.key`;
 
 /** Endpoints over the writer's connection. */
 export function createEndpoints(db: DatabaseSync): Endpoints {
   const insert = db.prepare(
-    `INSERT INTO endpoints (account, url) VALUES (?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, memory`,
+    `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
   );
   const remember = db.prepare('UPDATE endpoints SET memory = ? WHERE key = ?');
   const everything = db.prepare(LOAD);
@@ -195,24 +196,25 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
   let shifts = new Map<number, number>();
   let fresh = new Map<number, EndpointRow>();
 
-  function keyOf(account: string, url: string): number {
+  function keyOf({ account, url, kind }: Endpoint): number {
     const known = names.keyOf(account, url);
     if (known !== undefined) return known;
-    const row = insert.get(account, url);
+    const row = insert.get(account, url, kindCode(kind));
     if (!row) throw new Error('an endpoint could not be written');
-    const key = number(row, 'key');
-    names.add(key, account, url);
-    fresh.set(key, { key, account, url, memory: textOrNull(row, 'memory') });
-    return key;
+    const endpoint = { key: number(row, 'key'), account, url, kind: kindOfCode(number(row, 'kind')) };
+    names.add(endpoint.key, endpoint);
+    fresh.set(endpoint.key, { ...endpoint, memory: textOrNull(row, 'memory') });
+    return endpoint.key;
   }
 
   return frozen({
     keyOf,
-    accountOf: names.accountOf,
-    keep(account, url, memory) {
-      const key = keyOf(account, url);
+    byKey: names.byKey,
+    keep(endpoint, memory) {
+      const key = keyOf(endpoint);
       remember.run(memory, key);
-      fresh.set(key, { key, account, url, memory });
+      const { account, url, kind } = names.byKey(key) ?? endpoint;
+      fresh.set(key, { key, account, url, kind, memory });
     },
     shift: (key, more) => {
       shifts.set(key, (shifts.get(key) ?? 0) + more);
@@ -231,7 +233,7 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
     load() {
       const loaded = everything.all().map(toLoaded);
       names.clear();
-      for (const { key, account, url } of loaded) names.add(key, account, url);
+      for (const { key, account, url, kind } of loaded) names.add(key, { account, url, kind });
       return loaded;
     },
   });
@@ -239,22 +241,22 @@ export function createEndpoints(db: DatabaseSync): Endpoints {
 
 function createNames() {
   const keys = new Map<string, number>();
-  const accounts = new Map<number, string>();
+  const endpoints = new Map<number, Endpoint>();
   const nameOf = (account: string, url: string) => `${account}\0${url}`;
   return {
     keyOf: (account: string, url: string) => keys.get(nameOf(account, url)),
-    accountOf: (key: number) => accounts.get(key),
-    add(key: number, account: string, url: string) {
-      keys.set(nameOf(account, url), key);
-      accounts.set(key, account);
+    byKey: (key: number) => endpoints.get(key),
+    add(key: number, endpoint: Endpoint) {
+      keys.set(nameOf(endpoint.account, endpoint.url), key);
+      endpoints.set(key, endpoint);
     },
     remove(key: number, account: string, url: string) {
       keys.delete(nameOf(account, url));
-      accounts.delete(key);
+      endpoints.delete(key);
     },
     clear() {
       keys.clear();
-      accounts.clear();
+      endpoints.clear();
     },
   };
 }
@@ -264,6 +266,7 @@ function toLoaded(row: SqlRow): Loaded[number] {
     key: number(row, 'key'),
     account: text(row, 'account'),
     url: text(row, 'url'),
+    kind: kindOfCode(number(row, 'kind')),
     memory: textOrNull(row, 'memory'),
     waiting: number(row, 'waiting'),
   };

@@ -1,8 +1,6 @@
 import { existsSync } from 'node:fs';
 import type { DatabaseSync, SQLInputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import { MAIL_SCHEME } from '../../mail/outgoing.ts';
-import { REPORT_SCHEME, RETURN_URL } from '../../mail/return-address.ts';
 import type {
   AttemptRecord,
   Body,
@@ -19,6 +17,7 @@ import { blobFault } from './bodies.ts';
 import {
   DELIVERY,
   isWholeDelivery,
+  kindCode,
   number,
   numberOrNull,
   type SqlRow,
@@ -303,15 +302,6 @@ export interface Condition {
   readonly values: readonly SQLInputValue[];
 }
 
-// What goes out is known by its endpoint.
-const SENDS = `d.endpoint IN (SELECT key FROM endpoints WHERE substr(url, 1, ${MAIL_SCHEME.length}) = '${MAIL_SCHEME}')`;
-const KINDS = {
-  mail: `d.message NOT IN (SELECT message FROM batches) AND NOT ${SENDS}
-    AND d.endpoint NOT IN (SELECT key FROM endpoints WHERE url = '${RETURN_URL}' OR substr(url, 1, ${REPORT_SCHEME.length}) = '${REPORT_SCHEME}')`,
-  batch: 'd.message IN (SELECT message FROM batches)',
-  outgoing: SENDS,
-} as const;
-
 /** A selection as SQL; everything from outside is a bound value. */
 export function toCondition(selection: Selection): Condition {
   const parts: string[] = [];
@@ -327,10 +317,10 @@ export function toCondition(selection: Selection): Condition {
   inList('d.id', selection.ids);
   inList('d.route', selection.routeIds);
   inList('d.state', selection.states?.map(stateCode));
+  inList('d.kind', selection.kinds?.map(kindCode));
   if (selection.account !== undefined)
     add('d.endpoint IN (SELECT key FROM endpoints WHERE account = ?)', selection.account);
   if (selection.url !== undefined) add('d.endpoint IN (SELECT key FROM endpoints WHERE url = ?)', selection.url);
-  if (selection.kind !== undefined) add(KINDS[selection.kind]);
   if (selection.webhook !== undefined)
     add(
       'd.message IN (SELECT b.message FROM batches b JOIN hooks h ON h.key = b.hook WHERE h.id = ?)',

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import type { DatabaseSync } from 'node:sqlite';
 import { kindOf } from './faults.ts';
 import { appoint, type Folder, keepAside } from './folder.ts';
-import { connect, makeTables, TABLE_KEYS } from './schema.ts';
+import { connect, fillKinds, isOld, makeTables, TABLE_KEYS, text } from './schema.ts';
 
 /** What a new queue file was made from. */
 export interface Rebuilt {
@@ -44,15 +44,23 @@ function copyAll(old: DatabaseSync, part: string, now: number) {
     // The new file is synced as a whole at the end; until then nothing depends on it.
     old.exec('PRAGMA fresh.journal_mode = MEMORY; PRAGMA fresh.synchronous = OFF');
     for (const [table, key] of TABLE_KEYS) copyTable(old, table, key);
+    if (isOld(old)) fillKinds(old, 'fresh');
     return mend(old, now);
   } finally {
     old.exec('DETACH fresh');
   }
 }
 
+/** A file of an older version has fewer columns, and may lack the table. */
 function copyTable(db: DatabaseSync, table: string, key: string): void {
+  const columns = db
+    .prepare('SELECT name FROM pragma_table_info(?, ?)')
+    .all(table, 'main')
+    .map((row) => text(row, 'name'));
+  if (columns.length === 0) return;
+  const names = columns.join(', ');
   const copy = db.prepare(
-    `INSERT OR IGNORE INTO fresh.${table} SELECT * FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`,
+    `INSERT OR IGNORE INTO fresh.${table} (${names}) SELECT ${names} FROM main.${table} NOT INDEXED WHERE ${key} BETWEEN ? AND ?`,
   );
   const last = lastKey(db, table, key);
   const range = (from: number, to: number): void => {
@@ -102,6 +110,7 @@ function mend(db: DatabaseSync, now: number) {
         .run(now, `message lost: ${what}`).changes,
     );
   const lostMessages =
+    bury('its events were damaged on the disk', 'kind = 1 AND message NOT IN (SELECT message FROM fresh.batches)') +
     bury('its row was damaged on the disk', 'message NOT IN (SELECT key FROM fresh.messages)') +
     bury(
       'its endpoint was damaged on the disk',

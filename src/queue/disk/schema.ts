@@ -1,6 +1,6 @@
 import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { AttemptRecord, DeliveryState, Message, QueuedDelivery } from '../delivery.ts';
+import type { AttemptRecord, DeliveryKind, DeliveryState, Message, QueuedDelivery, ReturnTask } from '../delivery.ts';
 import { SpoolTooNew } from './faults.ts';
 
 /**
@@ -82,8 +82,21 @@ ALTER TABLE verdicts ADD COLUMN sum INTEGER;
 ALTER TABLE deliveries ADD COLUMN sum INTEGER;
 `;
 
+/**
+ * What a delivery is, and what an endpoint got first: numbers of `KINDS`; `task` is a number of `TASKS`, 0 for none. Before,
+ * that stood in URLs and in the table of batches (`fillKinds`).
+ */
+const KIND = `
+ALTER TABLE deliveries ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE deliveries ADD COLUMN task INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+`;
+
 /** What each version added. A new file gets them in turn too, so that its tables are those of one that grew. */
-const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME];
+const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND];
+
+/** The first version that has kinds. */
+const WITH_KINDS = 6;
 
 /** Grows with the tables; an older file is brought up to it, a newer one refused. */
 export const VERSION = VERSIONS.length;
@@ -110,6 +123,27 @@ export function stateCode(state: DeliveryState): number {
   return STATES.indexOf(state);
 }
 
+/** A kind as the file holds it. New ones go to the end. */
+const KINDS: readonly DeliveryKind[] = ['inbound', 'events', 'outbound', 'return'];
+
+/** The number of a kind in the file. */
+export function kindCode(kind: DeliveryKind): number {
+  return KINDS.indexOf(kind);
+}
+
+/** The kind behind a number; one that was damaged is caught by the checksum of its row. */
+export function kindOfCode(code: number): DeliveryKind {
+  return KINDS[code] ?? 'inbound';
+}
+
+/** A task as the file holds it; 0 is none. */
+const TASKS: readonly (ReturnTask | undefined)[] = [undefined, 'read', 'forward', 'report'];
+
+/** The number of a task in the file. */
+export function taskCode(task: ReturnTask | undefined): number {
+  return TASKS.indexOf(task);
+}
+
 /** A connection to a queue file with what every connection needs. */
 export function connect(path: string): DatabaseSync {
   const db = new DatabaseSync(path, { timeout: 10_000 });
@@ -125,22 +159,56 @@ export function makeTables(db: DatabaseSync): void {
   grow(db);
 }
 
-/** Brings the tables up to this version. The daemon and a visitor may both want to: the second finds nothing left to do. */
-function grow(db: DatabaseSync): void {
+/** Brings the tables up to this version, in one transaction. */
+export function grow(db: DatabaseSync): void {
   db.exec('BEGIN IMMEDIATE');
   try {
-    db.exec(`${VERSIONS.slice(versionOf(db)).join('')} PRAGMA user_version = ${VERSION}; COMMIT`);
+    const version = versionOf(db);
+    db.exec(VERSIONS.slice(version).join(''));
+    if (version > 0 && version < WITH_KINDS) fillKinds(db, 'main');
+    db.exec(`PRAGMA user_version = ${VERSION}; COMMIT`);
   } catch (error) {
     if (db.isTransaction) db.exec('ROLLBACK');
     throw error;
   }
 }
 
+/**
+ * Says of each endpoint and delivery of an older version what it is, as that version did: by its URL, and by whether it is a
+ * batch, which has no recipient. A checksum that was right is right afterwards; one that was wrong stays wrong.
+ */
+export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
+  db.function('crc32', { deterministic: true }, (text) => crc32(String(text)));
+  db.exec(`
+    UPDATE ${schema}.endpoints SET kind = CASE WHEN url GLOB 'smtp:*' THEN 2 ELSE 3 END
+      WHERE url GLOB 'smtp:*' OR url IN ('return:', 'postmaster:') OR url GLOB 'report:*';
+    CREATE TEMP TABLE kinds (endpoint INTEGER PRIMARY KEY, kind INTEGER NOT NULL, task INTEGER NOT NULL);
+    INSERT INTO temp.kinds SELECT key, kind,
+      CASE WHEN kind = 2 THEN 0 WHEN url = 'return:' THEN 1 WHEN url = 'postmaster:' THEN 2 ELSE 3 END
+      FROM ${schema}.endpoints WHERE kind > 0;
+    UPDATE ${schema}.deliveries SET kind = k.kind, task = k.task FROM temp.kinds k WHERE k.endpoint = deliveries.endpoint;
+    UPDATE ${schema}.deliveries SET kind = 1
+      WHERE kind = 0 AND (recipient = '' OR key IN (SELECT message FROM ${schema}.batches));
+    UPDATE ${schema}.endpoints SET kind = 1 WHERE kind = 0 AND key IN (
+      SELECT endpoint FROM ${schema}.deliveries GROUP BY endpoint HAVING min(kind) = 1);
+    UPDATE ${schema}.deliveries SET sum = crc32(${SUMMED} || ' ' || kind || ' ' || task)
+      WHERE kind > 0 AND sum = crc32(${SUMMED});
+    DROP TABLE temp.kinds;`);
+}
+
+/** What the checksum of a delivery was made of before there were kinds, and is for inbound mail. */
+const SUMMED = `id || ' ' || message || ' ' || route || ' ' || pattern || ' ' || recipient`;
+
+/** Whether a queue file has the form of an older version. */
+export function isOld(db: DatabaseSync): boolean {
+  return versionOf(db) < VERSION;
+}
+
 function versionOf(db: DatabaseSync): number {
   return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
 }
 
-/** Opens the queue file, makes it when it is not there, and refuses one of a newer version. */
+/** Opens the queue file, makes it when it is not there, and refuses one of a newer version. One of an older version has to `grow`. */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {
@@ -151,7 +219,6 @@ export function openFile(path: string): DatabaseSync {
       );
     }
     if (version === 0) makeTables(db);
-    else if (version < VERSION) grow(db);
     // Checkpoints are made by the writer itself: SQLite keeps quiet about a sync that failed in an automatic one.
     db.exec('PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; PRAGMA journal_size_limit = 67108864');
     return db;
@@ -190,7 +257,7 @@ export function textOrNull(row: SqlRow, name: string): string | null {
 
 /** What `toDelivery` reads: a delivery `d` with its endpoint and its last attempt. */
 export const DELIVERY = `
-SELECT d.key, d.id, d.message, d.sum, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
+SELECT d.key, d.id, d.kind, d.task, d.message, d.sum, m.id AS message_id, e.account, e.url, d.route, d.pattern, d.recipient, d.state, d.created_at, d.due_at,
   d.ended_at, d.budget_from, d.attempts, d.parked, d.note, a.status, a.error, b.events, h.id AS hook
 FROM deliveries d
 JOIN endpoints e ON e.key = d.endpoint
@@ -204,6 +271,7 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
   const state = STATES[number(row, 'state')] ?? 'dead';
   return {
     id: text(row, 'id'),
+    kind: kindOfCode(number(row, 'kind')),
     messageId: textOrNull(row, 'message_id') ?? '',
     account: text(row, 'account'),
     url: text(row, 'url'),
@@ -222,21 +290,24 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
     ...(row['events'] === null
       ? {}
       : { batch: { webhook: textOrNull(row, 'hook') ?? '', events: number(row, 'events') } }),
+    ...(row['task'] === 0 ? {} : { task: TASKS[number(row, 'task')] }),
   };
 }
 
 /** Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. */
 export function isWholeDelivery(row: SqlRow): boolean {
-  const { id, message, route, pattern, recipient, sum } = row;
+  const { id, kind, task, message, route, pattern, recipient, sum } = row;
   if (
     typeof id !== 'string' ||
+    typeof kind !== 'number' ||
+    typeof task !== 'number' ||
     typeof message !== 'number' ||
     typeof route !== 'string' ||
     typeof pattern !== 'string' ||
     typeof recipient !== 'string'
   )
     return false;
-  return sum === null || sum === sumOfDelivery({ id, message, route, pattern, recipient });
+  return sum === null || sum === sumOfDelivery({ id, kind, task, message, route, pattern, recipient });
 }
 
 /** A row of `attempts`. */
@@ -294,6 +365,9 @@ export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, 
 /** What the row of a delivery says for as long as it is there; where it goes to and what became of it change. */
 export interface SummedDelivery {
   readonly id: string;
+  /** Numbers of its kind and task. */
+  readonly kind: number;
+  readonly task: number;
   /** The number of its message. */
   readonly message: number;
   readonly route: string;
@@ -301,7 +375,8 @@ export interface SummedDelivery {
   readonly recipient: string;
 }
 
-/** The checksum of a delivery's row. */
-export function sumOfDelivery({ id, message, route, pattern, recipient }: SummedDelivery): number {
-  return crc32(`${id} ${message} ${route} ${pattern} ${recipient}`);
+/** The checksum of a delivery's row; that of inbound mail is as it was before there were kinds. */
+export function sumOfDelivery({ id, kind, task, message, route, pattern, recipient }: SummedDelivery): number {
+  const rest = kind === 0 && task === 0 ? '' : ` ${kind} ${task}`;
+  return crc32(`${id} ${message} ${route} ${pattern} ${recipient}${rest}`);
 }

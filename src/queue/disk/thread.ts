@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { frozen } from '../../base/frozen.ts';
+import type { Endpoint } from '../delivery.ts';
 import type { Changes } from './changes.ts';
 import { SpoolFault, SpoolTooNew } from './faults.ts';
 import type { Loaded } from './open-file.ts';
@@ -153,10 +154,8 @@ export interface CommitFigures {
 }
 
 /** An endpoint that is new, or whose memory changed. */
-export interface EndpointRow {
+export interface EndpointRow extends Endpoint {
   readonly key: number;
-  readonly account: string;
-  readonly url: string;
   readonly memory: string | null;
 }
 

@@ -4,7 +4,7 @@ import { kindOf, reasonOf } from './faults.ts';
 import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts';
 import { createOpenFile, type OpenFile } from './open-file.ts';
 import { type Rebuilt, rebuild } from './rebuild.ts';
-import { openFile } from './schema.ts';
+import { grow, isOld, openFile } from './schema.ts';
 import type { Answer, Ask, News, Post, ThreadData } from './thread.ts';
 
 /** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
@@ -26,6 +26,12 @@ function openQueue(folder: Folder, { role, now }: ThreadData): Opened {
   let damaged: OpenFile['db'] | null = null;
   try {
     damaged = openFile(folder.file);
+    if (isOld(damaged)) {
+      // A daemon of the older version may run, which goes on writing rows of the old form.
+      if (role === 'visitor')
+        throw new Error('the queue has an older format; start the daemon, which brings it up to date');
+      grow(damaged);
+    }
     syncPath(folder.dir);
     return { file: createOpenFile(damaged), rebuilt: null };
   } catch (error) {

@@ -115,7 +115,7 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
     if (fresh.length === 0) return relearn();
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
-      const lane = lanes.of(delivery.account, delivery.url, null);
+      const lane = lanes.of(delivery, null);
       lane.queue.addFresh(toFresh(delivery, now), now.steady);
       poke(lane);
     }
@@ -146,9 +146,10 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
   }
 
   async function learn(): Promise<void> {
-    for (const { account, url, waiting, nextDue, memory } of await spool.endpoints()) {
+    for (const endpoint of await spool.endpoints()) {
+      const { account, url, waiting, nextDue, memory } = endpoint;
       if ((waiting === 0 && memory === null) || lanes.has(account, url)) continue;
-      const { queue } = lanes.of(account, url, memory);
+      const { queue } = lanes.of(endpoint, memory);
       const sleep = Math.min(Math.max(nextDue - clock.now(), 0), LONGEST_SLEEP);
       if (waiting > 0) queue.forget(clock.monotonic() + sleep);
     }

@@ -1,7 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { isMailUrl } from '../../mail/outgoing.ts';
-import type { Delivery, QueuedDelivery } from '../delivery.ts';
+import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
 import { longestWait } from '../settle.ts';
 import { type EndpointState, fromMemory, mayProbe } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
@@ -12,9 +11,7 @@ const PREPARED = 32;
 const LOOK_THROUGH = 3_600_000;
 
 /** One endpoint as the dispatcher works on it. */
-export interface Lane {
-  readonly account: string;
-  readonly url: string;
+export interface Lane extends Endpoint {
   /** For the log: never the URL, which may hold secrets. */
   readonly host: string;
   readonly queue: EndpointQueue;
@@ -39,7 +36,7 @@ export interface Lane {
 }
 
 export function createLane(
-  { account, url, most }: Pick<Lane, 'account' | 'url' | 'most'>,
+  { account, url, kind, most }: Endpoint & Pick<Lane, 'most'>,
   state: EndpointState,
   kept: string | null,
   now: number,
@@ -47,6 +44,7 @@ export function createLane(
   return {
     account,
     url,
+    kind,
     most,
     host: URL.parse(url)?.host ?? '',
     queue: createEndpointQueue(),
@@ -130,14 +128,14 @@ const MANY = 1000;
 /** The lanes of all endpoints that have work, or had some of late. */
 export interface Lanes {
   /** The lane of an endpoint; a new one begins with what the spool kept of it. */
-  of(account: string, url: string, memory: string | null): Lane;
+  of(endpoint: Endpoint, memory: string | null): Lane;
   has(account: string, url: string): boolean;
   all(): Iterable<Lane>;
   count(): number;
 }
 
 /** `mostFor`: deliveries on their way to one endpoint at one time. */
-export function createLanes(clock: Clock, mostFor: (url: string) => number): Lanes {
+export function createLanes(clock: Clock, mostFor: (kind: DeliveryKind) => number): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
@@ -148,13 +146,18 @@ export function createLanes(clock: Clock, mostFor: (url: string) => number): Lan
   }
 
   return frozen({
-    of(account, url, memory) {
+    of({ account, url, kind }, memory) {
       const known = lanes.get(keyOf(account, url));
       if (known) return known;
       const now = clock.monotonic();
       if (lanes.size >= sweepAt) sweep(now);
-      const most = mostFor(url);
-      const lane = createLane({ account, url, most }, fromMemory(memory, clock.now() - now, now, most), memory, now);
+      const most = mostFor(kind);
+      const lane = createLane(
+        { account, url, kind, most },
+        fromMemory(memory, clock.now() - now, now, most),
+        memory,
+        now,
+      );
       lanes.set(keyOf(account, url), lane);
       return lane;
     },
@@ -202,7 +205,7 @@ export function toFresh(delivery: Delivery, now: { readonly wall: number; readon
  * subaccount is paused. No probe takes it before that, and it may be as far off as they like.
  */
 export function isTimed({ delivery, attempts }: Pick<Waiting, 'delivery' | 'attempts'>): boolean {
-  return attempts === 0 && isMailUrl(delivery.url);
+  return attempts === 0 && delivery.kind === 'outbound';
 }
 
 /** Whether it may be tried before its time, because its endpoint is back or to see whether it is. */

@@ -1,5 +1,5 @@
-import { isIPv4, isIPv6 } from 'node:net';
-import { isReachable, type Network } from '../../base/networks.ts';
+import { isIPv6 } from 'node:net';
+import { isLoopback, isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { Relay } from './relay.ts';
 
@@ -25,8 +25,6 @@ export async function relayExchange({ host }: Relay, resolver: Resolver, setting
   if (answer.kind !== 'records') return { kind: 'deferred', reason: `the relay ${host} has no address (${setting})` };
   return { kind: 'found', exchanges: [{ host, addresses: answer.records }] };
 }
-
-const isLoopback = (address: string) => address === '::1' || (isIPv4(address) && address.startsWith('127.'));
 
 /** The ways to a relay, in order. */
 export function* hopsToRelay(

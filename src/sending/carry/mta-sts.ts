@@ -3,6 +3,7 @@ import { request } from 'node:https';
 import { TextDecoder } from 'node:util';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import { createExpiringMemory, createShared } from '../../base/memory.ts';
 import { isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 
@@ -18,7 +19,6 @@ export type FetchPolicy = (domain: string) => Promise<string>;
 interface Known {
   readonly id: string;
   readonly policy: Policy;
-  readonly until: number;
 }
 
 const MOST_KNOWN = 10_000;
@@ -36,18 +36,16 @@ export function createPolicies({
   readonly clock: Clock;
   readonly fetchPolicy: FetchPolicy;
 }): Policies {
-  const known = new Map<string, Known>();
-  const paused = new Map<string, number>();
-  const asked = new Map<string, Promise<Policy | undefined>>();
+  const known = createExpiringMemory<Known>({ most: MOST_KNOWN }, clock);
+  const paused = createExpiringMemory<true>({ most: MOST_KNOWN }, clock);
+  const shared = createShared<Policy | undefined>();
 
   async function find(domain: string): Promise<Policy | undefined> {
-    const now = clock.monotonic();
-    const found = known.get(domain);
-    const current = found && now < found.until ? found : undefined;
+    const current = known.get(domain);
     const answer = await resolver.resolve(`_mta-sts.${domain}`, 'TXT');
     const id = answer.kind === 'records' ? parsePolicyId(answer.records) : undefined;
     // A policy holds to its end, whatever became of its record: else whoever can hide the record could switch it off.
-    if (id === undefined || id === current?.id || now < (paused.get(domain) ?? 0)) return current?.policy;
+    if (id === undefined || id === current?.id || paused.get(domain)) return current?.policy;
     return (await refresh(domain, id)) ?? current?.policy;
   }
 
@@ -55,30 +53,14 @@ export function createPolicies({
     const text = await fetchPolicy(domain).catch(() => undefined);
     const policy = text === undefined ? undefined : parsePolicy(text);
     if (!policy) {
-      remember(paused, domain, clock.monotonic() + PAUSE_MS);
+      paused.set(domain, true, PAUSE_MS);
       return undefined;
     }
-    remember(known, domain, { id, policy, until: clock.monotonic() + Math.min(policy.maxAgeS, LONGEST_S) * 1000 });
+    known.set(domain, { id, policy }, Math.min(policy.maxAgeS, LONGEST_S) * 1000);
     return policy;
   }
 
-  return frozen({
-    of(domain) {
-      const running = asked.get(domain);
-      if (running) return running;
-      const next = find(domain).finally(() => asked.delete(domain));
-      asked.set(domain, next);
-      return next;
-    },
-  });
-}
-
-/** The oldest gives way: what a stranger can make us remember must have an end. */
-function remember<T>(map: Map<string, T>, name: string, value: T): void {
-  map.delete(name);
-  map.set(name, value);
-  const [oldest] = map.keys();
-  if (map.size > MOST_KNOWN && oldest !== undefined) map.delete(oldest);
+  return frozen({ of: (domain) => shared(domain, () => find(domain)) });
 }
 
 /** Whether a policy lists a host; `*.` stands for one label (RFC 8461 section 4.1). */

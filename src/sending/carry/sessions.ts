@@ -1,6 +1,7 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { createExpiringMemory } from '../../base/memory.ts';
 import { type Hop, sourcesFor } from './hops.ts';
 import {
   type Handover,
@@ -33,6 +34,8 @@ export interface SessionsDeps {
 
 /** How long an address that is not on this machine is left alone. */
 const MISSING_MS = 60_000;
+/** Far more addresses than a machine has. */
+const MOST_MISSING = 1000;
 
 export interface SessionsSettings {
   /** For one address to come as far as MAIL FROM. */
@@ -46,14 +49,11 @@ export function createSessions(
   { clock, log, names }: SessionsDeps,
 ): Sessions {
   const pool = createSessionPool({ mostPerWay }, clock);
-  const missing = new Map<string, number>();
+  const missing = createExpiringMemory<true>({ most: MOST_MISSING }, clock);
 
   /** The addresses to leave from, in order; the last one is the system's own choice. */
   function candidates(hop: Hop, sources: readonly string[]): readonly (string | undefined)[] {
-    return [
-      ...sourcesFor(hop.address, sources).filter((source) => (missing.get(source) ?? 0) <= clock.monotonic()),
-      undefined,
-    ];
+    return [...sourcesFor(hop.address, sources).filter((source) => !missing.get(source)), undefined];
   }
 
   async function open(hop: Hop, sources: readonly (string | undefined)[], signal: AbortSignal): Promise<Session> {
@@ -62,7 +62,7 @@ export function createSessions(
         return await openFrom(hop, source, signal);
       } catch (error) {
         if (source === undefined || !isSourceMissing(error)) throw error;
-        missing.set(source, clock.monotonic() + MISSING_MS);
+        missing.set(source, true, MISSING_MS);
         log.error('ip.missing', { ip: source, host: hop.host });
       }
     }

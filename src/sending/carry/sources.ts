@@ -1,5 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
+import { createExpiringMemory, createMemory } from '../../base/memory.ts';
 import { checkA, toReverseName } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
@@ -35,7 +36,7 @@ interface Known {
 
 /** `choose` fails while the store is away, for an account that it was not asked about before. */
 export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
-  const known = new Map<string, Known>();
+  const known = createMemory<Known>({ most: MOST_ACCOUNTS });
 
   function ownOf(account: string, now: Date): Promise<Own> {
     const found = known.get(account);
@@ -45,10 +46,7 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
       if (!found) known.delete(account);
       return found?.own ?? Promise.reject(error);
     });
-    known.delete(account);
     known.set(account, { own, until: clock.monotonic() + KEPT_MS });
-    const [oldest] = known.keys();
-    if (known.size > MOST_ACCOUNTS && oldest !== undefined) known.delete(oldest);
     return own;
   }
 
@@ -131,7 +129,7 @@ export function createSourceNames(
   hostname: string,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },
 ): SourceNames {
-  const known = new Map<string, { readonly name: Promise<string>; readonly until: number }>(); // as many as we have addresses
+  const known = createExpiringMemory<Promise<string>>({ most: MOST }, clock);
 
   async function look(source: string): Promise<string> {
     const answer = await resolver.resolve(toReverseName(source) ?? '', 'PTR');
@@ -144,9 +142,9 @@ export function createSourceNames(
   return (source) => {
     if (source === undefined) return Promise.resolve(hostname);
     const found = known.get(source);
-    if (found && clock.monotonic() < found.until) return found.name;
+    if (found) return found;
     const name = look(source).catch(() => hostname);
-    known.set(source, { name, until: clock.monotonic() + NAMES_KEPT_MS });
+    known.set(source, name, NAMES_KEPT_MS);
     return name;
   };
 }

@@ -1,6 +1,8 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto';
 import { readFile } from 'node:fs/promises';
 import { frozen } from '../../base/frozen.ts';
+import { escapeHtml } from '../../base/html.ts';
+import { createMemory } from '../../base/memory.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
 import { TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
@@ -26,14 +28,13 @@ export function composeMail(job: ComposeJob): Promise<Composed> {
 
 /** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
 export function createComposer(): (job: ComposeJob) => Promise<Composed> {
-  const keys = new Map<string, KeyObject>();
+  const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
   // Few messages ask for it, and it is a lot of code.
   const inliner = () =>
     (inlining ??= import('../../mail/compose/inline-css.ts').then(({ createInliner }) => createInliner()));
   const keyOf = (pem: string) => {
     const key = keys.get(pem) ?? createPrivateKey(pem);
-    if (keys.size >= MOST_KEYS) keys.clear();
     keys.set(pem, key);
     return key;
   };
@@ -109,7 +110,7 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
   const unsubUrl = `${publicUrl}/unsubscribe/${toToken(secret, 'unsub', accountNumber, id)}`;
   const links = createMessageLinks(job);
   const clicks = outgoing.trackClicks;
-  const pixel = `<img src="${attribute(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
+  const pixel = `<img src="${escapeHtml(`${publicUrl}/track/open/${toToken(secret, 'open', accountNumber, id)}`)}" height="1" width="1" alt="">`;
   return frozen({
     ...createFilling(job, unsubUrl, most),
     tracks: outgoing.trackOpens || clicks !== 'none' || links.tags || inline !== undefined,
@@ -138,10 +139,6 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
     ] as const,
     messageId: `<${id}@${settings.hostname}>`,
   });
-}
-
-function attribute(url: string): string {
-  return url.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;');
 }
 
 /** What becomes of the links of a message. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { createRecent } from '../../base/recent.ts';
+import { createRecent } from '../../base/memory.ts';
 import type { Task } from '../../base/service.ts';
 import { checkLeadsTo, leadsTo, mailComesTo } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';

@@ -2,6 +2,7 @@ import { createHash, generateKeyPair } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import { createShared } from '../../base/memory.ts';
 import { checkDkim, type KeyPlace } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { DomainKeyRow, NextKey } from '../../store/rows/domains.ts';
@@ -52,7 +53,7 @@ export function createDomainKeys(deps: {
   readonly newKeyPair: () => Promise<KeyPair>;
 }): DomainKeys {
   const { domainKeys } = deps.store;
-  const asked = new Map<string, Promise<DomainKeyRow>>();
+  const shared = createShared<DomainKeyRow>();
   let last: Promise<unknown> = Promise.resolve();
 
   async function find(domain: string): Promise<DomainKeyRow> {
@@ -72,15 +73,7 @@ export function createDomainKeys(deps: {
     return next;
   }
 
-  return frozen({
-    keyOf(domain) {
-      const running = asked.get(domain);
-      if (running) return running;
-      const next = find(domain).finally(() => asked.delete(domain));
-      asked.set(domain, next);
-      return next;
-    },
-  });
+  return frozen({ keyOf: (domain) => shared(domain, () => find(domain)) });
 }
 
 /**

@@ -1,3 +1,4 @@
+import { escapeHtml } from '../../base/html.ts';
 import { inSlices } from '../../base/turns.ts';
 import { parseAddress } from '../../mail/address.ts';
 import { soleAuthor } from '../../mail/author.ts';
@@ -70,17 +71,9 @@ function toBase64(content: Content): string {
     .replace(/[\r\n]/g, '');
 }
 
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  '\n': '<br>\n',
-};
-
 /** Plain text looks the same in HTML. */
 function toHtml(text: string): string {
-  return text.replace(/\r\n/g, '\n').replace(/[&<>"\n]/g, (char) => ESCAPES[char] ?? char);
+  return escapeHtml(text).replace(/\r?\n/g, '<br>\n');
 }
 
 /** A message as it was handed over, with what its header asks. */

@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
+import { isLoopback } from '../../base/networks.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { createKeyCheck, type KeyCheckSettings } from '../../store/rows/accounts.ts';
@@ -152,10 +153,6 @@ export function createGate(
       return verb === 'MAIL' ? mail() : undefined;
     },
   });
-}
-
-function isLoopback(address: string): boolean {
-  return address === '::1' || address.startsWith('127.');
 }
 
 /** wrong: no such key, or it was revoked · too-many: wrong, as were too many from that address · away: the store cannot be asked. */

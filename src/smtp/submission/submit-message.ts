@@ -2,7 +2,7 @@ import { frozen } from '../../base/frozen.ts';
 import { inSlices } from '../../base/turns.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
-import type { Submission } from '../../sending/types.ts';
+import type { Submission, Submitted } from '../../sending/types.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { dsnOf } from '../policy.ts';
 import type { Keeping } from '../reception.ts';
@@ -45,6 +45,8 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
       client: { address, helo, tls },
       dsn: transaction && dsnOf(transaction),
     });
+    if (submitted.outcome === 'accepted' && submitted.recipients.some(isForeignSender))
+      return { refused: REFUSALS.foreignSender };
     if (submitted.outcome === 'accepted') return { id: submitted.recipients[0]?.id ?? messageId };
     if (submitted.outcome === 'unknown-subaccount')
       return { refused: unknownThing('No subaccount exists with the id', document.options.subaccount ?? '') };
@@ -70,6 +72,8 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
     },
   };
 }
+
+const isForeignSender = ({ rejectReason }: Submitted) => rejectReason === 'invalid-sender';
 
 /** What is sent: the document, or the template that it fills. */
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };

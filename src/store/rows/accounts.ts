@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
+import { createExpiringMemory } from '../../base/memory.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
@@ -78,20 +79,18 @@ export function createKeyCheck(
   deps: { readonly store: Pick<Store, 'keys' | 'accounts'>; readonly clock: Clock },
 ): KeyCheck {
   const { store, clock } = deps;
-  const good = new Map<string, { readonly account: AccountRow; readonly readAt: number }>();
+  const good = createExpiringMemory<AccountRow>({ most: MAX_REMEMBERED }, clock);
   const failures = createFailures(settings.maxBadKeysPerMinute, clock);
 
   async function accountOf(id: string): Promise<AccountRow | undefined> {
     const known = good.get(id);
-    if (known && clock.monotonic() - known.readAt < FRESH_MS) return known.account;
-    good.delete(id);
+    if (known) return known;
     // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at all.
     const row = await store.keys.one({ id, revokedAt: null });
     if (!row) return undefined;
     const account = await store.accounts.one({ id: row.account });
     if (!account) return undefined;
-    if (good.size >= MAX_REMEMBERED) good.clear();
-    good.set(id, { account, readAt: clock.monotonic() });
+    good.set(id, account, FRESH_MS);
     return account;
   }
 
@@ -109,16 +108,12 @@ export function createKeyCheck(
 
 /** Counts failures per network in windows of a minute. `note` answers whether this one was still within the limit. */
 function createFailures(limit: number, clock: Clock) {
-  const counts = new Map<string, { count: number; readonly from: number }>();
+  const counts = createExpiringMemory<{ count: number }>({ most: MAX_REMEMBERED }, clock);
   return {
     note(name: string): boolean {
       const entry = counts.get(name);
-      if (entry && clock.monotonic() - entry.from < MINUTE_MS) return ++entry.count <= limit;
-      counts.delete(name);
-      // The oldest goes first, so that memory stays bounded when the failures come from everywhere.
-      const oldest = counts.size >= MAX_REMEMBERED ? counts.keys().next().value : undefined;
-      if (oldest !== undefined) counts.delete(oldest);
-      counts.set(name, { count: 1, from: clock.monotonic() });
+      if (entry) return ++entry.count <= limit;
+      counts.set(name, { count: 1 }, MINUTE_MS);
       return limit >= 1;
     },
   };

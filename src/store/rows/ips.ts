@@ -1,5 +1,6 @@
-import { isIPv4, isIPv6 } from 'node:net';
+import { isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
+import { normalizeAddress } from '../../base/networks.ts';
 import type { AccountStore } from '../store.ts';
 import { collection, type Owned } from './collection.ts';
 
@@ -63,16 +64,9 @@ export const PLAIN_IP = {
   customTestAt: null,
 } as const satisfies Partial<IpRow>;
 
-/**
- * An IP address in its one form: IPv6 compressed and in lower case, an IPv4-mapped one as IPv4. Undefined for what is none;
- * one with a zone is none, because it means another address on every host.
- */
+/** An IP address in its one form. One with a zone is none, because it means another address on every host. */
 export function toIpId(text: string): string | undefined {
-  const bare = text.trim();
-  if (isIPv4(bare)) return bare; // ipaddr.js would also take `1`, `0x7f.1` and `010.0.0.1`
-  if (!isIPv6(bare) || bare.includes('%')) return undefined;
-  // By way of a URL, whose host is all hexadecimal: ipaddr.js takes the tail of `::1.2.3.4` for a mapped IPv4 address.
-  return ipaddr.process(new URL(`http://[${bare}]`).hostname.slice(1, -1)).toString();
+  return text.includes('%') ? undefined : normalizeAddress(text.trim());
 }
 
 /** How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked for. */

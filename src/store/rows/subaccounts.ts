@@ -1,3 +1,4 @@
+import { fold } from '../../mail/address.ts';
 import { collection, type Owned } from './collection.ts';
 
 /** A customer of the account. `id` is `subaccountId`. */
@@ -36,5 +37,5 @@ export function subaccountId(account: string, slug: string): string {
 
 /** What a search without regard to case compares. */
 export function searchKey(text: string): string {
-  return text.toLowerCase().normalize('NFC');
+  return fold(text);
 }

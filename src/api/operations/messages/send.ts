@@ -28,7 +28,8 @@ const NOTES =
   'Recipients on the rejection list are `rejected`, what is no address is `invalid`; all others are `queued`, or `scheduled` with a `send_at` to come. ' +
   'Merge tags are replaced when `merge` is true or variables are given: *|NAME|*, or {{name}} with merge_language handlebars, whose variables may be lists and structs. ' +
   'What is no template of that language is a ValidationError; one that grows too large or costs too much is found when it is composed, and its recipient is rejected as `invalid`. ' +
-  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours.';
+  'bcc_address gets one copy. A tracking_domain, return_path_domain or signing_domain that cannot be used is passed over: the message goes out with ours. ' +
+  'A from_email below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
 /** What became of a submission, as a record, or the refusal of it. */
 export async function submitted(

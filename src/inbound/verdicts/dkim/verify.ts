@@ -3,7 +3,7 @@ import { hash, verify } from 'node:crypto';
 import { frozen } from '../../../base/frozen.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { bodyPieces, type Field, type HeaderSection, type RawSource } from '../../../mail/header-section.ts';
-import { BUDGET_CODE, isFailureCode } from '../authenticate.ts';
+import { BUDGET_CODE, isFailureCode } from '../lookups.ts';
 import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
 

@@ -1,4 +1,5 @@
 import { frozen } from '../../../base/frozen.ts';
+import { escapeHtml } from '../../../base/html.ts';
 import type { Steps } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../faults.ts';
 import {
@@ -122,19 +123,6 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
     return toCursor(body, enter(frame, member(value, String(key)), place, names), () => turn(index + 1));
   };
   return turn(0) ?? toCursor(otherwise, frame);
-}
-
-const ESCAPES: Readonly<Record<string, string>> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-/** What text and quoted attributes need. */
-function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (char) => ESCAPES[char] ?? char);
 }
 
 /** Characters that are looked at for one step. */

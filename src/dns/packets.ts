@@ -1,0 +1,174 @@
+import { Packet, type Resource } from 'dns2';
+import { frozen } from '../base/frozen.ts';
+import type { Answer, MxRecord, RecordType } from './types.ts';
+
+/** One record of a reply, as far as we read it. */
+export interface ReplyRecord {
+  readonly owner: string;
+  readonly type: string;
+  readonly ttl: number;
+  readonly value: string | MxRecord;
+}
+
+/** A whole packet that answers our question. */
+export interface Reply {
+  readonly rcode: number;
+  readonly truncated: boolean;
+  readonly records: readonly ReplyRecord[];
+  /** How long an absence holds, in seconds (RFC 2308 section 5); undefined when the packet does not say. */
+  readonly absenceTtl: number | undefined;
+  /** "Ask those servers": the answer of a server that does not look further. */
+  readonly referral: boolean;
+}
+
+/** The packets of the wire, made and read. */
+export interface Codec {
+  /** A question, with an OPT record (RFC 6891) or without. */
+  encode(id: number, name: string, type: RecordType, opt: boolean): Buffer;
+  /** Undefined for a packet that is cut or wrong in any record. */
+  decode(bytes: Buffer): Reply | undefined;
+}
+
+const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
+const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
+
+/** dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no deadline over TCP. */
+export const CODEC: Codec = frozen({
+  encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
+    const packet = new Packet(new Packet.Header({ id, rd: 1 }));
+    packet.questions.push(new Packet.Question(name, Packet.TYPE[type], Packet.CLASS.IN));
+    if (opt) packet.additionals.push(Packet.Resource.EDNS([], { udpPayloadSize: OPT_SIZE }));
+    return packet.toBuffer();
+  },
+  decode(bytes: Buffer): Reply | undefined {
+    const count = bytes.readUInt16BE(6) + bytes.readUInt16BE(8) + bytes.readUInt16BE(10);
+    if (count > MOST_RECORDS) return undefined;
+    let packet: Packet;
+    try {
+      packet = Packet.parse(bytes);
+    } catch {
+      return undefined;
+    }
+    const truncated = packet.header.tc === 1;
+    if (packet.errors.length > 0 && !truncated) return undefined; // a truncated packet may well end in the middle
+    const soa = packet.authorities.find((record) => record.type === Packet.TYPE.SOA);
+    const delegates = packet.authorities.some((record) => record.type === Packet.TYPE.NS);
+    return {
+      rcode: packet.header.rcode,
+      truncated,
+      records: packet.answers.map(toRecord).filter((record) => record !== undefined),
+      absenceTtl: soa && Math.min(soa.ttl, soa.minimum ?? 0),
+      referral: packet.header.rcode === 0 && packet.header.aa === 0 && packet.answers.length === 0 && delegates && !soa,
+    };
+  },
+});
+
+function toRecord(record: Resource): ReplyRecord | undefined {
+  if (record.class !== Packet.CLASS.IN) return undefined;
+  const type = Packet.typeName(record.type);
+  const value = toValue(record, type);
+  return value === undefined ? undefined : { owner: record.name.toLowerCase(), type, ttl: record.ttl, value };
+}
+
+function toValue(record: Resource, type: string): string | MxRecord | undefined {
+  switch (type) {
+    case 'A':
+    case 'AAAA':
+      return record.address;
+    case 'CNAME':
+    case 'PTR':
+      return record.domain;
+    case 'NS':
+      return record.ns;
+    case 'TXT':
+      return Array.isArray(record.data) ? record.data.join('') : undefined;
+    case 'MX':
+      return record.exchange === undefined ? undefined : { exchange: record.exchange, priority: record.priority ?? 0 };
+    default:
+      return undefined;
+  }
+}
+
+export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
+export type Heard =
+  | { readonly kind: 'reply'; readonly reply: Reply }
+  | { readonly kind: 'failure'; readonly reason: Reason };
+
+const RCODE_REASONS = new Map<number, Reason>([
+  [1, 'malformed'],
+  [2, 'servfail'],
+  [5, 'refused'],
+]);
+
+/** What a reply means for the question: something to read, or a reason to ask elsewhere. */
+export function judge(reply: Reply | undefined): Heard {
+  if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
+  if (reply.rcode === 0 || reply.rcode === 3)
+    return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
+  return { kind: 'failure', reason: RCODE_REASONS.get(reply.rcode) ?? 'refused' };
+}
+
+/**
+ * Whether a packet is the reply to our question: the id, the bit of a response, and the very question, in any case
+ * (RFC 5452 section 9.1). A refusal may leave the question out.
+ */
+export function isReplyTo(query: Buffer, bytes: Buffer): boolean {
+  if (bytes.length < 12 || bytes.readUInt16BE(0) !== query.readUInt16BE(0)) return false;
+  const flags = bytes.readUInt16BE(2);
+  if ((flags & 0xf800) !== 0x8000) return false; // a response to a plain query
+  const rcode = flags & 0xf;
+  if (bytes.readUInt16BE(4) === 0) return rcode !== 0 && rcode !== 3;
+  const length = questionLength(query);
+  if (bytes.readUInt16BE(4) !== 1 || bytes.length < 12 + length) return false;
+  const text = (packet: Buffer) => packet.toString('latin1', 12, 12 + length).toLowerCase();
+  return text(query) === text(bytes);
+}
+
+function questionLength(query: Buffer): number {
+  let at = 12;
+  while (at < query.length && query[at] !== 0) at += 1 + (query[at] ?? 0);
+  return at + 5 - 12;
+}
+
+/** What a reply says about a name: an answer, or the name that an alias leads to and that is to be asked next. */
+export type Reading<T> =
+  | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
+  | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
+
+const LONGEST_CHAIN = 16;
+
+/**
+ * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are nobody's business:
+ * a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA says, else not at all.
+ */
+export function readReply<T>(
+  reply: Reply,
+  name: string,
+  type: RecordType,
+  ttl: number,
+  read: (value: string | MxRecord) => T | undefined,
+): Reading<T> {
+  let owner = name;
+  for (let links = 0; links < LONGEST_CHAIN; links++) {
+    const mine = reply.records.filter((record) => record.owner === owner);
+    const wanted = mine.filter((record) => record.type === type);
+    if (wanted.length > 0) {
+      const smallest = Math.min(ttl, ...wanted.map((record) => record.ttl));
+      const records = wanted.map((record) => read(record.value)).filter((value) => value !== undefined);
+      return { kind: 'answer', answer: { kind: 'records', records, ttl: smallest }, ttl: smallest };
+    }
+    const alias = mine.find((record) => record.type === 'CNAME');
+    if (typeof alias?.value !== 'string') return endOfChain(reply, owner === name ? undefined : owner, ttl);
+    owner = alias.value.toLowerCase();
+    ttl = Math.min(ttl, alias.ttl);
+  }
+  return { kind: 'answer', answer: { kind: 'failure', reason: 'malformed' }, ttl: 0 }; // in a circle, most likely
+}
+
+/** The chain ends without records: the last name is absent (RFC 6604), or the server did not look further. */
+function endOfChain(reply: Reply, alias: string | undefined, ttl: number): Reading<never> {
+  const absent = Math.min(ttl, reply.absenceTtl ?? 0);
+  if (reply.rcode === 3) return { kind: 'answer', answer: { kind: 'nxdomain' }, ttl: absent };
+  if (alias !== undefined && reply.absenceTtl === undefined) return { kind: 'alias', target: alias, ttl };
+  return { kind: 'answer', answer: { kind: 'none' }, ttl: absent };
+}

@@ -1,0 +1,160 @@
+import { access } from 'node:fs/promises';
+import { expect } from 'chai';
+import { figures } from '../support/attacks/figures.ts';
+import { startDialogFuzz, startFuzzSink, startMailFuzz } from '../support/attacks/fuzz.ts';
+import type { Patch } from '../support/attacks/patches.ts';
+import { size } from '../support/attacks/sizes.ts';
+import { startVictim, type Victim } from '../support/attacks/victim.ts';
+import { message, sendMail } from '../support/mail.ts';
+import { until } from '../support/until.ts';
+import { startZone, type Zone } from '../support/zone.ts';
+
+const SEED = Number(process.env.ATTACKS_SEED ?? 20260105);
+const MESSAGES = size(200_000, 3000);
+// About seventeen lines each.
+const DIALOGS = size(60_000, 1000);
+const LIMIT_MS = 800_000;
+
+describe(`bytes of chance (seed ${SEED})`, () => {
+  const running: { stop(): Promise<void> }[] = [];
+  const keep = <T extends { stop(): Promise<void> }>(part: T): T => {
+    running.push(part);
+    return part;
+  };
+  afterEach(async () => {
+    for (const part of running.splice(0).reverse()) await part.stop();
+  });
+
+  async function start(patches: readonly Patch[] = []) {
+    const zone: Zone = keep(await startZone({ 'sender.test': { TXT: ['v=spf1 -all'] } }));
+    const sink = keep(startFuzzSink(SEED));
+    const { url } = await sink.report();
+    const victim: Victim = keep(
+      await startVictim({
+        url,
+        patches,
+        env: {
+          POSTERN_DNS__SERVERS: zone.server,
+          POSTERN_SMTP__MAX_SESSIONS: '5000',
+          POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: '32',
+        },
+      }),
+    );
+    return { sink, victim };
+  }
+
+  async function mail({ sink, victim }: Awaited<ReturnType<typeof start>>, count: number) {
+    const client = keep(startMailFuzz({ at: victim.postern.smtp, seed: SEED, from: 0, to: count, net: 0 }));
+    const began = performance.now();
+    const sent = await until(
+      'all mutants',
+      async () => {
+        victim.forgetLog();
+        const report = await client.report();
+        return report.done && report;
+      },
+      LIMIT_MS,
+    );
+    const came = await until(
+      'all posts',
+      async () => {
+        victim.forgetLog();
+        const report = await sink.report();
+        return report.delivered >= sent.accepted && report;
+      },
+      LIMIT_MS,
+    ).catch(() => sink.report());
+    await client.stop();
+    return { sent, came, seconds: (performance.now() - began) / 1000 };
+  }
+
+  async function dialogs(victim: Victim, count: number) {
+    const halves = [0, 1].map((half) =>
+      keep(
+        startDialogFuzz({
+          at: victim.postern.smtp,
+          seed: SEED,
+          from: (half * count) / 2,
+          to: ((half + 1) * count) / 2,
+          net: 40 + half,
+        }),
+      ),
+    );
+    const began = performance.now();
+    const reports = await until(
+      'all dialogs',
+      async () => {
+        victim.forgetLog();
+        const both = await Promise.all(halves.map((half) => half.report()));
+        return both.every(({ done }) => done) && both;
+      },
+      LIMIT_MS,
+    );
+    const sum = (of: (report: (typeof reports)[number]) => number) =>
+      reports.reduce((total, report) => total + of(report), 0);
+    return {
+      lines: sum(({ lines }) => lines),
+      sessions: sum(({ sessions }) => sessions),
+      failures: reports.flatMap(({ failures }) => failures),
+      seconds: (performance.now() - began) / 1000,
+    };
+  }
+
+  it(`in ${MESSAGES} messages are refused where they must be, and else come out as they went in`, async () => {
+    const world = await start();
+    const { sent, came, seconds } = await mail(world, MESSAGES);
+    figures(14, {
+      mutants: MESSAGES,
+      accepted: sent.accepted,
+      'refused 521': sent.refused,
+      'posted with the same SHA-256': came.delivered - came.failures.length,
+      'raw with parse_error': came.raw,
+      seconds,
+      'RSS MB': await world.victim.rss(),
+    });
+    expect([...sent.failures, ...came.failures]).to.deep.equal([]);
+    expect(sent.accepted + sent.refused).to.equal(MESSAGES);
+    expect(came.delivered).to.equal(sent.accepted);
+    expect(world.victim.faults()).to.deep.equal([]);
+  });
+
+  it(`in ${DIALOGS} dialogs get replies that say nothing of us, and break nothing`, async () => {
+    const { victim, sink } = await start();
+    const { lines, sessions, failures, seconds } = await dialogs(victim, DIALOGS);
+    figures(14, { sessions, 'command lines': lines, seconds, 'RSS MB': await victim.rss() });
+    expect(failures).to.deep.equal([]);
+    expect(sessions).to.equal(DIALOGS);
+    expect(victim.faults()).to.deep.equal([]);
+    expect(
+      await sendMail(victim.postern.smtp, { from: 'a@sender.test', to: 'good@in.test' }, message('good')),
+    ).to.match(/^250/);
+    await until('a post', async () => (await sink.report()).others > 0);
+  });
+
+  it('would be found, and kept in a file, where they came out otherwise, or a reply or the log spoke of our insides (control)', async () => {
+    const world = await start([
+      {
+        file: 'smtp/reception.ts',
+        from: 'received.see(bytes);',
+        to: 'if (bytes[bytes.length - 3] === 62) bytes[bytes.length - 3] = 60; received.see(bytes);',
+      },
+      {
+        file: 'smtp/refusal.ts',
+        from: "'Command not recognized'",
+        to: "'Error: no such command at obey (/src/smtp/verbs.ts:70:13)'",
+      },
+      {
+        file: 'smtp/verbs.ts',
+        from: "case 'HELP': return",
+        to: "case 'HELP': if (said.idleCommands > 0) throw new Error('broken'); return",
+      },
+    ]);
+    const { came } = await mail(world, 600);
+    expect(came.failures.map(({ why }) => why)).to.include('other bytes in the post');
+    await access(came.failures[0]?.file ?? '');
+    const { failures } = await dialogs(world.victim, 300);
+    const whys = failures.map(({ why }) => why.split(':')[0]).join();
+    expect(whys).to.include('speaks of our insides').and.include('a fault of ours');
+    expect(world.victim.faults()).to.have.length.above(0);
+  });
+});

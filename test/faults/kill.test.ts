@@ -1,0 +1,72 @@
+import { expect } from 'chai';
+import { judgeWhenQuiet, type Verdict } from '../support/faults/checker.ts';
+import type { Life, Ready } from '../support/faults/edge.ts';
+import { tell } from '../support/faults/figures.ts';
+import { size } from '../support/faults/sizes.ts';
+import { openWorld } from '../support/faults/world.ts';
+import { until } from '../support/until.ts';
+
+const KILLS = size('KILLS', 100, 4);
+const MESSAGES = size('KILL_MESSAGES', 50_000, 2000);
+/** Attempts at one time in the whole daemon: what a kill may cut off on its way. */
+const IN_FLIGHT = 64;
+/** Of the processors, from the start of the process to the first mail it takes, twice the 2 s that it should be: a busy machine slows these down too. */
+const READY_MS = 4000;
+const EARLY = new URL('../support/faults/acknowledge-early.ts', import.meta.url);
+
+/** Kills the daemon `kills` times while it takes `messages`, each time after another share of them. */
+async function storm(kills: number, messages: number, life: Life = {}): Promise<{ verdict: Verdict; starts: Ready[] }> {
+  const world = await openWorld();
+  try {
+    const { edge, ledger, sink } = world;
+    await edge.start(life);
+    const load = world.load({ connections: 50 });
+    const starts: Ready[] = [];
+    for (let kill = 0; kill < kills; kill++) {
+      load.turnTo(edge.daemon().smtp);
+      // A kill in each share, anywhere in it.
+      const at = ((kill + Math.random()) * messages) / (kills + 1);
+      const before = load.acknowledged();
+      await until('some of the load', () => load.acknowledged() >= Math.max(at, before + 1), 120_000);
+      await edge.kill();
+      load.turnTo(undefined);
+      starts.push(await edge.start(life));
+    }
+    load.turnTo(edge.daemon().smtp);
+    await until('the rest of the load', () => load.acknowledged() >= messages, 600_000);
+    await load.stop();
+    return { verdict: await judgeWhenQuiet(edge.dir, ledger, sink, life.imports ? 5000 : 300_000), starts };
+  } finally {
+    await world.close();
+  }
+}
+
+describe(`kill -9 under load, ${KILLS} times in ${MESSAGES} messages`, function () {
+  this.timeout(1_800_000);
+
+  it('loses nothing that was acknowledged, and repeats only what was on its way, under the same id', async () => {
+    const { verdict, starts } = await storm(KILLS, MESSAGES);
+    const used = median(starts.map(({ processor }) => processor));
+    tell('kill storm', verdict, {
+      kills: KILLS,
+      'ready after (median) ms': median(starts.map(({ wall }) => wall)),
+      'of processor ms': used,
+    });
+    expect(verdict.acknowledged).to.be.at.least(MESSAGES);
+    expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
+    expect(verdict.duplicates).to.be.at.most(IN_FLIGHT * KILLS);
+    // Few messages between two kills make more of a share of it.
+    if (MESSAGES / KILLS >= 500) expect(verdict.duplicates).to.be.at.most(MESSAGES / 100);
+    expect(used).to.be.below(READY_MS);
+  });
+
+  it('loses mail when the 250 does not wait for the queue (control)', async () => {
+    const { verdict } = await storm(2, 400, { imports: [EARLY] });
+    tell('kill storm, control', verdict);
+    expect(verdict.lost).to.not.deep.equal([]);
+  });
+});
+
+function median(numbers: readonly number[]): number {
+  return Math.round([...numbers].sort((a, b) => a - b)[Math.floor(numbers.length / 2)] ?? 0);
+}

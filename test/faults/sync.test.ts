@@ -1,0 +1,163 @@
+import { statSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { judgeWhenQuiet, type Verdict } from '../support/faults/checker.ts';
+import { tell } from '../support/faults/figures.ts';
+import type { Refused } from '../support/faults/load.ts';
+import { size } from '../support/faults/sizes.ts';
+import { openWorld } from '../support/faults/world.ts';
+import { noStrace } from '../support/strace.ts';
+import { until } from '../support/until.ts';
+
+const MESSAGES = size('SYNC_MESSAGES', 2000, 200);
+const OVERLOOK = new URL('../support/faults/overlook-failures.ts', import.meta.url);
+
+interface Failure {
+  readonly what: string;
+  /** File of the queue, the calls on it, and what they answer instead. */
+  readonly file: string;
+  readonly calls: string;
+  readonly fails: string;
+  readonly bytes?: number;
+  /** What the senders of the failed batch are told; nothing when they had their 250 before. */
+  readonly told: RegExp | undefined;
+  /** Whether the file must be replaced by a new one. */
+  readonly distrusted: boolean;
+}
+
+const SYNC_FAILS: Failure = {
+  what: 'a sync of the log fails (EIO)',
+  file: 'spool.db-wal',
+  calls: 'fsync,fdatasync',
+  fails: 'error=EIO:when=20',
+  told: /^451 4\.3\.0/,
+  distrusted: true,
+};
+
+const FAILURES: readonly Failure[] = [
+  SYNC_FAILS,
+  {
+    what: 'a sync of the log finds no space (ENOSPC)',
+    file: 'spool.db-wal',
+    calls: 'fsync,fdatasync',
+    fails: 'error=ENOSPC:when=20',
+    told: /^45[12] 4\.3\./,
+    distrusted: true,
+  },
+  {
+    what: 'a write to the log fails (EIO)',
+    file: 'spool.db-wal',
+    calls: 'pwrite64',
+    fails: 'error=EIO:when=100',
+    told: /^451 4\.3\.0/,
+    distrusted: true,
+  },
+  {
+    what: 'a write to the log finds no space (ENOSPC)',
+    file: 'spool.db-wal',
+    calls: 'pwrite64',
+    fails: 'error=ENOSPC:when=100',
+    told: /^452 4\.3\.1/,
+    distrusted: false,
+  },
+  {
+    what: 'the log cannot be moved into the file (EIO)',
+    file: 'spool.db',
+    calls: 'fsync,fdatasync',
+    fails: 'error=EIO:when=1',
+    bytes: 120_000,
+    told: undefined,
+    distrusted: true,
+  },
+];
+
+interface Seen {
+  readonly verdict: Verdict;
+  readonly refused: readonly Refused[];
+  readonly replaced: boolean;
+  readonly wentOn: boolean;
+}
+
+/** Lets one call of the daemon fail while it takes mail that no endpoint takes on yet; what the next life has is what was on the disk. */
+async function fail(
+  { file, calls, fails, bytes = 10_000, distrusted }: Failure,
+  imports: readonly URL[] = [],
+): Promise<Seen> {
+  const world = await openWorld();
+  try {
+    const { edge, ledger, sink } = world;
+    await edge.start(); // so that the syncs that make the file are not counted
+    await edge.stop();
+    const queue = join(edge.dir, 'spool', 'spool.db');
+    const before = statSync(queue).ino;
+    const under = [
+      'strace',
+      '-D',
+      '-f',
+      '--seccomp-bpf',
+      '-qq',
+      '-o',
+      '/dev/null',
+      '-P',
+      join(edge.dir, 'spool', file),
+      '-e',
+      `trace=${calls}`,
+      '-e',
+      `inject=${calls}:${fails}`,
+    ];
+    await edge.start({ under, imports });
+    sink.answer({ status: 0 });
+    const load = world.load({ connections: 20, bytes });
+    load.turnTo(edge.daemon().smtp);
+    await until('mail to be taken', () => load.acknowledged() >= MESSAGES, 120_000);
+    const failed = () => load.refused.at(-1)?.at ?? 0;
+    const wentOn = await until('mail to be taken after the failure', () => load.lastAccepted() > failed(), 60_000).then(
+      () => true,
+      () => false,
+    );
+    // The log is moved beside the commits: on a fast machine that comes after the last message that is counted.
+    const isReplaced = () => statSync(queue, { throwIfNoEntry: false })?.ino !== before;
+    if (distrusted) await until('the file to be replaced', isReplaced, 30_000).catch(() => undefined);
+    await load.stop();
+    const replaced = isReplaced();
+    await edge.kill();
+    sink.answer({ status: 200 });
+    await edge.start();
+    const verdict = await judgeWhenQuiet(edge.dir, ledger, sink, imports.length > 0 ? 5000 : 60_000);
+    return { verdict, refused: load.refused, replaced, wentOn };
+  } finally {
+    await world.close();
+  }
+}
+
+describe('a disk that fails under load', function () {
+  this.timeout(300_000);
+  before(function () {
+    const reason = noStrace('-D', '-f', '--seccomp-bpf');
+    if (reason !== undefined) {
+      console.log(`    no call is made to fail: ${reason}`);
+      this.skip();
+    }
+  });
+
+  for (const failure of FAILURES) {
+    it(`gives no 250 for what is not on it, loses nothing, and goes on: ${failure.what}`, async () => {
+      const { verdict, refused, replaced, wentOn } = await fail(failure);
+      tell(failure.what, verdict, { refused: refused.length });
+      expect(verdict).to.deep.include({ lost: [], mismatched: [], altered: [], waiting: 0, dead: 0 });
+      const told = failure.told;
+      if (told) {
+        expect(refused.filter(({ step }) => step === 'end of data')).to.not.deep.equal([]);
+        expect(refused.filter(({ step, reply }) => step === 'end of data' && !told.test(reply))).to.deep.equal([]);
+      }
+      expect(refused.filter(({ reply }) => !reply.startsWith('4'))).to.deep.equal([]);
+      expect({ replaced, wentOn }).to.deep.equal({ replaced: failure.distrusted, wentOn: true });
+    });
+  }
+
+  it('loses mail when nobody looks whether the commit went well (control)', async () => {
+    const { verdict } = await fail(SYNC_FAILS, [OVERLOOK]);
+    tell(`${SYNC_FAILS.what}, control`, verdict);
+    expect(verdict.lost).to.not.deep.equal([]);
+  });
+});

@@ -1,0 +1,37 @@
+import type { Place } from '../mail.ts';
+import type { Failure } from './failures.ts';
+import { startHelper } from './helper.ts';
+
+export interface FuzzOrders {
+  readonly at: Place;
+  readonly seed: number;
+  readonly from: number;
+  readonly to: number;
+  readonly net: number;
+}
+export interface MailReport {
+  readonly done: boolean;
+  readonly accepted: number;
+  readonly refused: number;
+  readonly failures: readonly Failure[];
+}
+export interface DialogReport {
+  readonly done: boolean;
+  readonly sessions: number;
+  readonly lines: number;
+  readonly failures: readonly Failure[];
+}
+export interface SinkReport {
+  readonly url: string;
+  readonly delivered: number;
+  readonly others: number;
+  readonly raw: number;
+  readonly failures: readonly Failure[];
+}
+
+/** Sends the mutants `from` to `to` of a seed over some sessions, and holds each reply against what it must be. */
+export const startMailFuzz = (orders: FuzzOrders) => startHelper<MailReport>('fuzz-mail-client.ts', orders);
+/** Has the dialogs `from` to `to` of a seed, each in a session of its own. */
+export const startDialogFuzz = (orders: FuzzOrders) => startHelper<DialogReport>('fuzz-dialog-client.ts', orders);
+/** A webhook that makes every mutant again and compares it with what came. */
+export const startFuzzSink = (seed: number) => startHelper<SinkReport>('fuzz-sink.ts', { seed });

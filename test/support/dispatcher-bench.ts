@@ -1,0 +1,160 @@
+import type { Ids } from '../../src/base/ids.ts';
+import { createDispatcher, type DispatcherSettings } from '../../src/queue/dispatcher.ts';
+import type { DeliveryDeps, Destinations } from '../../src/webhooks/carry.ts';
+import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
+import { createTestClock, type TestClock } from './clock.ts';
+import { answered } from './delivery.ts';
+import { createFakeSpool, type FakeSpool } from './fake-spool.ts';
+import { createTestLog } from './log.ts';
+import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
+
+/** One post as the endpoint saw it. */
+export interface Post {
+  readonly url: string;
+  readonly id: string;
+  readonly keys: readonly string[];
+  /** Test clock, milliseconds that only grow. */
+  readonly at: number;
+}
+
+export type Endpoint = (post: Post) => AttemptResult | Promise<AttemptResult>;
+
+/** A dispatcher on a bench: the spool in memory, endpoints as functions, a clock that is moved by hand. */
+export interface Bench {
+  readonly clock: TestClock;
+  readonly spool: FakeSpool;
+  readonly log: ReturnType<typeof createTestLog>;
+  readonly posts: Post[];
+  readonly jobs: RenderJob[];
+  readonly discarded: PostBody[];
+  /** What endpoints answer from now on; 200 at first. */
+  endpoint(answer: Endpoint): void;
+  keys(answer: readonly string[] | undefined): void;
+  renderer(fail: boolean): void;
+  /** Deliveries that take twenty seconds to render. */
+  slow(which: (id: string) => boolean): void;
+  postsTo(url: string): Post[];
+  /** Posts that wait for an answer, now and at most. */
+  readonly inFlight: { now: number; most: number };
+  readonly dispatcher: ReturnType<typeof createDispatcher>;
+  /** A new process over the same spool. */
+  restart(): Promise<ReturnType<typeof createDispatcher>>;
+}
+
+export const ids: Ids = { message: () => 'm', key: () => 'k', signingKey: () => 's', jitter: () => 0 };
+
+export function createBench(settings: Partial<DispatcherSettings> = {}, replace: Partial<DeliveryDeps> = {}): Bench {
+  const clock = createTestClock();
+  const spool = createFakeSpool(clock.now);
+  const log = createTestLog();
+  const posts: Post[] = [];
+  const jobs: RenderJob[] = [];
+  const discarded: PostBody[] = [];
+  const inFlight = { now: 0, most: 0 };
+  let answer: Endpoint = () => answered(200);
+  let keys: readonly string[] | undefined = ['present'];
+  let rendererFails = false;
+  let isSlow = (_id: string): boolean => false;
+
+  const renderer: Renderer = {
+    async render(job): Promise<Rendered> {
+      if (rendererFails) throw new Error('no thread');
+      jobs.push(job);
+      if (isSlow(job.delivery.id))
+        await new Promise<void>((resolve) => {
+          clock.after(20_000, resolve);
+        });
+      return {
+        body: { kind: 'bytes', bytes: new Uint8Array(1) },
+        headers: { 'webhook-id': job.delivery.id, 'x-keys': job.keys.join(' ') },
+        parseError: null,
+        verdicts: {
+          spf: { result: 'pass', detail: '' },
+          dkim: { signed: false, valid: false },
+          dmarc: { result: 'none', policy: null, aligned: false },
+          arc: { result: 'none' },
+        },
+      };
+    },
+    async compose() {
+      throw new Error('not part of this double');
+    },
+    async discard(body) {
+      discarded.push(body);
+    },
+    async stop() {},
+  };
+  const poster: Poster = {
+    async post(url, headers) {
+      const post: Post = {
+        url,
+        id: headers['webhook-id'] ?? '',
+        keys: (headers['x-keys'] ?? '').split(' '),
+        at: clock.monotonic(),
+      };
+      posts.push(post);
+      inFlight.most = Math.max(inFlight.most, ++inFlight.now);
+      try {
+        return await answer(post);
+      } finally {
+        inFlight.now--;
+      }
+    },
+    head: async () => answered(200),
+    async stop() {},
+  };
+  const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
+  const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
+  const open = () =>
+    createDispatcher(
+      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
+      {
+        spool,
+        renderer,
+        poster,
+        destinations,
+        signingKeys,
+        postmaster: NO_POSTMASTER,
+        notifying: NO_REPORTS,
+        clock,
+        ids,
+        log,
+        ...replace,
+      },
+    );
+  const dispatcher = open();
+
+  return {
+    clock,
+    spool,
+    log,
+    posts,
+    jobs,
+    discarded,
+    inFlight,
+    dispatcher,
+    endpoint(next) {
+      answer = next;
+    },
+    keys(next) {
+      keys = next;
+    },
+    renderer(fail) {
+      rendererFails = fail;
+    },
+    slow(which) {
+      isSlow = which;
+    },
+    postsTo: (url) => posts.filter((post) => post.url === url),
+    async restart() {
+      const next = open();
+      await next.start();
+      return next;
+    },
+  };
+}
+
+/** Lets everything happen that needs no time. */
+export async function settleDown(bench: Bench): Promise<void> {
+  for (let i = 0; i < 5; i++) await bench.clock.advance(0);
+}

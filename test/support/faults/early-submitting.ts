@@ -1,0 +1,17 @@
+import { createSubmitting as createReal } from '../../../src/sending/submit.ts';
+
+/** How long what was promised stays in memory. */
+const BEHIND_MS = 100;
+
+/** The way out of a daemon that writes behind: it says yes at once and puts the mail on the queue a moment later. */
+export const createSubmitting: typeof createReal = (settings, deps) =>
+  createReal(settings, {
+    ...deps,
+    spool: {
+      ...deps.spool,
+      async accept(message, deliveries) {
+        setTimeout(() => void deps.spool.accept(message, deliveries), BEHIND_MS);
+        return 'accepted';
+      },
+    },
+  });

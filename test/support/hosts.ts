@@ -1,0 +1,161 @@
+import { type ChildDaemon, spawnDaemon } from './child.ts';
+import { postern, type Ran } from './command.ts';
+import { createCaller, KEY, startDaemon, type TestDaemon } from './daemon.ts';
+import { mongoServer, newDatabaseName } from './database.ts';
+import { type MailServer, startMailServer } from './mail-server.ts';
+import { type MongoProxy, startMongoProxy } from './mongo-proxy.ts';
+import { type Receiver, startReceiver } from './receiver.ts';
+import { tempDir } from './temp.ts';
+import { startZone, type Zone, type ZoneRecords } from './zone.ts';
+
+/** One of the hosts that share a store: its spool stays when it stops. */
+export interface Host extends Pick<TestDaemon, 'api' | 'ask' | 'base' | 'smtp' | 'submission'> {
+  /** Cuts it off the store, until `mend`. */
+  readonly store: Pick<MongoProxy, 'cut' | 'mend'>;
+  /** What waits in its queue or was given up there, as `postern queue list …options` shows it. */
+  queue(...options: string[]): Promise<any[]>;
+  down(): Promise<void>;
+  up(): Promise<void>;
+}
+
+export interface Hosts {
+  readonly a: Host;
+  readonly b: Host;
+  readonly server: MailServer;
+  readonly hook: Receiver;
+  readonly zone: Zone;
+  /** Runs `postern …argv` on the store of both. */
+  cli(...argv: string[]): Promise<Ran>;
+  /** A third host, as a process of its own that can be killed; with the same `dir` it is the same one. */
+  spawn(dir: string): Promise<ChildDaemon & Pick<Host, 'api'>>;
+  /** Subjects that the server of to.test has got so far. */
+  arrived(): string[];
+  stop(): Promise<void>;
+}
+
+/** What the DNS has at first. */
+export const RECORDS: ZoneRecords = {
+  'to.test': { MX: [{ exchange: 'mx.to.test', priority: 10 }] },
+  'mx.to.test': { A: ['127.0.0.1'] },
+};
+
+/** Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they send. */
+export async function startHosts(env: Readonly<Record<string, string>> = {}): Promise<Hosts> {
+  const server = await startMailServer();
+  const hook = await startReceiver();
+  const zone = await startZone(RECORDS);
+  const mongo = await mongoServer();
+  const database = newDatabaseName();
+  const cliDir = await tempDir();
+  const settings = {
+    POSTERN_DNS__SERVERS: zone.server,
+    POSTERN_DNS__TIMEOUT_MS: '5000',
+    POSTERN_OUTBOUND__MX_PORT: String(server.port),
+    POSTERN_MAIL__MX_PORT: String(server.port),
+    POSTERN_PUBLIC_URL: 'https://postern.test',
+    POSTERN_OUTBOUND__MTA_STS: 'false',
+    POSTERN_WEBHOOKS__BATCH_WAIT_MS: '50',
+    ...env,
+  };
+  const [a, b] = [await startHost('a'), await startHost('b')];
+
+  async function startHost(name: string): Promise<Host & { stop(): Promise<void> }> {
+    const dir = await tempDir();
+    const store = await startMongoProxy(mongo.address);
+    const begin = () =>
+      startDaemon(
+        {
+          ...settings,
+          POSTERN_HOSTNAME: `${name}.postern.test`,
+          POSTERN_STORE__URL: mongo.url(database, store.address),
+        },
+        { dir },
+      );
+    let running: TestDaemon | undefined = await begin();
+    const daemon = () => {
+      if (!running) throw new Error(`${name} is down`);
+      return running;
+    };
+    const down = async () => {
+      await running?.stop();
+      running = undefined;
+    };
+    return {
+      store,
+      down,
+      queue: async (...options) =>
+        (await postern(['queue', 'list', '--json', ...options], { POSTERN_DATA_DIR: dir })).json(),
+      get base() {
+        return daemon().base;
+      },
+      get smtp() {
+        return daemon().smtp;
+      },
+      get submission() {
+        return daemon().submission;
+      },
+      api: (path, params) => daemon().api(path, params),
+      ask: (path, params) => daemon().ask(path, params),
+      async up() {
+        running = await begin();
+      },
+      async stop() {
+        store.mend();
+        await down();
+        await store.close();
+      },
+    };
+  }
+
+  return {
+    a,
+    b,
+    server,
+    hook,
+    zone,
+    cli: (...argv) => postern(argv, { POSTERN_STORE__URL: mongo.url(database), POSTERN_DATA_DIR: cliDir }),
+    async spawn(dir) {
+      const child = await spawnDaemon(dir, {
+        ...settings,
+        POSTERN_HOSTNAME: 'c.postern.test',
+        POSTERN_STORE__URL: mongo.url(database),
+      });
+      return { ...child, api: createCaller(child.base, KEY).api };
+    },
+    arrived: () => server.mails.map(({ raw }) => /^Subject: (.*?)\r?$/m.exec(raw)?.[1] ?? ''),
+    async stop() {
+      await Promise.all([a.stop(), b.stop()]);
+      await Promise.all([server.stop(), hook.stop(), zone.stop()]);
+    },
+  };
+}
+
+/** As the API writes times, so many seconds from now; whole ones, so up to one more. */
+export function inSeconds(seconds: number): string {
+  return new Date(Date.now() + seconds * 1000 + 999).toISOString().slice(0, 19).replace('T', ' ');
+}
+
+/** What a message of the tests may have beside its subject: `message` as in the call, the rest beside that. */
+export interface More {
+  readonly send_at?: string;
+  readonly ip_pool?: string;
+  readonly message?: object;
+}
+
+/** Has a host send a message to to.test, and answers its id. */
+export async function send(host: Pick<Host, 'api'>, subject: string, more: More = {}): Promise<string> {
+  return (await submit(host, subject, more))._id;
+}
+
+/** The same, and answers the record of its recipient. */
+export async function submit(
+  { api }: Pick<Host, 'api'>,
+  subject: string,
+  { message, ...rest }: More = {},
+): Promise<any> {
+  const [sent] = await api('/messages/send', {
+    message: { from_email: 'news@sender.test', subject, text: 'x', to: [{ email: 'jo@to.test' }], ...message },
+    ...rest,
+  });
+  return sent;
+}

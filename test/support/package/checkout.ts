@@ -1,0 +1,52 @@
+import { mkdir, readFile, rename, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { must } from './run.ts';
+
+const TREE = new URL('../../../', import.meta.url).pathname;
+/** Any moment that is not now: files that kept their own date would show. */
+const EPOCH = '1767225600';
+
+/** A copy of the tree as a clone would have it, without packages. */
+export async function checkOut(dir: string): Promise<string> {
+  await mkdir(dir);
+  const files =
+    'git ls-files -co --exclude-standard -z 2>/dev/null | grep -z . || find . -type f ! -path "./node_modules/*" ! -path "./.git/*" ! -path "./data/*" ! -path "./dist/*" -print0';
+  await must('sh', ['-c', `cd "$1" && { ${files}; } | tar --null -T - -cf - | tar -C "$2" -xf -`, 'sh', TREE, dir]);
+  return dir;
+}
+
+/** The packages that `npm ci` brought, with what only development needs. */
+export async function bringPackages(dir: string): Promise<void> {
+  await must('cp', [
+    '-a',
+    '--reflink=auto',
+    await must('readlink', ['-f', join(TREE, 'node_modules')]).then((path) => path.trim()),
+    join(dir, 'node_modules'),
+  ]);
+}
+
+/** 200 MB of packages are copied once for all builds. */
+export const movePackages = (from: string, to: string): Promise<void> =>
+  rename(join(from, 'node_modules'), join(to, 'node_modules'));
+
+/** Builds; answers where the package is. */
+export async function build(dir: string, env: Readonly<Record<string, string>> = {}): Promise<string> {
+  return (
+    await must(join(dir, 'scripts/deb.sh'), ['--out', join(dir, 'dist')], {
+      cwd: '/',
+      env: { ...process.env, SOURCE_DATE_EPOCH: EPOCH, ...env },
+    })
+  ).trim();
+}
+
+/** Makes a later release of a checkout: another version, and other settings in the example that a host begins with. */
+export async function release(dir: string, version: string): Promise<void> {
+  const change = async (name: string, from: RegExp, to: string) => {
+    const text = await readFile(join(dir, name), 'utf8');
+    if (!from.test(text)) throw new Error(`${name} has no ${String(from)}`);
+    await writeFile(join(dir, name), text.replace(from, to));
+  };
+  await change('package.json', /"version": "[^"]+"/, `"version": "${version}"`);
+  await change('src/base/version.ts', /VERSION = '[^']+'/, `VERSION = '${version}'`);
+  await change('config/production.example.yaml', /^# Settings of/, '# The settings of');
+}

@@ -1,0 +1,243 @@
+import { isDeepStrictEqual } from 'node:util';
+import { expect } from 'chai';
+import { ERRORS, type ErrorName } from '../../../src/api/errors.ts';
+import type { Operation } from '../../../src/api/operation.ts';
+import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
+import { putMessages } from '../../support/messages.ts';
+import { putBatch } from '../../support/webhooks.ts';
+
+// Made from the declarations: what holds for every operation, whoever adds the next one.
+
+const paramsOf = (operation: Operation) => Object.entries(operation.params.shape);
+const isOptional = (schema: { safeParse(value: unknown): { success: boolean } }) => schema.safeParse(undefined).success;
+const required = (operation: Operation) =>
+  paramsOf(operation)
+    .filter(([, schema]) => !isOptional(schema))
+    .map(([name]) => name);
+const optional = (operation: Operation) =>
+  paramsOf(operation)
+    .filter(([, schema]) => isOptional(schema))
+    .map(([name]) => name);
+
+/** For each declared error, a call that reaches it. */
+const REACHED: Partial<Record<ErrorName, (operation: Operation, world: ApiWorld) => object | Promise<object>>> = {
+  Unknown_InboundDomain: (operation) =>
+    operation.path === '/inbound/test-route'
+      ? { address: 'a@nowhere.example.com' }
+      : { ...operation.example.params, domain: 'nowhere.example.com' },
+  Unknown_Sender: () => ({ address: 'nobody@example.com' }),
+  Invalid_Tag_Name: () => ({ tag: 'no-such-tag' }),
+  Unknown_IP: (operation) => ({ ...operation.example.params, ip: '198.51.100.99' }),
+  Unknown_Pool: (operation) => ({ ...operation.example.params, pool: 'No Such Pool', create_pool: false }),
+  PaymentRequired(operation, world) {
+    world.ips.provisioning = 'off';
+    return operation.example.params;
+  },
+  PoorReputation(operation, world) {
+    world.ips.minReputation = 100;
+    return operation.example.params;
+  },
+  NoSendingHistory: (operation) => ({ ...operation.example.params, key: OTHER_KEY }),
+  Invalid_DeleteDefaultPool: () => ({ pool: 'Main Pool' }),
+  Invalid_DeleteNonEmptyPool: () => ({ pool: 'Transactional' }),
+  Invalid_CustomDNS: (operation) => ({ ...operation.example.params, domain: 'nowhere.example.com' }),
+  async Invalid_EmptyDefaultPool({ example }, world) {
+    await world.call('/ips/delete', { ip: '192.0.2.2' });
+    return example.params;
+  },
+  // Once more what has just been done.
+  async IP_ProvisionLimit({ path, example }, world) {
+    await world.call(path, example.params);
+    return example.params;
+  },
+  async Invalid_CustomDNSPending({ path, example }, world) {
+    await world.call(path, example.params);
+    return example.params;
+  },
+  Unknown_Export: () => ({ id: '2026-01-05 09:20:28.13843' }),
+  Unknown_Subaccount({ path, example }) {
+    if (path === '/messages/send-raw')
+      return { ...example.params, raw_message: `X-MC-Subaccount: nobody\r\n${String(example.params['raw_message'])}` };
+    if (path.startsWith('/messages/'))
+      return { ...example.params, message: { ...Object(example.params['message']), subaccount: 'nobody' } };
+    return { ...example.params, [path.startsWith('/subaccounts/') ? 'id' : 'subaccount']: 'nobody' };
+  },
+  Unknown_Url: () => ({ url: 'https://www.example.com/nowhere' }),
+  Unknown_Domain: () => ({ domain: 'nowhere.example.com' }),
+  Unknown_TrackingDomain: () => ({ domain: 'nowhere.example.com' }),
+  Unknown_MetadataField: () => ({ name: 'nowhere' }),
+  async Metadata_FieldLimit(_, world) {
+    for (let n = 1; n < 50; n++) await world.call('/metadata/add', { name: `field_${n}` });
+    return { name: 'one_more' };
+  },
+  async Invalid_Verified_Domain({ example }, world) {
+    await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
+    return example.params;
+  },
+  async Invalid_Verified_TrackingDomain({ example }, world) {
+    await world.store.senderDomains.change({ id: `${ACCOUNT} example.com` }, { verifiedAt: new Date(0) });
+    await world.store.trackingDomains.change({ id: `${ACCOUNT} track.example.com` }, { valid: true });
+    return example.params;
+  },
+  Unknown_Message: ({ example }) => ({ ...example.params, id: '5c1e0d0000000000000000000000ffff' }),
+  Invalid_Reject: () => ({ email: 'never-listed@example.com' }),
+  Unknown_Webhook: (operation) => ({ ...operation.example.params, id: 999_999_999 }),
+  Unknown_InboundRoute: (operation) => ({ ...operation.example.params, id: '1.999' }),
+  Unknown_Template: (operation) => ({ ...operation.example.params, name: 'nowhere', template_name: 'nowhere' }),
+  async Invalid_Template({ path, example }, world) {
+    if (path !== '/messages/send-template') return { ...example.params, name: 'Example Template' };
+    await world.call('/templates/add', { name: 'Only a draft', publish: false });
+    return { ...example.params, template_name: 'Only a draft' };
+  },
+};
+
+describe('every operation', () => {
+  let world: ApiWorld;
+  beforeEach(async () => {
+    world = await startApi();
+    putDeadDelivery(world);
+    putBatch(world.spool, ACCOUNT);
+  });
+  afterEach(() => world.stop());
+
+  for (const operation of OPERATIONS) {
+    describe(operation.path, () => {
+      // What waits to be sent counts as backlog elsewhere.
+      if (operation.path.startsWith('/messages/')) beforeEach(() => putMessages(world, ACCOUNT));
+      const call = (params: object) => world.call(operation.path, params);
+      const example = operation.example.params;
+
+      it('answers its example, in the shape that it declares', async () => {
+        const { status, body } = await call(example);
+        expect({ status, body }).to.deep.equal({ status: 200, body: operation.example.answer });
+        const read = operation.returns.safeParse(body);
+        expect(read.success && isDeepStrictEqual(read.data, body), 'fields that are not declared').to.equal(true);
+      });
+
+      it('refuses a wrong key, a missing one and none at all before it looks at anything else', async () => {
+        const wrong = {
+          status: 401,
+          body: { status: 'error', code: -1, name: 'Invalid_Key', message: 'Invalid API key' },
+        };
+        for (const key of ['wrong', '', 7, true, ['x'], { $gt: '' }]) {
+          const { status, body } = await call({ key });
+          expect({ status, body }).to.deep.equal(wrong);
+        }
+        for (const params of [{ key: null }, { key: undefined }]) {
+          const { status, body } = await call(params);
+          expect({ status, body }).to.deep.equal({
+            status: 422,
+            body: { status: 'error', code: -1, name: 'ValidationError', message: 'You must specify a key value' },
+          });
+        }
+      });
+
+      if (required(operation).length > 0)
+        it('names a required parameter that is missing or null', async () => {
+          for (const name of required(operation)) {
+            for (const params of [
+              { ...example, [name]: undefined },
+              { ...example, [name]: null },
+            ]) {
+              const { status, body } = await call(params);
+              expect({ status, body }).to.deep.equal({
+                status: 422,
+                body: {
+                  status: 'error',
+                  code: -1,
+                  name: 'ValidationError',
+                  message: `You must specify a ${name} value`,
+                },
+              });
+            }
+          }
+        });
+
+      if (paramsOf(operation).length > 0)
+        it('names a parameter of the wrong type, whatever is in it', async () => {
+          const operators: readonly unknown[] = [
+            { $gt: '' },
+            { $ne: null },
+            { $where: 'sleep(1000)' },
+            { $regex: '.*' },
+            { constructor: { prototype: {} } },
+            { $or: [{}] },
+            { $in: [] },
+            { $exists: true },
+            JSON.parse('{"__proto__":{"polluted":1}}'),
+            [[]],
+            [{ $gt: '' }],
+            1e300,
+          ];
+          for (const [name] of paramsOf(operation)) {
+            for (const value of operators) {
+              const { status, body } = await call({ ...example, [name]: value });
+              expect(status, `${name} ${JSON.stringify(value)}`).to.equal(422);
+              expect(body).to.include({ name: 'ValidationError', code: -2 });
+              expect(JSON.parse(body.message.slice('Validation error: '.length))).to.have.property(name);
+            }
+          }
+        });
+
+      it('takes null for what is left out, and ignores what it does not know', async () => {
+        const nulls = Object.fromEntries(
+          optional(operation)
+            .filter((name) => !(name in example))
+            .map((name) => [name, null]),
+        );
+        const { status, body } = await call({ ...nulls, ...example, unheard_of: { $gt: 1 } });
+        expect({ status, body }).to.deep.equal({ status: 200, body: operation.example.answer });
+      });
+
+      // ServiceUnavailable is reached below, for all.
+      for (const name of operation.errors.filter((error) => error !== 'ServiceUnavailable')) {
+        it(`reaches ${name}`, async () => {
+          const params = await REACHED[name]?.(operation, world);
+          if (!params) throw new Error(`no call is written down that reaches ${name}`);
+          const { status, body } = await call(params);
+          expect(body).to.include({ status: 'error', name, code: ERRORS[name].code });
+          expect(status).to.equal(ERRORS[name].status);
+        });
+      }
+    });
+  }
+});
+
+describe('every operation, while the store is away', () => {
+  it('answers ServiceUnavailable with 503', async () => {
+    let away = false;
+    const world = await startApi({
+      store: (real) => ({
+        ...real,
+        keys: { ...real.keys, one: (filter) => (away ? Promise.reject(new StoreAway('away')) : real.keys.one(filter)) },
+      }),
+    });
+    away = true;
+    for (const operation of OPERATIONS) {
+      const { status, body } = await world.call(operation.path, operation.example.params);
+      expect({ status, body }).to.deep.equal({
+        status: 503,
+        body: { status: 'error', code: -2, name: 'ServiceUnavailable', message: 'Service Temporarily Unavailable' },
+      });
+    }
+    expect(world.log.of('api.fault'), 'not a fault of ours').to.have.length(0);
+    await world.stop();
+  });
+
+  it('answers it too when the store goes away behind the key', async () => {
+    const world = await startApi({
+      store: (real) => ({
+        ...real,
+        of: (account) => ({
+          ...real.of(account),
+          inboundDomains: { ...real.of(account).inboundDomains, many: () => Promise.reject(new StoreAway('away')) },
+        }),
+      }),
+    });
+    const { status, body } = await world.call('/inbound/domains', { key: KEY });
+    expect({ status, name: body.name }).to.deep.equal({ status: 503, name: 'ServiceUnavailable' });
+    await world.stop();
+  });
+});

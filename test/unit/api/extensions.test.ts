@@ -1,0 +1,156 @@
+import { expect } from 'chai';
+import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, putDeadDelivery, startApi } from '../../support/api.ts';
+
+describe('beyond the documented interface', () => {
+  let world: ApiWorld;
+  beforeEach(async () => {
+    world = await startApi();
+  });
+  afterEach(() => world.stop());
+
+  it('route-key shows one key for two routes with one URL, and another after a rotation', async () => {
+    const { body: route } = await world.call('/inbound/add-route', {
+      domain: 'inbound.example.com',
+      pattern: 'b',
+      url: 'https://app.example.com/hooks/mail',
+    });
+    const { body: first } = await world.call('/inbound/route-key', { id: '1.1' });
+    const { body: second } = await world.call('/inbound/route-key', { id: route.id });
+    expect(second.auth_key).to.equal(first.auth_key);
+    expect(Buffer.from(first.signing_secret.slice('whsec_'.length), 'base64').toString()).to.equal(first.auth_key);
+    const { body: rotated } = await world.call('/inbound/route-key', { id: '1.1', rotate: true });
+    expect(rotated.auth_key).to.not.equal(first.auth_key);
+    expect((await world.call('/inbound/route-key', { id: route.id })).body.auth_key).to.equal(rotated.auth_key);
+  });
+
+  it('route-key answers ServiceUnavailable while the key cannot be had', async () => {
+    await world.stop();
+    world = await startApi({
+      deps: {
+        signingKeys: {
+          keysFor: async () => undefined,
+          rotate: () => Promise.reject(new Error('unused')),
+          carryOver: () => Promise.reject(new Error('unused')),
+        },
+      },
+    });
+    expect((await world.call('/inbound/route-key', { id: '1.1' })).status).to.equal(503);
+  });
+
+  it('test-route says which route wins and why the others do not', async () => {
+    const add = (pattern: string) =>
+      world.call('/inbound/add-route', {
+        domain: 'inbound.example.com',
+        pattern,
+        url: `https://app.example.com/${pattern.length}`,
+      });
+    await add('*');
+    await add('mailbox-9');
+    const { body } = await world.call('/inbound/test-route', { domain: 'INBOUND.example.com', mailbox: 'mailbox-9' });
+    expect(body.route).to.deep.include({ id: '1.3', pattern: 'mailbox-9' });
+    expect(body.routes.map((route: { result: string }) => route.result)).to.deep.equal([
+      'less specific',
+      'less specific',
+      'hit',
+    ]);
+    expect(body.payload[0].msg.email).to.equal('mailbox-9@INBOUND.example.com');
+  });
+
+  it('test-route says so when nothing matches, and what is missing when it cannot know', async () => {
+    const { body } = await world.call('/inbound/test-route', { address: 'nobody@inbound.example.com' });
+    expect(body).to.deep.equal({
+      email: 'nobody@inbound.example.com',
+      route: null,
+      payload: null,
+      routes: [{ id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', result: 'no match' }],
+    });
+    expect((await world.call('/inbound/test-route', { mailbox: 'x' })).body.message).to.equal(
+      'Validation error: {"address":"Please enter an address, or a domain and a mailbox"}',
+    );
+  });
+
+  describe('deliveries and replay', () => {
+    beforeEach(() => {
+      putDeadDelivery(world);
+      world.spool.put({
+        id: 'waiting-1',
+        account: ACCOUNT,
+        createdAt: Date.UTC(2026, 0, 5, 11),
+        dueAt: Date.UTC(2026, 0, 5, 12, 30),
+      });
+      world.spool.put({
+        id: 'delivered-1',
+        account: ACCOUNT,
+        state: 'delivered',
+        routeId: '1.9',
+        createdAt: Date.UTC(2026, 0, 5, 10),
+        endedAt: Date.UTC(2026, 0, 5, 10, 1),
+      });
+      putDeadDelivery(world, OTHER_ACCOUNT, 'dead-of-another');
+    });
+    const DEAD = '01kcexamplemessage00000000-ExampleHash0';
+    const ids = async (params: object) =>
+      (await world.call('/inbound/deliveries', params)).body.map((one: { id: string }) => one.id);
+    const replayed = async (params: object) => (await world.call('/inbound/replay', params)).body.replayed;
+
+    it('lists the newest first, with what is asked for', async () => {
+      expect(await ids({})).to.deep.equal([DEAD, 'waiting-1', 'delivered-1']);
+      expect(await ids({ limit: 1 })).to.deep.equal([DEAD]);
+      expect(await ids({ state: 'waiting' })).to.deep.equal(['waiting-1']);
+      expect(await ids({ route: '1.9' })).to.deep.equal(['delivered-1']);
+      expect(await ids({ domain: 'inbound.example.com' })).to.deep.equal([DEAD, 'waiting-1']);
+      expect(await ids({ domain: 'inbound.example.com', route: '1.9' })).to.deep.equal([]);
+      expect(await ids({ id: 'delivered-1' })).to.deep.equal(['delivered-1']);
+      expect(await ids({ from: '2026-01-05 10:30:00', to: '2026-01-05 11:30:00' })).to.deep.equal(['waiting-1']);
+    });
+
+    it('shows when a waiting one is due, and every attempt', async () => {
+      const [waiting] = (await world.call('/inbound/deliveries', { id: 'waiting-1' })).body;
+      expect(waiting).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
+      const [dead] = (await world.call('/inbound/deliveries', { id: DEAD })).body;
+      expect(dead.attempts).to.deep.equal([
+        { time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' },
+      ]);
+    });
+
+    it('refuses limits and times that make no sense', async () => {
+      for (const params of [
+        { limit: -1 },
+        { limit: 1001 },
+        { limit: 1.5 },
+        { state: 'lost' },
+        { from: 'yesterday' },
+        { from: '2026-02-30 00:00:00' },
+      ]) {
+        expect((await world.call('/inbound/deliveries', params)).body, JSON.stringify(params)).to.include({
+          name: 'ValidationError',
+          code: -2,
+        });
+      }
+    });
+
+    it('replays by id and by ids whatever has ended', async () => {
+      expect(await replayed({ id: 'delivered-1' })).to.equal(1);
+      expect(await replayed({ ids: [DEAD, 'waiting-1', 'unheard-of'] })).to.equal(1);
+      expect(world.spool.deliveries.filter((one) => one.account === ACCOUNT).map((one) => one.state)).to.deep.equal([
+        'waiting',
+        'waiting',
+        'waiting',
+      ]);
+    });
+
+    it('replays by time what was given up, and more only when told', async () => {
+      expect(await replayed({ from: '2026-01-05 00:00:00' })).to.equal(1);
+      expect(await replayed({ from: '2026-01-05 00:00:00', state: 'delivered' })).to.equal(1);
+    });
+
+    it('does not replay everything when nothing is named', async () => {
+      for (const params of [{}, { route: '1.1' }]) {
+        expect((await world.call('/inbound/replay', params)).body.message).to.equal(
+          'Validation error: {"id":"Please enter an id, ids, or a time in from or to"}',
+        );
+      }
+      expect(await replayed({ ids: [] })).to.equal(0);
+    });
+  });
+});

@@ -1,0 +1,220 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { expect } from 'chai';
+import { type ApiWorld, KEY, startApi } from '../../support/api.ts';
+import { until } from '../../support/until.ts';
+
+/** About the largest body of /inbound/send-raw with the settings of the tests: that of the largest template. */
+const LARGEST = 9_800_000;
+const SEND_RAW = '/api/1.0/inbound/send-raw.json';
+const PING = '/api/1.0/users/ping.json';
+
+describe('one client of the API', () => {
+  let world: ApiWorld;
+  const sockets: Socket[] = [];
+  afterEach(async () => {
+    for (const socket of sockets.splice(0)) socket.destroy();
+    await world.stop();
+  });
+
+  /** A connection that sends the head of a request and what is given of its body; `text` is what it was answered. */
+  function open(path: string, headers: Readonly<Record<string, string | number>>, body: string | Uint8Array = '') {
+    const socket = connect(world.port, '127.0.0.1');
+    const client = { socket, text: '', over: false };
+    socket
+      .on('data', (chunk) => {
+        client.text += chunk.toString('latin1');
+      })
+      .on('error', () => undefined)
+      .on('close', () => {
+        client.over = true;
+      });
+    socket.write(
+      `POST ${path} HTTP/1.1\r\nHost: a\r\n${Object.entries(headers)
+        .map(([name, value]) => `${name}: ${value}\r\n`)
+        .join('')}\r\n`,
+    );
+    socket.write(body);
+    sockets.push(socket);
+    return client;
+  }
+  const from = (address: string) => ({ 'X-Forwarded-For': address });
+  /** Bodies of megabytes that lack their last byte. */
+  const unfinished = (count: number, address: string, path = SEND_RAW, size = LARGEST) =>
+    Array.from({ length: count }, () => open(path, { ...from(address), 'Content-Length': size + 1 }, 'x'.repeat(size)));
+  const statusOf = ({ text }: { readonly text: string }) => Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1] ?? 0);
+  const post = (path: string, params: object, address = '127.0.0.1') =>
+    fetch(world.base + path, { method: 'POST', body: JSON.stringify({ key: KEY, ...params }), headers: from(address) });
+  /** Everything that was sent has been looked at: the API answers a call that came behind it. */
+  const settled = () =>
+    until('what was sent', async () => {
+      await post('/api/1.0/users/ping.json', {});
+      return sockets.every((socket) => socket.destroyed || socket.writableLength === 0);
+    });
+
+  it('that declares large bodies and sends nothing takes room from nobody', async () => {
+    world = await startApi();
+    for (let n = 0; n < 40; n++) open(SEND_RAW, { 'Content-Length': LARGEST });
+    for (let n = 0; n < 40; n++) open(SEND_RAW, { 'Content-Encoding': 'gzip', 'Transfer-Encoding': 'chunked' });
+    await settled();
+    expect((await world.call('/users/ping')).status).to.equal(200);
+    expect(
+      (
+        await world.call('/inbound/send-raw', {
+          raw_message: `Subject: a\n\n${'b'.repeat(1_900_000)}`,
+          to: ['mailbox-1@inbound.example.com'],
+        })
+      ).status,
+    ).to.equal(200);
+  });
+
+  it('that sends many large bodies has its share of the room, and others have theirs', async () => {
+    world = await startApi({ settings: { trustedProxies: ['127.0.0.1'] } });
+    const greedy = unfinished(4, '192.0.2.1');
+    await until('refusals', () => greedy.filter((client) => statusOf(client) === 429).length === 2);
+    expect(
+      greedy.filter(({ over, text }) => !over && text === ''),
+      'what is held',
+    ).to.have.length(2);
+    expect(greedy.find(({ text }) => text !== '')?.text)
+      .to.contain('RequestLimitExceeded')
+      .and.to.contain('Retry-After');
+    const params = { raw_message: `Subject: a\n\n${'b'.repeat(1_900_000)}`, to: ['mailbox-1@inbound.example.com'] };
+    expect((await post(SEND_RAW, params, '192.0.2.1')).status).to.equal(429);
+    expect((await post(SEND_RAW, params, '192.0.2.2')).status).to.equal(200);
+  });
+
+  it('that ends gives back what it held', async () => {
+    world = await startApi();
+    for (let round = 0; round < 4; round++) {
+      const held = unfinished(2, '127.0.0.1');
+      await settled();
+      expect(held.map(statusOf)).to.deep.equal([0, 0]);
+      for (const { socket } of held) socket.destroy();
+      await until('their end', () => held.every(({ over }) => over));
+    }
+    expect(
+      (
+        await post(SEND_RAW, {
+          raw_message: `Subject: a\n\n${'b'.repeat(1_900_000)}`,
+          to: ['mailbox-1@inbound.example.com'],
+        })
+      ).status,
+    ).to.equal(200);
+  });
+
+  it('never waits with a small call for large ones, be the room for these used up', async () => {
+    world = await startApi({ settings: { trustedProxies: ['127.0.0.1'] } });
+    const all = [1, 2, 3, 4].flatMap((n) => unfinished(2, `192.0.2.${n}`));
+    await settled();
+    expect(all.map(statusOf), 'held').to.deep.equal(all.map(() => 0));
+    const message = (size: number) => ({
+      raw_message: `Subject: a\n\n${'b'.repeat(size)}`,
+      to: ['mailbox-1@inbound.example.com'],
+    });
+    expect((await post(SEND_RAW, message(1_900_000), '192.0.2.9')).status, 'a large call').to.equal(503);
+    expect((await post(SEND_RAW, message(10_000), '192.0.2.9')).status, 'a small one of the same operation').to.equal(
+      200,
+    );
+    expect(
+      (await post(PING, { unknown: 'c'.repeat(900_000) }, '192.0.2.9')).status,
+      'the largest of the small',
+    ).to.equal(200);
+    expect(
+      (await post('/api/1.0/users/ping.json', {}, '192.0.2.1')).status,
+      'from an address whose share is used up',
+    ).to.equal(200);
+  });
+
+  it('is held by what a compressed body becomes, not by what travels', async () => {
+    world = await startApi();
+    const packed = gzipSync('x'.repeat(LARGEST));
+    const clients = Array.from({ length: 4 }, () =>
+      open(SEND_RAW, { 'Content-Encoding': 'gzip', 'Content-Length': packed.length }, packed.subarray(0, -1)),
+    );
+    await until('refusals', () => clients.filter((client) => statusOf(client) === 429).length === 2);
+  });
+
+  it('whose body falls below the floor of speed is told 408, whatever it has sent before', async () => {
+    world = await startApi({ settings: { minBodyRate: 500 } });
+    const clients = [
+      open(SEND_RAW, { 'Content-Length': LARGEST }),
+      open('/api/1.0/users/ping.json', { 'Content-Length': 1000 }, '{'),
+      ...unfinished(1, '127.0.0.1'),
+    ];
+    await settled();
+    for (let n = 0; n < 9; n++) await world.clock.advance(1000);
+    expect(clients.map(statusOf), 'before the window is over').to.deep.equal([0, 0, 0]);
+    for (let n = 0; n < 2; n++) await world.clock.advance(1000);
+    await until('408', () => clients.slice(0, 2).every((client) => statusOf(client) === 408 && client.over));
+    for (let n = 0; n < 10; n++) await world.clock.advance(1000);
+    await until('408 for one that stopped', () => clients.every((client) => statusOf(client) === 408 && client.over));
+    expect(clients[0]?.text)
+      .to.contain('RequestTimeout')
+      .and.to.match(/connection: close/i);
+  });
+
+  it('whose body keeps above the floor may take its time', async () => {
+    world = await startApi({ settings: { minBodyRate: 500 } });
+    const body = JSON.stringify({ key: KEY, padding: 'x'.repeat(20_000) });
+    const client = open('/api/1.0/users/ping.json', { 'Content-Length': body.length });
+    for (let at = 0; at < body.length; at += 1000) {
+      client.socket.write(body.slice(at, at + 1000));
+      await settled();
+      await world.clock.advance(1000);
+    }
+    await until('the answer', () => statusOf(client) === 200);
+  });
+
+  it('has no more connections than are allowed from one address; those over it are told so', async () => {
+    world = await startApi({ settings: { maxConnectionsPerAddress: 5 } });
+    const idle = Array.from({ length: 5 }, () => connect(world.port, '127.0.0.1').on('error', () => undefined));
+    sockets.push(...idle);
+    await Promise.all(idle.map((socket) => socket.readyState === 'open' || once(socket, 'connect')));
+    const over = open('/api/1.0/users/ping.json', { 'Content-Length': 2 }, '{}');
+    await until('the refusal', () => over.over);
+    expect(over.text)
+      .to.match(/^HTTP\/1\.1 429 /)
+      .and.to.contain('RequestLimitExceeded')
+      .and.to.match(/connection: close/i);
+    const silent = connect(world.port, '127.0.0.1').on('error', () => undefined);
+    sockets.push(silent);
+    await once(silent, 'connect');
+    await until('the end of one that says nothing', async () => {
+      await world.clock.advance(1000);
+      return silent.destroyed || silent.readyState === 'closed' || silent.closed || (await ended(silent));
+    });
+    idle[0]?.destroy();
+    await until('a place', async () => (await world.call('/users/ping').catch(() => ({ status: 0 }))).status === 200);
+    expect(world.log.of('api.refused_connection').length).to.be.above(0);
+  });
+
+  it('behind a proxy is counted by its calls in progress, and the connections of the proxy by nothing', async () => {
+    const slow = Promise.withResolvers<undefined>();
+    world = await startApi({
+      settings: { maxConnectionsPerAddress: 5, trustedProxies: ['127.0.0.1'] },
+      deps: { urlFault: () => slow.promise },
+    });
+    const update = (address: string) =>
+      post('/api/1.0/inbound/update-route.json', { id: '1.1', url: 'http://a.example/' }, address);
+    const waiting = [
+      ...Array.from({ length: 5 }, () => update('192.0.2.1')),
+      ...Array.from({ length: 5 }, () => update('192.0.2.2')),
+    ];
+    await until('what is over', async () => (await post('/api/1.0/users/ping.json', {}, '192.0.2.1')).status === 429);
+    expect((await post('/api/1.0/users/ping.json', {}, '192.0.2.3')).status).to.equal(200);
+    slow.resolve(undefined);
+    await Promise.all(waiting);
+    expect((await post('/api/1.0/users/ping.json', {}, '192.0.2.1')).status).to.equal(200);
+  });
+});
+
+/** Whether the other side has ended the connection. */
+async function ended(socket: Socket): Promise<boolean> {
+  socket.resume();
+  await new Promise((resolve) => {
+    setTimeout(resolve, 10);
+  });
+  return socket.readableEnded;
+}

@@ -1,0 +1,330 @@
+import { expect } from 'chai';
+import { OPERATIONS } from '../../../src/api/operations/index.ts';
+import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, putDeadDelivery, startApi } from '../../support/api.ts';
+import { createStage, type Stage, settle, startStages } from '../../support/contract/stage.ts';
+import { ENTRIES } from '../../support/contract/table.ts';
+import { putMessages } from '../../support/messages.ts';
+import { putBatch } from '../../support/webhooks.ts';
+
+// Two accounts: what one has must be for the other as if it were not there.
+
+const DEAD = '01kcexamplemessage00000000-ExampleHash0';
+const [SENT, LATER, NOBODYS] = [
+  '5c1e0d0000000000000000000000000a',
+  '5c1e0d0000000000000000000000000b',
+  '5c1e0d0000000000000000000000ffff',
+] as const;
+
+/** For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody has. */
+const CALLS: Readonly<Record<string, readonly [object, object]>> = {
+  '/senders/info': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
+  '/senders/time-series': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
+  '/senders/add-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/senders/check-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/senders/verify-domain': [
+    { domain: 'example.com', mailbox: 'postmaster' },
+    { domain: 'example.net', mailbox: 'postmaster' },
+  ],
+  '/senders/domain-key': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/senders/delete-domain': [{ domain: 'example.com' }, { domain: 'example.net' }],
+  '/urls/time-series': [{ url: 'https://www.example.com/offers' }, { url: 'https://www.example.com/other' }],
+  '/urls/add-tracking-domain': [{ domain: 'track.example.com' }, { domain: 'track.example.net' }],
+  '/urls/check-tracking-domain': [{ domain: 'track.example.com' }, { domain: 'track.example.net' }],
+  '/urls/delete-tracking-domain': [
+    { domain: 'track.example.com', confirm: true },
+    { domain: 'track.example.net', confirm: true },
+  ],
+  '/metadata/add': [{ name: 'group_id' }, { name: 'no_such_field' }],
+  '/metadata/update': [
+    { name: 'group_id', view_template: 'taken' },
+    { name: 'no_such_field', view_template: 'taken' },
+  ],
+  '/metadata/delete': [{ name: 'group_id' }, { name: 'no_such_field' }],
+  '/tags/info': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
+  '/tags/time-series': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
+  '/tags/delete': [{ tag: 'example-tag' }, { tag: 'no-such-tag' }],
+  '/ips/info': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
+  '/ips/start-warmup': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
+  '/ips/cancel-warmup': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
+  '/ips/delete': [{ ip: '192.0.2.3' }, { ip: '198.51.100.99' }],
+  '/ips/set-pool': [
+    { ip: '192.0.2.3', pool: 'Transactional', create_pool: true },
+    { ip: '198.51.100.99', pool: 'No Such Pool', create_pool: true },
+  ],
+  '/ips/check-custom-dns': [
+    { ip: '192.0.2.1', domain: 'out.example.com' },
+    { ip: '198.51.100.99', domain: 'out.example.com' },
+  ],
+  '/ips/set-custom-dns': [
+    { ip: '192.0.2.1', domain: 'out.example.com' },
+    { ip: '198.51.100.99', domain: 'out.example.com' },
+  ],
+  '/ips/provision': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
+  '/ips/pool-info': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
+  '/ips/create-pool': [{ pool: 'Transactional' }, { pool: 'No Such Pool' }],
+  '/ips/delete-pool': [{ pool: 'Old Pool' }, { pool: 'No Such Pool' }],
+  '/whitelists/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/whitelists/list': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/whitelists/delete': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/allowlists/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/allowlists/list': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/allowlists/delete': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/rejects/add': [{ email: 'friend@example.com' }, { email: 'never-listed@example.com' }],
+  '/rejects/list': [{ email: 'gone@example.com' }, { email: 'never-listed@example.com' }],
+  '/rejects/delete': [
+    { email: 'gone@example.com', subaccount: 'cust-123' },
+    { email: 'gone@example.com', subaccount: 'nobody-here' },
+  ],
+  '/subaccounts/add': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/subaccounts/info': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/subaccounts/update': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/subaccounts/delete': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/subaccounts/pause': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/subaccounts/resume': [{ id: 'cust-123' }, { id: 'nobody-here' }],
+  '/webhooks/info': [{ id: 4 }, { id: 999 }],
+  '/webhooks/update': [
+    { id: 4, url: 'http://a.example/' },
+    { id: 999, url: 'http://a.example/' },
+  ],
+  '/webhooks/delete': [{ id: 4 }, { id: 999 }],
+  '/webhooks/test': [{ id: 4 }, { id: 999 }],
+  '/webhooks/key': [
+    { id: 4, rotate: true },
+    { id: 999, rotate: true },
+  ],
+  '/webhooks/deliveries': [{ id: 4 }, { id: 999 }],
+  '/inbound/check-domain': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
+  '/inbound/delete-domain': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
+  '/inbound/routes': [{ domain: 'inbound.example.com' }, { domain: 'nowhere.example.com' }],
+  '/inbound/add-route': [
+    { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/' },
+    { domain: 'nowhere.example.com', pattern: '*', url: 'http://a.example/' },
+  ],
+  '/inbound/update-route': [
+    { id: '1.1', pattern: 'taken', url: 'http://a.example/' },
+    { id: '9.9', pattern: 'taken', url: 'http://a.example/' },
+  ],
+  '/inbound/delete-route': [{ id: '1.1' }, { id: '9.9' }],
+  '/inbound/send-raw': [
+    { raw_message: 'Subject: a\n\nb', to: ['mailbox-1@inbound.example.com'] },
+    { raw_message: 'Subject: a\n\nb', to: ['mailbox-1@nowhere.example.com'] },
+  ],
+  '/exports/info': [{ id: '2026-01-05 09:20:28.13842' }, { id: '2026-01-05 09:20:28.99999' }],
+  '/inbound/route-key': [
+    { id: '1.1', rotate: true },
+    { id: '9.9', rotate: true },
+  ],
+  '/inbound/test-route': [{ address: 'mailbox-1@inbound.example.com' }, { address: 'mailbox-1@nowhere.example.com' }],
+  '/inbound/deliveries': [
+    { id: DEAD, route: '1.1' },
+    { id: 'none', route: '9.9' },
+  ],
+  '/messages/info': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/content': [{ id: SENT }, { id: NOBODYS }],
+  '/messages/list-scheduled': [{ to: 'later@example.com' }, { to: 'nobody@example.com' }],
+  '/messages/cancel-scheduled': [{ id: LATER }, { id: NOBODYS }],
+  '/messages/reschedule': [
+    { id: LATER, send_at: '2026-01-08' },
+    { id: NOBODYS, send_at: '2026-01-08' },
+  ],
+  '/messages/search': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
+  '/messages/search-time-series': [{ tags: ['password-resets'] }, { tags: ['no-such-tag'] }],
+  '/inbound/replay': [
+    { ids: [DEAD], route: '1.1' },
+    { ids: ['none'], route: '9.9' },
+  ],
+};
+/** A second claim on a domain has to be refused in words: the one thing that shows. */
+const SHOWS = ['/inbound/add-domain'];
+/** The recipients that they name are people, and their tags filter what belongs to the one who asks. */
+const PEOPLE = ['/messages/send-raw', '/exports/activity'];
+const names = (value: unknown) =>
+  JSON.stringify(value)
+    .replaceAll(NOBODYS, SENT)
+    .replaceAll(LATER, SENT)
+    .replaceAll('hook ID 999', 'hook ID 4')
+    .replaceAll('never-listed@example.com', 'friend@example.com')
+    .replaceAll('nobody-here', 'cust-123')
+    .replaceAll('09:20:28.99999', '09:20:28.13842')
+    .replaceAll('nowhere.example.com', 'inbound.example.com')
+    .replaceAll('9.9', '1.1')
+    .replaceAll('198.51.100.99', '192.0.2.3')
+    .replaceAll('192.0.2.1', '192.0.2.3')
+    .replaceAll(/No Such Pool|Old Pool/g, 'Transactional')
+    .replaceAll('no-such-tag', 'example-tag')
+    .replaceAll('no_such_field', 'group_id')
+    .replaceAll('example.net', 'example.com')
+    .replaceAll('news@inbound.example.com', 'news@example.com');
+
+describe('another account', () => {
+  let world: ApiWorld;
+  beforeEach(async () => {
+    world = await startApi();
+    putDeadDelivery(world);
+    putBatch(world.spool, ACCOUNT);
+    await putMessages(world, ACCOUNT);
+  });
+  afterEach(() => world.stop());
+
+  const mine = async () => ({
+    webhooks: await world.store.webhooks.many({ account: ACCOUNT }),
+    tallies: await world.store.webhookTallies.many({ account: ACCOUNT }),
+    sent: [...world.spool.sent],
+    tended: [...world.spool.tended],
+    rejects: await world.store.rejects.many({ account: ACCOUNT }),
+    whitelists: await world.store.whitelists.many({ account: ACCOUNT }),
+    subaccounts: await world.store.subaccounts.many({ account: ACCOUNT }),
+    ips: await world.store.ips.many({ account: ACCOUNT }),
+    pools: await world.store.pools.many({ account: ACCOUNT }),
+    placements: await world.store.placements.many({ account: ACCOUNT }),
+    senders: await world.store.senderDomains.many({ account: ACCOUNT }),
+    notices: await world.store.notices.many({ account: ACCOUNT }),
+    links: await world.store.verifications.many({ account: ACCOUNT }),
+    domains: await world.store.inboundDomains.many({ account: ACCOUNT }),
+    routes: await world.store.inboundRoutes.many({ account: ACCOUNT }),
+    handed: await world.store.messages.many({ account: ACCOUNT }),
+    scheduled: await world.store.scheduled.many({ account: ACCOUNT }),
+    events: await world.store.messageEvents.many({ account: ACCOUNT }),
+    keys: await world.store.signingKeys.many({ account: ACCOUNT }),
+    deliveries: world.spool.deliveries.filter((one) => one.account === ACCOUNT),
+    links_counted: await world.store.urls.many({ account: ACCOUNT }),
+    tracking: await world.store.trackingDomains.many({ account: ACCOUNT }),
+    fields: await world.store.metadataFields.many({ account: ACCOUNT }),
+    counters: await world.store.counters.many({ account: ACCOUNT }),
+    redirects: [...world.spool.redirects],
+    messages: [...world.spool.messages],
+  });
+
+  it('is tried with every operation that takes a name or an id', () => {
+    const naming = OPERATIONS.filter((operation) =>
+      Object.keys(operation.params.shape).some(
+        (name) =>
+          /^(id|ids|domain|route|address|tag|tags|to|ip|pool|email|subaccount)$/.test(name) ||
+          (/^\/(urls|metadata)\//.test(operation.path) && /^(url|name)$/.test(name)),
+      ),
+    ).map((operation) => operation.path);
+    expect([...Object.keys(CALLS), ...SHOWS, ...PEOPLE]).to.have.members(naming);
+  });
+
+  for (const [path, [ours, nobodys]] of Object.entries(CALLS)) {
+    it(`cannot see, change or infer anything by ${path}`, async () => {
+      const before = await mine();
+      const real = await world.call(path, { key: OTHER_KEY, ...ours });
+      const absent = await world.call(path, { key: OTHER_KEY, ...nobodys });
+      expect(names(real.body)).to.equal(names(absent.body));
+      expect(real.status).to.equal(absent.status);
+      expect(await mine()).to.deep.equal(before);
+    });
+  }
+
+  it('sees nothing of the first in its lists and numbers', async () => {
+    expect((await world.call('/inbound/domains', { key: OTHER_KEY })).body).to.deep.equal([]);
+    expect((await world.call('/inbound/deliveries', { key: OTHER_KEY })).body).to.deep.equal([]);
+    for (const path of [
+      '/urls/list',
+      '/urls/tracking-domains',
+      '/metadata/list',
+      '/users/senders',
+      '/senders/list',
+      '/tags/list',
+      '/tags/all-time-series',
+    ])
+      expect((await world.call(path, { key: OTHER_KEY })).body).to.deep.equal([]);
+    const { body } = await world.call('/users/info', { key: OTHER_KEY });
+    expect(body).to.include({ username: 'other', backlog: 0 });
+    expect(body.stats.all_time.sent).to.equal(0);
+  });
+
+  it('cannot replay by time what belongs to the first', async () => {
+    expect((await world.call('/inbound/replay', { key: OTHER_KEY, from: '2020-01-01' })).body).to.deep.equal({
+      replayed: 0,
+    });
+    expect((await world.call('/inbound/replay', { key: KEY, from: '2020-01-01' })).body).to.deep.equal({ replayed: 1 });
+  });
+
+  it('has a signing key of its own for the same URL', async () => {
+    await world.call('/inbound/add-domain', { key: OTHER_KEY, domain: 'other.example.com' });
+    const { body: route } = await world.call('/inbound/add-route', {
+      key: OTHER_KEY,
+      domain: 'other.example.com',
+      pattern: '*',
+      url: 'https://app.example.com/hooks/mail',
+    });
+    const { body: theirs } = await world.call('/inbound/route-key', { key: OTHER_KEY, id: route.id });
+    const { body: ours } = await world.call('/inbound/route-key', { id: '1.1' });
+    expect(theirs.auth_key).to.not.equal(ours.auth_key);
+  });
+});
+
+describe('another account, with every documented operation', () => {
+  let world: ApiWorld;
+  before(async () => {
+    world = await startStages();
+  });
+  after(() => world?.stop());
+
+  it('is tried with every one that takes a name or an id', () => {
+    const naming = /^(id|name|template_name|email|ip|pool|domain|address|tag|to|q)$/;
+    // The display name of a subaccount, and the domain that an address is to be called by.
+    const only = (path: string, name: string) =>
+      (path.startsWith('/subaccounts/') && name === 'name') || (path.startsWith('/ips/') && name === 'domain');
+    for (const { path, params, names: named = [] } of ENTRIES) {
+      const all = params.map(({ name }) => name).filter((name) => naming.test(name) && !only(path, name));
+      expect(named, path).to.have.members(all);
+    }
+  });
+
+  /** Everything an account has in the store. */
+  async function holdings({ account, store }: Stage): Promise<object> {
+    const of = store.of(account);
+    const collections = Object.entries(of).filter(
+      ([, value]) => typeof value === 'object' && value !== null && 'many' in value,
+    );
+    const rows = await Promise.all(
+      collections.map(async ([name, collection]) => [name, await collection.many({}, { sort: 'id' })]),
+    );
+    // Mail that the first asked for may be on its way at this moment; that there is no more and no less of it is what counts here.
+    const { notices = [], ...rest }: Record<string, { id: string }[]> = Object.fromEntries(rows);
+    return { ...rest, notices: notices.map(({ id }) => id) };
+  }
+
+  for (const { path, given, names: named, makes, shared } of ENTRIES)
+    if (named) {
+      it(`gets the same from ${path} for what the first has as for what nobody has`, async () => {
+        const [first, other] = [await createStage(world), await createStage(world)];
+        const [theirs, gone] = [await given(first), await absent(first, named, given)];
+        if (makes) await first.ok(path, theirs);
+        const before = await holdings(first);
+        const [real, none] = [await other.call(path, theirs), await other.call(path, gone)];
+        if (shared === undefined)
+          expect({ status: real.status, body: settle(real.body) }).to.deep.equal({
+            status: none.status,
+            body: settle(none.body),
+          });
+        else expect(real.body, shared).to.include({ name: 'ValidationError' });
+        expect(await holdings(first)).to.deep.equal(before);
+      });
+    }
+});
+
+/** The same parameters with names that nobody has. */
+async function absent(
+  stage: Stage,
+  named: readonly string[],
+  given: (stage: Stage) => Promise<object> | object,
+): Promise<object> {
+  const params = await given(stage);
+  const changed = Object.entries(params).map(([name, value]: [string, unknown]) =>
+    named.includes(name) ? [name, elsewhere(value, stage)] : [name, value],
+  );
+  return Object.fromEntries(changed);
+}
+
+function elsewhere(value: unknown, stage: Stage): unknown {
+  if (typeof value === 'number') return 999_999_999;
+  if (Array.isArray(value)) return value.map((item) => elsewhere(item, stage));
+  const text = String(value);
+  if (/^198\.18\./.test(text)) return '198.19.255.255';
+  if (/^\d+\.\d+$/.test(text)) return '999.999';
+  return /n\d+n/.test(text) ? text.replace(/n\d+n/, stage.fresh()) : `none ${stage.fresh()}`;
+}

@@ -1,0 +1,298 @@
+import { spawnSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { expect } from 'chai';
+import { commandPage } from '../../../scripts/man.ts';
+import { EXIT } from '../../../src/cli/command.ts';
+import { commands } from '../../../src/cli/commands.ts';
+import { postern } from '../../support/command.ts';
+import { tempDir } from '../../support/temp.ts';
+
+describe('the command line', () => {
+  it('lists its commands when asked for help, and when asked for nothing', async () => {
+    for (const argv of [[], ['help'], ['--help']]) {
+      const { code, out } = await postern(argv);
+      expect(code).to.equal(0);
+      for (const { name, summary } of commands) expect(out).to.contain(`postern ${name}`).and.to.contain(summary);
+    }
+  });
+
+  it('has a help text for every command', async () => {
+    for (const { name, summary } of commands) {
+      const { code, out } = await postern([...name.split(' '), '--help']);
+      expect(code, name).to.equal(0);
+      expect(out).to.contain(summary).and.to.contain(`Usage: postern ${name}`).and.to.contain('--json');
+    }
+  });
+
+  it('answers 64 with a hint to a command, an option or a value that it does not know', async () => {
+    expect(await postern(['serv'])).to.include({ code: 64 });
+    expect((await postern(['queue', 'lst'])).err).to.contain('postern queue list');
+    const option = await postern(['queue', 'list', '--sate', 'dead']);
+    expect(option).to.include({ code: 64 });
+    expect(option.err).to.contain('--sate').and.to.contain('Try: postern queue list --help');
+    for (const argv of [
+      ['queue', 'list', '--state', 'x'],
+      ['queue', 'list', '--limit', '0'],
+      ['queue', 'drop'],
+      ['queue', 'list', '--from', 'never'],
+      ['queue', 'show'],
+      ['route', 'test'],
+      ['key', 'revoke'],
+      ['account', 'create'],
+    ]) {
+      expect((await postern(argv)).code, argv.join(' ')).to.equal(64);
+    }
+  });
+
+  it('answers 64 to words that it would not heed: a file without --config is not checked', async () => {
+    for (const argv of [
+      ['config', 'check', 'mine.yaml'],
+      ['serve', 'mine.yaml'],
+      ['queue', 'flush', 'ID'],
+      ['route', 'test', 'a@b.example', 'c@d.example'],
+      ['doctor', 'x'],
+    ]) {
+      const ran = await postern(argv);
+      expect(ran, argv.join(' ')).to.include({ code: 64, out: '' });
+      expect(ran.err)
+        .to.contain(`unexpected argument "${argv.at(-1)}"`)
+        .and.to.contain('--help');
+    }
+  });
+
+  it('answers 78 to files of the settings that cannot be used, with the setting and the file, before anything is made', async () => {
+    const dir = await tempDir();
+    const fixture = (name: string) => new URL(`../../fixtures/tls/${name}.pem`, import.meta.url).pathname;
+    const empty = join(dir, 'empty');
+    writeFileSync(empty, '\n');
+    const [cert, key, other] = [fixture('first.cert'), fixture('first.key'), fixture('second.key')];
+    const wrong: readonly (readonly [Record<string, string>, string, string])[] = [
+      [
+        { POSTERN_SMTP__TLS__CERT: join(dir, 'none'), POSTERN_SMTP__TLS__KEY: key },
+        'smtp.tls.cert: ENOENT',
+        join(dir, 'none'),
+      ],
+      [{ POSTERN_SMTP__TLS__CERT: empty, POSTERN_SMTP__TLS__KEY: key }, 'smtp.tls.cert:', `${empty} is no certificate`],
+      [{ POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: empty }, 'smtp.tls.key:', `${empty} is no private key`],
+      [
+        { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: other },
+        'smtp.tls:',
+        `${other} is not the key of ${cert}`,
+      ],
+      [{ POSTERN_STORE__URL_FILE: join(dir, 'none') }, 'store.url_file: ENOENT', join(dir, 'none')],
+      // Taken as no URL at all, it led to an embedded store without domains, and all mail was refused for good.
+      [{ POSTERN_STORE__URL_FILE: empty }, 'store.url_file:', 'must hold a URL'],
+    ];
+    for (const [env, path, text] of wrong) {
+      for (const argv of [['config', 'check'], ['serve']]) {
+        const ran = await postern(argv, { ...env, POSTERN_DATA_DIR: join(dir, 'data') });
+        expect(ran, `${argv.join(' ')} ${path}`).to.include({ code: 78, out: '' });
+        expect(ran.err).to.contain(path).and.to.contain(text);
+      }
+    }
+    expect(existsSync(join(dir, 'data'))).to.equal(false);
+    expect(
+      (await postern(['config', 'check'], { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: key })).code,
+    ).to.equal(0);
+    // Credentials of systemd are there while the service runs only.
+    expect(
+      (await postern(['config', 'check'], { POSTERN_STORE__URL_FILE: '/run/credentials/postern.service/none' })).code,
+    ).to.equal(0);
+  });
+
+  it('says of a start that fails what to change', async () => {
+    const dir = await tempDir();
+    const file = join(dir, 'file');
+    writeFileSync(file, '');
+    const env = {
+      POSTERN_LOG__LEVEL: 'silent',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:0',
+      POSTERN_DATA_DIR: join(file, 'data'),
+    };
+    const ran = await postern(['serve'], env);
+    expect(ran.code).to.equal(69);
+    expect(ran.err)
+      .to.contain('ENOTDIR')
+      .and.to.contain(`The folder ${join(file, 'data')} (data_dir) must be one that this user can write to`);
+  });
+
+  it('answers 78 to settings that cannot be used, with every fault and its path', async () => {
+    const file = join(await tempDir(), 'bad.yaml');
+    writeFileSync(file, 'smtp: { max_recipients: 1 }\nnot_there: 1\n');
+    const ran = await postern(['config', 'check', '--config', file]);
+    expect(ran).to.include({ code: 78, out: '' });
+    expect(ran.err).to.contain('smtp.max_recipients: must be at least 100').and.to.contain('not_there: is no setting');
+    expect((await postern(['serve'], { POSTERN_CONFIG: file })).code).to.equal(78);
+  });
+
+  it('shows the settings with where they came from, for a person and for a script', async () => {
+    const env = { POSTERN_HOSTNAME: 'mx.postern.test' };
+    expect((await postern(['config', 'show'], env)).out).to.match(/hostname\s+"mx\.postern\.test"\s+POSTERN_HOSTNAME/);
+    expect((await postern(['config', 'show', '--json'], env)).json()).to.deep.include({
+      path: 'hostname',
+      value: 'mx.postern.test',
+      origin: 'POSTERN_HOSTNAME',
+    });
+    expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are in order.\n' });
+  });
+
+  it('makes, lists and revokes accounts and keys, and shows a key once', async () => {
+    const env = { POSTERN_DATA_DIR: await tempDir() };
+    expect((await postern(['key', 'create'], env)).err).to.contain('there is no account yet');
+    const [{ id, key }] = (await postern(['account', 'create', 'shop', '--json'], env)).json();
+    expect((await postern(['account', 'list'], env)).out)
+      .to.contain('shop')
+      .and.to.contain(id);
+    const [second] = (await postern(['key', 'create', 'robot', '--json'], env)).json();
+    const listed = await postern(['key', 'list'], env);
+    expect(listed.out).to.contain('robot').and.not.to.contain(key).and.not.to.contain(second.key);
+    expect((await postern(['key', 'revoke', second.key], env)).code).to.equal(0);
+    const rows = (await postern(['key', 'list', '--json'], env)).json();
+    expect(
+      rows.map((row: { label: string; revoked_at: string | null }) => [row.label, row.revoked_at !== null]),
+    ).to.deep.equal([
+      ['first key', false],
+      ['robot', true],
+    ]);
+    expect((await postern(['key', 'revoke', second.key], env)).code, 'once more').to.equal(0);
+    expect((await postern(['key', 'list', '--json'], env)).json()).to.deep.equal(rows);
+    expect((await postern(['key', 'revoke', 'zzzzzzz'], env)).code).to.equal(64);
+    await postern(['account', 'create', 'other'], env);
+    expect((await postern(['key', 'create'], env)).err).to.contain('--account');
+    expect((await postern(['key', 'create', '--account', 'other'], env)).code).to.equal(0);
+  });
+
+  it('says when there is no queue yet', async () => {
+    const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
+    expect(code).to.equal(70);
+    expect(err).to.contain('there is no queue');
+  });
+
+  it('prints its version', async () => {
+    const { version } = JSON.parse(readFileSync(new URL('../../../package.json', import.meta.url), 'utf8'));
+    for (const option of ['--version', '-V'])
+      expect(await postern([option])).to.include({ code: 0, out: `postern ${version}\n` });
+  });
+
+  it('prints results as one JSON array with --json, and one object a line with --jsonl, whatever the command', async () => {
+    const env = {
+      POSTERN_DATA_DIR: await tempDir(),
+      POSTERN_HOSTNAME: 'mx.postern.test',
+      POSTERN_DNS__SERVERS: '127.0.0.1:9',
+      POSTERN_DNS__TIMEOUT_MS: '100',
+    };
+    const lines: readonly (readonly string[])[] = [
+      ['key', 'create', 'robot'],
+      ['key', 'list'],
+      ['config', 'check'],
+      ['config', 'show'],
+      ['ip', 'add', '192.0.2.2'],
+      ['ip', 'list'],
+      ['domain', 'list'],
+      ['route', 'list'],
+      ['route', 'test', 'a@b.test'],
+      ['doctor'],
+      ['account', 'create', 'other'],
+      ['account', 'list'],
+    ];
+    await postern(['account', 'create', 'shop'], env);
+    for (const argv of lines) {
+      const array = (await postern([...argv, '--json'], env)).json();
+      expect(array, argv.join(' ')).to.be.an('array');
+      const { out } = await postern([...argv, '--jsonl'], env);
+      const objects = out
+        .split('\n')
+        .filter((line) => line !== '')
+        .map((line) => JSON.parse(line));
+      expect(
+        objects.every((each) => typeof each === 'object' && !Array.isArray(each)),
+        argv.join(' '),
+      ).to.equal(true);
+      if (argv[1] === 'list') expect(objects, argv.join(' ')).to.deep.equal(array);
+    }
+    expect(await postern(['key', 'list', '--json', '--jsonl'], env)).to.include({ code: 64, out: '' });
+  });
+
+  it('prints a new key alone on standard output, so that a script can take it, and the words about it elsewhere', async () => {
+    const env = { POSTERN_DATA_DIR: await tempDir() };
+    for (const argv of [
+      ['account', 'create', 'shop'],
+      ['key', 'create', 'robot'],
+    ]) {
+      const { out, err } = await postern(argv, env);
+      expect(out).to.match(/^[\w-]{22}\n$/);
+      expect(err).to.contain('shown this once').and.not.to.contain(out.trim());
+    }
+  });
+
+  it('refuses the names of the example file in config check, because nobody could reach this host by them', async () => {
+    const example = new URL('../../../config/production.example.yaml', import.meta.url).pathname;
+    const ran = await postern(['config', 'check', '--config', example]);
+    expect(ran).to.include({ code: 78, out: '' });
+    expect(ran.err)
+      .to.contain('hostname: mx.example.com is a placeholder')
+      .and.to.contain('public_url: postern.example.com is a placeholder');
+    for (const name of ['Mail.Example.ORG', 'example.net', 'mx.example', 'mx.invalid']) {
+      expect(
+        (await postern(['config', 'check'], { POSTERN_HOSTNAME: name, POSTERN_PUBLIC_URL: 'https://mx.postern.test' }))
+          .code,
+        name,
+      ).to.equal(78);
+    }
+    for (const name of ['mx.postern.test', 'myexample.com', 'example.com.postern.test']) {
+      expect(
+        (await postern(['config', 'check'], { POSTERN_HOSTNAME: name, POSTERN_PUBLIC_URL: `https://${name}` })).code,
+        name,
+      ).to.equal(0);
+    }
+  });
+
+  it('names every exit code in the manual', () => {
+    const page = commandPage().replaceAll('\\-', '-');
+    for (const [name, code] of Object.entries(EXIT)) expect(page, name).to.contain(`.TP\n${code}\n`);
+  });
+
+  describe('as a user that may not read what it needs', function () {
+    this.timeout(60_000);
+    before(function () {
+      if (process.getuid?.() !== 0 || spawnSync('setpriv', ['--version']).status !== 0) this.skip();
+    });
+
+    /** The command as the user nobody. */
+    async function asNobody(argv: readonly string[], env: Readonly<Record<string, string>>) {
+      const main = new URL('../../../src/main.ts', import.meta.url).pathname;
+      return spawnSync(
+        'setpriv',
+        ['--reuid=65534', '--regid=65534', '--clear-groups', '--', process.execPath, main, ...argv],
+        { encoding: 'utf8', env, cwd: '/' },
+      );
+    }
+
+    it('says of a queue and a store of another user that permission is denied, and answers 77', async () => {
+      const data = join(await tempDir(), 'data');
+      mkdirSync(join(data, 'spool'), { recursive: true, mode: 0o750 });
+      chmodSync(dirname(data), 0o755);
+      for (const argv of [
+        ['queue', 'list'],
+        ['key', 'list'],
+        ['domain', 'add', 'in.postern.test'],
+        ['replay', '--all'],
+      ]) {
+        const ran = await asNobody(argv, { POSTERN_DATA_DIR: data });
+        expect(ran.status, `${argv.join(' ')} ${ran.stderr}`).to.equal(77);
+        expect(ran.stderr).to.contain('permission denied').and.to.contain('sudo -u postern');
+      }
+    });
+
+    it('says of settings of another user that permission is denied, and answers 78 instead of going by the defaults', async () => {
+      const dir = await tempDir();
+      chmodSync(dir, 0o755);
+      const file = join(dir, 'postern.yaml');
+      writeFileSync(file, 'hostname: mx.postern.test\n', { mode: 0o640 });
+      const ran = await asNobody(['config', 'show'], { POSTERN_CONFIG: file });
+      expect(ran).to.include({ status: 78, stdout: '' });
+      expect(ran.stderr).to.contain(`${file}: permission denied; run it as root`);
+    });
+  });
+});

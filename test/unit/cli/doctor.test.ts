@@ -1,0 +1,463 @@
+import { chmodSync, existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:net';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import type { Check, World } from '../../../src/cli/doctor/finding.ts';
+import { certificate, listening } from '../../../src/cli/doctor/listening.ts';
+import { clockCheck, disk, nameServers, secrets } from '../../../src/cli/doctor/machine.ts';
+import {
+  hostName,
+  inboundDomains,
+  postmaster,
+  publicUrl,
+  reservedDomains,
+  senderDomains,
+  sending,
+} from '../../../src/cli/doctor/names.ts';
+
+import { withStore } from '../../../src/cli/open.ts';
+import { loadSettings } from '../../../src/config.ts';
+import type { Resolver } from '../../../src/dns/types.ts';
+import { newSenderDomain } from '../../../src/store/rows/domains.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { MX_CERT, MX_KEY } from '../../support/carrier-tls.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { postern } from '../../support/command.ts';
+import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+import { TEST_KEYS, TEST_TXT } from '../../support/senders.ts';
+import { diskDir } from '../../support/temp.ts';
+import { KEY as OTHER_KEY } from '../../support/webhook-tls.ts';
+import { startZone, type Zone, type ZoneRecords, zoneResolver } from '../../support/zone.ts';
+
+interface Shown {
+  readonly check: string;
+  readonly verdict: string;
+  readonly seen: string;
+  readonly advice?: string;
+}
+const NOW = Date.UTC(2030, 0, 5);
+
+describe('postern doctor', () => {
+  let dir: string;
+  let zone: Zone | undefined;
+  let daemon: TestDaemon | undefined;
+  let other: Server | undefined;
+  beforeEach(async () => {
+    dir = await diskDir();
+  });
+  afterEach(async () => {
+    await daemon?.stop();
+    await zone?.stop();
+    other?.close();
+    daemon = zone = other = undefined;
+  });
+
+  const port = (url: string) => new URL(url).port;
+  const verdicts = (findings: readonly Shown[]) =>
+    Object.fromEntries(findings.map(({ check, verdict }) => [check, verdict]));
+
+  async function local(): Promise<Record<string, string>> {
+    zone = await startZone({ com: { NS: ['ns.example'] } });
+    daemon = await startDaemon({ POSTERN_DNS__SERVERS: zone.server }, { dir });
+    return {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'in.postern.test',
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_SPOOL__MIN_FREE_PERCENT: '0',
+      POSTERN_SPOOL__MIN_FREE_BYTES: '0',
+      POSTERN_SMTP__LISTEN: `127.0.0.1:${daemon.smtp.port}`,
+      POSTERN_HTTP__LISTEN: `127.0.0.1:${port(daemon.base)}`,
+    };
+  }
+
+  it('finds no fault with a fresh machine on which the daemon runs, and ends with 0', async () => {
+    const env = await local();
+    const ran = await postern(['doctor', '--json'], env);
+    const found: Shown[] = ran.json();
+    expect(found.filter(({ verdict }) => verdict === 'fault')).to.deep.equal([]);
+    expect(ran.code).to.equal(0);
+    expect(verdicts(found)).to.include({
+      daemon: 'ok',
+      'store (embedded)': 'ok',
+      disk: 'ok',
+      [`SMTP 127.0.0.1:${daemon?.smtp.port}`]: 'ok',
+      'inbound domains': 'skipped',
+      'port 25 to the outside': 'skipped',
+    });
+  });
+
+  it('says for a person what was seen and what to do, and ends with 1 when the daemon is not there', async () => {
+    const env = await local();
+    await daemon?.stop();
+    daemon = undefined;
+    const { code, out } = await postern(['doctor'], env);
+    expect(code).to.equal(1);
+    expect(out).to.match(/FAULT {4}daemon: http:\/\/127\.0\.0\.1:\d+\/readyz gives no answer\n {9}Start the daemon/);
+    expect(out).to.match(/^\d+ faults?, \d+ warnings?\.$/m);
+  });
+
+  it('makes nothing where the daemon has not run yet', async () => {
+    zone = await startZone({});
+    const { out } = await postern(['doctor'], {
+      POSTERN_DATA_DIR: join(dir, 'new'),
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_SMTP__LISTEN: '127.0.0.1:9',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+    });
+    expect(out).to.contain('the daemon has not run here yet');
+    expect(existsSync(join(dir, 'new'))).to.equal(false);
+  });
+
+  it('goes on without the store when it is away, and says so once', async () => {
+    zone = await startZone({ 'gone.example': { A: ['127.0.0.1'] } });
+    const ran = await postern(['doctor', '--json'], {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_DNS__SERVERS: zone.server,
+      POSTERN_STORE__URL: 'mongodb://127.0.0.1:9/?serverSelectionTimeoutMS=200',
+      POSTERN_STORE__TIMEOUT_MS: '300',
+      POSTERN_SMTP__LISTEN: '127.0.0.1:9',
+      POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+    });
+    const found: Shown[] = ran.json();
+    expect(found.filter(({ check }) => check.startsWith('store')).map(({ verdict }) => verdict)).to.deep.equal([
+      'fault',
+    ]);
+    expect(verdicts(found)).to.include({ 'inbound domains': 'skipped', disk: 'ok' });
+    expect(found.find(({ check }) => check === 'inbound domains')?.seen).to.equal('the store is away');
+    expect(ran.code).to.equal(1);
+  });
+
+  it('finds name servers that give no answer', async () => {
+    const env = await local();
+    await zone?.stop();
+    const ran = await postern(['doctor', '--json'], env);
+    const found: Shown[] = ran.json();
+    expect(verdicts(found)).to.include({ [`resolver ${zone?.server}`]: 'fault' });
+    zone = undefined;
+    expect(ran.code).to.equal(1);
+  });
+
+  it('takes a host that has the settings of the package for one on the internet, whose socket unit opens port 25', async () => {
+    zone = await startZone({ com: { NS: ['ns.example'] }, 'mx.example.com': { A: ['192.0.2.1'] } });
+    const file = new URL('../../../config/production.example.yaml', import.meta.url).pathname;
+    const found: Shown[] = (
+      await postern(['doctor', '--json', '--config', file], {
+        POSTERN_DATA_DIR: dir,
+        POSTERN_DNS__SERVERS: zone.server,
+        POSTERN_HTTP__LISTEN: '127.0.0.1:9',
+      })
+    ).json();
+    expect(verdicts(found)).to.include({
+      'host name': 'ok',
+      'reverse DNS 192.0.2.1': 'fault',
+      certificate: 'warning',
+      'return domain bounces.mx.example.com': 'warning',
+    });
+    expect(found.map(({ check }) => check))
+      .to.include('SMTP [::]:25')
+      .and.not.include('port 25');
+  });
+
+  it('tries port 25 of the mail server that --reach names', async () => {
+    const env = await local();
+    zone?.set({
+      com: { NS: ['ns.example'] },
+      'there.example': { MX: [{ exchange: 'mx.there.example', priority: 5 }] },
+      'mx.there.example': { A: ['127.66.55.44'] },
+    });
+    const found: Shown[] = (await postern(['doctor', '--json', '--reach', 'there.example'], env)).json();
+    const reach = found.find(({ check }) => check === 'port 25 to the outside');
+    expect(reach).to.include({ verdict: 'fault' });
+    expect(reach?.seen).to.contain('mx.there.example (127.66.55.44) was not reached');
+  });
+
+  it('answers 64 to words it does not know', async () => {
+    expect((await postern(['doctor', 'please'], { POSTERN_DATA_DIR: dir })).code).to.equal(64);
+  });
+
+  /** One look, with settings as an operator of a public host has them. */
+  async function look(
+    check: Check,
+    given: {
+      readonly zone?: ZoneRecords;
+      readonly env?: Readonly<Record<string, string>>;
+      readonly store?: Store;
+      readonly at?: number;
+      readonly root?: string;
+      readonly resolver?: Resolver;
+      readonly file?: string;
+    } = {},
+  ): Promise<readonly Shown[]> {
+    const { settings } = loadSettings(undefined, {
+      POSTERN_DATA_DIR: dir,
+      POSTERN_HOSTNAME: 'mx.example.com',
+      POSTERN_PUBLIC_URL: 'https://mail.example.com',
+      POSTERN_SMTP__LISTEN: '0.0.0.0:25',
+      ...given.env,
+    });
+    const world: World = {
+      settings,
+      resolver: given.resolver ?? zoneResolver(given.zone ?? {}),
+      store: given.store,
+      noStore: 'none here',
+      clock: createTestClock(given.at ?? NOW),
+      settingsFile: given.file,
+      reach: undefined,
+      root: given.root ?? dir,
+    };
+    return check.run(world);
+  }
+
+  describe('the name of the host', () => {
+    const good: ZoneRecords = {
+      'mx.example.com': { A: ['192.0.2.1'], AAAA: ['2001:db8::1'] },
+      '1.2.0.192.in-addr.arpa': { PTR: ['mx.example.com'] },
+    };
+    const v6 = '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa';
+
+    it('is right when every address has it in the reverse DNS', async () => {
+      expect(verdicts(await look(hostName, { zone: { ...good, [v6]: { PTR: ['MX.example.com.'] } } }))).to.deep.equal({
+        'host name': 'ok',
+        'reverse DNS 192.0.2.1': 'ok',
+        'reverse DNS 2001:db8::1': 'ok',
+      });
+    });
+
+    it('is wrong when one address has another, or none', async () => {
+      const found = await look(hostName, { zone: { ...good, [v6]: { PTR: ['host-7.provider.example'] } } });
+      expect(verdicts(found)).to.include({ 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'fault' });
+      expect(found.at(-1)?.seen).to.equal('names host-7.provider.example, not mx.example.com');
+      expect(found.at(-1)?.advice).to.contain('PTR record to mx.example.com');
+      expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('there is no PTR record');
+    });
+
+    it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
+      expect(verdicts(await look(hostName))).to.deep.equal({ 'host name': 'fault' });
+      expect(verdicts(await look(hostName, { env: { POSTERN_HOSTNAME: 'mx' } }))).to.deep.equal({
+        'host name': 'fault',
+      });
+      expect(verdicts(await look(hostName, { zone: { 'mx.example.com': { fails: 'timeout' } } }))).to.deep.equal({
+        'host name': 'skipped',
+      });
+    });
+
+    it('has a postmaster whose mail somebody reads', async () => {
+      const verdict = async (env: Record<string, string>) => (await look(postmaster, { env }))[0]?.verdict;
+      expect(await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25' })).to.equal('warning');
+      expect(
+        await verdict({ POSTERN_SMTP__LISTEN: '0.0.0.0:25', POSTERN_SMTP__POSTMASTER: 'ops@example.org' }),
+      ).to.equal('ok');
+      expect(await verdict({ POSTERN_SMTP__LISTEN: '127.0.0.1:2525' })).to.equal('skipped');
+    });
+
+    it('stands in a public URL that is https and leads somewhere', async () => {
+      const records: ZoneRecords = { 'mail.example.com': { A: ['192.0.2.1'] } };
+      const verdict = async (env: Record<string, string>, zone = records) =>
+        (await look(publicUrl, { zone, env }))[0]?.verdict;
+      expect(await verdict({})).to.equal('ok');
+      expect(await verdict({ POSTERN_PUBLIC_URL: 'http://mail.example.com' })).to.equal('warning');
+      expect(await verdict({ POSTERN_PUBLIC_URL: '' })).to.equal('warning');
+      expect(await verdict({}, {})).to.equal('fault');
+    });
+  });
+
+  describe('the domains', () => {
+    const withRows = (use: (store: Store) => Promise<void>) =>
+      withStore(loadSettings(undefined, { POSTERN_DATA_DIR: dir }).settings, use);
+    const at = new Date(NOW);
+
+    it('have an MX that names us, or are told what to publish', () =>
+      withRows(async (store) => {
+        for (const domain of ['good.example', 'other.example', 'silent.example'])
+          await store.inboundDomains.insert({
+            id: domain,
+            account: 'a',
+            domain,
+            createdAt: at,
+            validMx: true,
+            testedAt: null,
+          });
+        const records: ZoneRecords = {
+          'good.example': { MX: [{ exchange: 'mx2.example.com', priority: 1 }] },
+          'other.example': { MX: [{ exchange: 'mx.old.example', priority: 1 }] },
+          'silent.example': { fails: 'servfail' },
+        };
+        const found = await look(inboundDomains, {
+          store,
+          zone: records,
+          env: { POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' },
+        });
+        expect(verdicts(found)).to.deep.equal({
+          'MX good.example': 'ok',
+          'MX other.example': 'fault',
+          'MX silent.example': 'skipped',
+        });
+        expect(found.find(({ check }) => check === 'MX other.example')?.seen).to.contain('mx.old.example');
+      }));
+
+    it('of the operator are told that an account has: as a fault where there are other accounts', () =>
+      withRows(async (store) => {
+        const add = (id: string, account: string) =>
+          store.inboundDomains.insert({ id, account, domain: id, createdAt: at, validMx: true, testedAt: at });
+        const accountOf = (id: string, number: number) =>
+          store.accounts.insert({ id, name: id, number, createdAt: at });
+        await accountOf('a', 1);
+        await add('fine.example', 'a');
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({ 'reserved domains': 'ok' });
+        await add('bounces.mx.example.com', 'a');
+        await add('co.uk', 'a');
+        await add('gmail.com a', 'a');
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
+          'inbound domain bounces.mx.example.com': 'warning',
+          'inbound domain co.uk': 'warning',
+        });
+        await accountOf('b', 2);
+        expect(verdicts(await look(reservedDomains, { store }))).to.deep.equal({
+          'inbound domain bounces.mx.example.com': 'fault',
+          'inbound domain co.uk': 'fault',
+        });
+      }));
+
+    it('that mail is sent from have SPF and DKIM, each looked at once however many accounts have it', () =>
+      withRows(async (store) => {
+        for (const account of ['a', 'b'])
+          await store.senderDomains.insert(newSenderDomain(account, 'shop.example', at));
+        await store.senderDomains.insert(newSenderDomain('a', 'new.example', at));
+        await store.domainKeys.insert({ id: 'shop.example', ...TEST_KEYS, createdAt: at });
+        const zone: ZoneRecords = {
+          'shop.example': { TXT: ['v=spf1 include:spf.mx.example.com ~all'] },
+          'postern._domainkey.shop.example': { TXT: [TEST_TXT.replace('p=', 'p=x')] },
+        };
+        const found = await look(senderDomains, { store, zone });
+        expect(found.map(({ check, verdict }) => `${check} ${verdict}`).sort()).to.deep.equal([
+          'DKIM new.example skipped',
+          'DKIM shop.example warning',
+          'SPF new.example warning',
+          'SPF shop.example ok',
+        ]);
+      }));
+
+    it('of our own take bounces and stand in what others include', async () => {
+      const zone: ZoneRecords = {
+        'bounces.mx.example.com': { MX: [{ exchange: 'mx.example.com', priority: 1 }] },
+        'spf.mx.example.com': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] },
+      };
+      expect((await look(sending, { zone })).map(({ verdict }) => verdict)).to.deep.equal(['ok', 'ok']);
+      expect((await look(sending)).map(({ verdict }) => verdict)).to.deep.equal(['warning', 'warning']);
+    });
+  });
+
+  describe('the certificate', () => {
+    const files = (cert: string, key: string) => {
+      writeFileSync(join(dir, 'cert.pem'), cert);
+      writeFileSync(join(dir, 'key.pem'), key);
+      return { POSTERN_SMTP__TLS__CERT: join(dir, 'cert.pem'), POSTERN_SMTP__TLS__KEY: join(dir, 'key.pem') };
+    };
+
+    it('is in force, has our name and its key', async () => {
+      expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
+        'ok',
+        'ok',
+      ]);
+    });
+
+    it('is told of before it ends, and when it has ended, has not begun or has another name', async () => {
+      const env = files(MX_CERT, MX_KEY);
+      const end = Date.UTC(2126, 9, 28);
+      const verdict = async (at: number) => (await look(certificate, { env, at }))[0]?.verdict;
+      expect(await verdict(end - 13 * 86_400_000)).to.equal('warning');
+      expect(await verdict(end + 86_400_000 * 2)).to.equal('fault');
+      expect(await verdict(Date.UTC(2020, 0, 1))).to.equal('fault');
+      expect((await look(certificate, { env: { ...env, POSTERN_HOSTNAME: 'mx9.example.com' } }))[1]).to.include({
+        verdict: 'warning',
+        check: 'name in the certificate',
+      });
+    });
+
+    it('is a fault with the key of another, or when it cannot be read', async () => {
+      expect((await look(certificate, { env: files(MX_CERT, OTHER_KEY) }))[0]?.seen).to.match(/is not the key of/);
+      expect((await look(certificate, { env: files('nothing', MX_KEY) }))[0])
+        .to.include({ verdict: 'fault' })
+        .and.to.have.property('seen')
+        .that.matches(/^\S+ is no certificate in PEM/);
+      expect((await look(certificate))[0]).to.include({ verdict: 'warning', seen: 'none: mail comes in unencrypted' });
+    });
+  });
+
+  describe('the machine', () => {
+    it('has a clock that somebody keeps', async () => {
+      expect((await look(clockCheck))[0]?.verdict).to.equal('warning');
+      mkdirSync(join(dir, 'run/chrony'), { recursive: true });
+      writeFileSync(join(dir, 'run/chrony/chronyd.pid'), '1');
+      expect((await look(clockCheck))[0]).to.include({ verdict: 'ok' });
+      expect((await look(clockCheck, { at: Date.UTC(2001, 0, 1) }))[0]?.verdict).to.equal('fault');
+    });
+
+    it('has room on a disk that remembers', async () => {
+      expect(
+        (await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_PERCENT: '0', POSTERN_SPOOL__MIN_FREE_BYTES: '0' } }))[0]
+          ?.verdict,
+      ).to.equal('ok');
+      expect((await look(disk, { env: { POSTERN_SPOOL__MIN_FREE_BYTES: String(2 ** 50) } }))[0]?.verdict).to.equal(
+        'fault',
+      );
+      if (existsSync('/dev/shm'))
+        expect((await look(disk, { env: { POSTERN_DATA_DIR: '/dev/shm' } })).at(-1)).to.include({
+          check: 'file system',
+          verdict: 'fault',
+        });
+    });
+
+    it('shows keys, and settings with a secret, to nobody else', async () => {
+      const [key, file] = [join(dir, 'key.pem'), join(dir, 'postern.yaml')];
+      for (const path of [key, file]) writeFileSync(path, '');
+      chmodSync(dir, 0o750);
+      chmodSync(key, 0o644);
+      chmodSync(file, 0o644);
+      const env = { POSTERN_SMTP__TLS__CERT: key, POSTERN_SMTP__TLS__KEY: key };
+      expect(verdicts(await look(secrets, { env, file }))).to.deep.equal({
+        [`mode of ${dir}`]: 'ok',
+        [`mode of ${key}`]: 'warning',
+      });
+      const secret = { ...env, POSTERN_STORE__URL: 'mongodb://postern:secret@db.example/postern' };
+      expect(verdicts(await look(secrets, { env: secret, file }))).to.include({ [`mode of ${file}`]: 'warning' });
+      chmodSync(key, 0o600);
+      expect(verdicts(await look(secrets, { env }))).to.include({ [`mode of ${key}`]: 'ok' });
+      expect(readdirSync(dir)).to.have.length(2);
+    });
+  });
+
+  describe('the resolver', () => {
+    const there: ZoneRecords = { com: { NS: ['a.gtld-servers.net'] } };
+    it('answers, and is none that makes answers up', async () => {
+      expect(
+        (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict,
+      ).to.equal('ok');
+      expect(
+        (await look(nameServers, { zone: { ...there, 'postern-doctor.invalid': { A: ['198.51.100.9'] } } }))[0]
+          ?.verdict,
+      ).to.equal('fault');
+      expect((await look(nameServers, { zone: { com: { fails: 'servfail' } } }))[0]?.verdict).to.equal('fault');
+    });
+
+    it('is better none that all the world asks', async () => {
+      expect(
+        (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53,8.8.8.8:53' } }))[0]?.seen,
+      ).to.contain('Google');
+    });
+  });
+
+  it('tells a foreign program on our port from the daemon', async () => {
+    const lines = ['220 mail.other.example ESMTP\r\n', 'SSH-2.0-OpenSSH\r\n'];
+    other = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.end(lines.shift() ?? '');
+    });
+    await new Promise<void>((resolve) => other?.listen(0, '127.0.0.1', resolve));
+    const address = other.address();
+    const env = { POSTERN_SMTP__LISTEN: `127.0.0.1:${typeof address === 'object' ? address?.port : 0}` };
+    expect((await look(listening, { env }))[0]).to.include({ verdict: 'warning' });
+    expect((await look(listening, { env }))[0]).to.include({ verdict: 'fault' });
+    expect((await look(listening, { env }))[0]?.seen).to.contain('closed without a greeting');
+  });
+});

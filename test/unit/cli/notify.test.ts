@@ -1,0 +1,109 @@
+import { expect } from 'chai';
+import { createNotifier, systemdNotify, type Tell } from '../../../src/cli/systemd.ts';
+import { createTestLog } from '../../support/log.ts';
+import { type Manager, missingProgram, startManager } from '../../support/service-manager.ts';
+import { until } from '../../support/until.ts';
+
+function recording() {
+  const sent: string[][] = [];
+  const tell: Tell = async (assignments) => {
+    sent.push([...assignments]);
+  };
+  return { sent, tell };
+}
+
+describe('the notifier', () => {
+  it('does nothing where no service manager listens', async () => {
+    const log = createTestLog();
+    const notifier = createNotifier({ tell: undefined, log });
+    await notifier.ready('taking mail');
+    await notifier.alive();
+    expect(log.lines).to.deep.equal([]);
+  });
+
+  it('tells each state in the words of sd_notify(3), one after the other', async () => {
+    const { sent, tell } = recording();
+    const notifier = createNotifier({ tell, log: createTestLog() });
+    await Promise.all([
+      notifier.starting(60),
+      notifier.ready('taking mail'),
+      notifier.reloading(),
+      notifier.ready('again'),
+      notifier.alive(),
+      notifier.status('1 waiting'),
+      notifier.stopping('draining'),
+    ]);
+    expect(sent).to.deep.equal([
+      ['EXTEND_TIMEOUT_USEC=60000000', 'STATUS=Starting'],
+      ['READY=1', 'STATUS=taking mail'],
+      ['RELOADING=1', 'STATUS=Reading settings again'],
+      ['READY=1', 'STATUS=again'],
+      ['WATCHDOG=1'],
+      ['STATUS=1 waiting'],
+      ['STOPPING=1', 'STATUS=draining'],
+    ]);
+  });
+
+  it('keeps a status on one line, so that it cannot set anything else', async () => {
+    const { sent, tell } = recording();
+    await createNotifier({ tell, log: createTestLog() }).status('mail from\nMAINPID=1\r\u2028x');
+    expect(sent).to.deep.equal([['STATUS=mail from MAINPID=1 x']]);
+  });
+
+  it('says a fault once, and again only after it has passed', async () => {
+    const log = createTestLog();
+    let broken = true;
+    const tell: Tell = async () => {
+      if (broken) throw new Error('nobody there');
+    };
+    const notifier = createNotifier({ tell, log });
+    await notifier.ready('');
+    await notifier.alive();
+    expect(log.of('daemon.note')).to.have.length(1);
+    broken = false;
+    await notifier.alive();
+    broken = true;
+    await notifier.alive();
+    expect(log.of('daemon.note')).to.have.length(2);
+  });
+
+  it('says so, and nothing more, when systemd-notify is not installed', async () => {
+    const log = createTestLog();
+    const notifier = createNotifier({ tell: systemdNotify('/nowhere', 'no-such-program-anywhere'), log });
+    await notifier.ready('');
+    await notifier.stopping('');
+    expect(log.of('daemon.note')).to.have.length(1);
+  });
+});
+
+describe('the notifier with a real systemd-notify', () => {
+  let manager: Manager | undefined;
+
+  before(async function () {
+    const lacking = missingProgram();
+    if (lacking !== undefined) {
+      console.log(`      (skipped: ${lacking} is not installed)`);
+      this.skip();
+    }
+    manager = await startManager();
+  });
+
+  after(() => manager?.stop());
+
+  it('makes READY=1 arrive, and resolves only when it was read', async () => {
+    const log = createTestLog();
+    const { socket = '', notified = [] } = manager ?? {};
+    const notifier = createNotifier({ tell: systemdNotify(socket), log });
+    await notifier.ready('taking mail on 127.0.0.1:25');
+    await notifier.alive();
+    await notifier.stopping('draining');
+    // The manager tells us after it has read, so its last line may still be on its way.
+    await until('all messages', () => notified.length === 3);
+    expect(notified).to.deep.equal([
+      'READY=1\nSTATUS=taking mail on 127.0.0.1:25',
+      'WATCHDOG=1',
+      'STOPPING=1\nSTATUS=draining',
+    ]);
+    expect(log.lines).to.deep.equal([]);
+  });
+});

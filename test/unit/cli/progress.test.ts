@@ -1,0 +1,27 @@
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { postern } from '../../support/command.ts';
+import { freshSpool, put } from '../../support/spool.ts';
+import { tempDir } from '../../support/temp.ts';
+
+describe('a change of many deliveries on the command line', () => {
+  it('says on standard error how far it is, and leaves standard output to the result', async function () {
+    this.timeout(30_000);
+    const dir = await tempDir();
+    const { spool, clock } = await freshSpool(join(dir, 'spool'));
+    await Promise.all(
+      Array.from({ length: 12 }, (_, i) =>
+        put(spool, clock, { recipients: Array.from({ length: 100 }, (_, j) => `box-${i}-${j}@in.test`) }),
+      ),
+    );
+    await spool.close();
+    const env = { POSTERN_DATA_DIR: dir };
+    const dropped = await postern(['queue', 'drop', '--all', '--json'], env);
+    expect(dropped.json()).to.deep.equal([{ count: 1200, dry_run: false }]);
+    expect(dropped.err).to.match(/^queue drop: \d+ of 1200\n/);
+    const replayed = await postern(['replay', '--all'], env);
+    expect(replayed).to.include({ code: 0, out: 'Waiting again: 1200 deliveries.\n' });
+    expect(replayed.err).to.match(/^replay: \d+ of 1200\n/);
+    expect((await postern(['queue', 'retry', '--recipient', 'box-0-0@in.test'], env)).err, 'one step').to.equal('');
+  });
+});

@@ -1,0 +1,120 @@
+import { expect } from 'chai';
+import { postern } from '../../support/command.ts';
+import { startDaemon, type TestDaemon } from '../../support/daemon.ts';
+import { postsOf } from '../../support/events.ts';
+import { message, sendMail } from '../../support/mail.ts';
+import { type Receiver, startReceiver } from '../../support/receiver.ts';
+import { until } from '../../support/until.ts';
+
+describe('the queue on the command line, beside a running daemon', () => {
+  let running: TestDaemon;
+  let hook: Receiver;
+  let env: Record<string, string>;
+  const list = async (...options: string[]) => (await postern(['queue', 'list', '--json', ...options], env)).records();
+
+  beforeEach(async () => {
+    hook = await startReceiver();
+    running = await startDaemon();
+    env = { POSTERN_DATA_DIR: running.dir };
+    await running.api('/inbound/add-domain', { domain: 'in.test' });
+    await running.api('/inbound/add-route', { domain: 'in.test', pattern: '*', url: hook.url });
+    hook.answer({ status: 503, body: 'away' });
+    for (const mailbox of ['one', 'two'])
+      await sendMail(running.smtp, { from: 'ada@example.org', to: `${mailbox}@in.test` }, message(mailbox));
+    await until('both first attempts', async () => {
+      const rows = await list();
+      return rows.length === 2 && rows.every(({ attempts }) => attempts > 0);
+    });
+  });
+  afterEach(async () => {
+    await running.stop();
+    await hook.stop();
+  });
+
+  it('lists what waits, as a table and as JSON, and filters it', async () => {
+    const { code, out } = await postern(['queue', 'list'], env);
+    expect(code).to.equal(0);
+    expect(out)
+      .to.match(/id\s+state\s+age/)
+      .and.to.contain('one@in.test')
+      .and.to.contain('503')
+      .and.to.match(/2 waiting, 0 dead/);
+    expect(out).not.to.contain('/hook'); // a URL may hold secrets: the host is enough for a list
+    expect(await list('--recipient', 'one@in.test')).to.have.length(1);
+    expect(await list('--state', 'dead')).to.have.length(0);
+    expect(await list('--to', '2020-01-01')).to.have.length(0);
+    expect(await list('--limit', '1')).to.have.length(1);
+  });
+
+  it('shows one delivery with its attempts, and its raw message', async () => {
+    const [{ id }] = await list('--recipient', 'one@in.test');
+    expect((await postern(['queue', 'show', id], env)).out)
+      .to.contain('one@in.test')
+      .and.to.contain('503')
+      .and.to.contain('away');
+    expect((await postern(['queue', 'show', id, '--json'], env)).json()[0].attempts_made[0]).to.include({
+      status: 503,
+      answer: 'away',
+    });
+    const raw = (await postern(['queue', 'show', id, '--raw'], env)).out;
+    expect(raw)
+      .to.match(/^Received: from client\.example\.org/)
+      .and.to.contain('Subject: one\r\n');
+    expect(await postern(['queue', 'show', 'nothing'], env)).to.include({ code: 1 });
+  });
+
+  it('retries now what it is told to, and the daemon notices', async () => {
+    hook.answer({ status: 200 });
+    expect((await postern(['queue', 'retry', '--recipient', 'one@in.test', '--json'], env)).json()).to.deep.equal([
+      { count: 1, dry_run: false },
+    ]);
+    await until('it is delivered', async () =>
+      (await list('--state', 'delivered')).some(({ recipient }) => recipient === 'one@in.test'),
+    );
+    await postern(['queue', 'flush'], env);
+    await until('all are delivered', async () => (await list('--state', 'delivered')).length === 2);
+  });
+
+  it('drops, and replays what ended under the same id', async () => {
+    const [{ id }] = await list('--recipient', 'one@in.test');
+    expect((await postern(['queue', 'drop', id], env)).out).to.equal('Dropped 1 delivery.\n');
+    expect((await postern(['queue', 'drop', id], env)).code).to.equal(1);
+    expect(await list('--state', 'dropped')).to.have.length(1);
+    hook.answer({ status: 200 });
+    expect((await postern(['replay', '--all', '--json'], env)).json()).to.deep.equal([{ count: 1, dry_run: false }]);
+    await until('it is delivered', async () => (await list('--state', 'delivered')).some((row) => row.id === id));
+    const posts = postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length;
+    expect(
+      (
+        await postern(['replay', '--delivered', '--recipient', 'one@in.test', '--from', '2020-01-01', '--json'], env)
+      ).json(),
+    ).to.deep.equal([{ count: 1, dry_run: false }]);
+    await until(
+      'it is delivered again',
+      () => postsOf(hook.requests).filter(({ headers }) => headers['webhook-id'] === id).length > posts,
+    );
+  });
+
+  it('says with --dry-run what retry, drop, flush and replay would change, and changes nothing', async () => {
+    const before = await list();
+    const [{ id }] = before;
+    const dry = async (...argv: string[]) => (await postern([...argv, '--dry-run', '--json'], env)).json();
+    expect(await dry('queue', 'drop', '--all')).to.deep.equal([{ count: 2, dry_run: true }]);
+    expect(await dry('queue', 'drop', id)).to.deep.equal([{ count: 1, dry_run: true }]);
+    expect(await dry('queue', 'retry', '--recipient', 'two@in.test')).to.deep.equal([{ count: 1, dry_run: true }]);
+    expect(await dry('queue', 'flush')).to.deep.equal([{ count: 2, dry_run: true }]);
+    expect(await dry('replay', '--all')).to.deep.equal([{ count: 0, dry_run: true }]);
+    expect((await list()).map((row) => [row.id, row.state])).to.deep.equal(before.map((row) => [row.id, row.state]));
+    await postern(['queue', 'drop', id], env);
+    expect((await postern(['replay', '--all', '--dry-run'], env)).out).to.equal('Would wait again: 1 delivery.\n');
+    expect(await list('--state', 'dropped')).to.have.length(1);
+  });
+
+  it('says which route an address would take', async () => {
+    expect((await postern(['route', 'test', 'anyone@in.test'], env)).out).to.contain(hook.url);
+    expect(await postern(['route', 'test', 'anyone@elsewhere.test'], env)).to.include({ code: 1 });
+    expect((await postern(['route', 'list'], env)).out)
+      .to.contain('in.test')
+      .and.to.contain(hook.url);
+  });
+});

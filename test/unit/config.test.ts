@@ -1,0 +1,178 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { configurationDoc } from '../../scripts/configuration.ts';
+import { ConfigError, DEFAULTS_FILE, loadSettings } from '../../src/config.ts';
+import { tempDir } from '../support/temp.ts';
+
+async function file(text: string): Promise<string> {
+  const path = join(await tempDir(), 'postern.yaml');
+  writeFileSync(path, text);
+  return path;
+}
+
+function faults(load: () => unknown): string[] {
+  try {
+    load();
+  } catch (error) {
+    if (error instanceof ConfigError) return error.faults.map(({ path, text }) => `${path}: ${text}`);
+    throw error;
+  }
+  return [];
+}
+
+describe('the settings', () => {
+  it('need no file: the defaults are complete', () => {
+    const { settings } = loadSettings(undefined, {});
+    expect(settings.smtp.listen).to.deep.equal([{ host: '127.0.0.1', port: 2525 }]);
+    expect(settings.public_url).to.equal('http://127.0.0.1:8080');
+    expect(settings.hostname).not.to.equal('');
+    expect(settings.webhooks.allow_private).to.equal(null);
+  });
+
+  it('come from the file over the defaults, and from the environment over both', async () => {
+    const path = await file('hostname: mx.example.com\nsmtp:\n  listen: ["0.0.0.0:25"]\n  max_sessions: 7\n');
+    const { settings, shown } = loadSettings(path, {
+      POSTERN_SMTP__LISTEN: '127.0.0.1:26, [::1]:26',
+      POSTERN_CONFIG: path,
+      HOME: '/root',
+    });
+    expect(settings.hostname).to.equal('mx.example.com');
+    expect(settings.smtp.max_sessions).to.equal(7);
+    expect(settings.smtp.listen).to.deep.equal([
+      { host: '127.0.0.1', port: 26 },
+      { host: '::1', port: 26 },
+    ]);
+    const origin = (name: string) => shown.find((setting) => setting.path === name)?.origin;
+    expect([origin('smtp.listen'), origin('smtp.max_sessions'), origin('log.level')]).to.deep.equal([
+      'POSTERN_SMTP__LISTEN',
+      path,
+      'default',
+    ]);
+  });
+
+  it('takes an empty environment variable of a list as the empty list', () => {
+    expect(
+      loadSettings(undefined, { POSTERN_WEBHOOKS__ALLOW_PRIVATE: '' }).settings.webhooks.allow_private,
+    ).to.deep.equal([]);
+    expect(
+      loadSettings(undefined, { POSTERN_WEBHOOKS__ALLOW_PRIVATE: '10.0.0.0/8,::1' }).settings.webhooks.allow_private,
+    ).to.deep.equal(['10.0.0.0/8', '::1']);
+  });
+
+  it('names every fault with its path and where it came from', async () => {
+    const path = await file('smtp:\n  listen: [nowhere]\n  max_recipients: 3\nhtp:\n  x: 1\nlog:\n  level: loud\n');
+    const found = faults(() =>
+      loadSettings(path, {
+        POSTERN_HTTP__LISTN: 'x',
+        POSTERN_DNS__SERVERS: '9.9.9.9',
+        POSTERN_STORE__URL: 'mongodb://',
+      }),
+    );
+    for (const start of [
+      'htp.x: is no setting',
+      'POSTERN_HTTP__LISTN: is no setting',
+      'smtp.listen.0: must be address:port',
+      'smtp.max_recipients: must be at least 100',
+      'dns.servers.0: must be address:port, as 127.0.0.1:53 ',
+      'log.level: must be one of debug, info, ',
+      'store.url: must be mongodb://host/',
+    ]) {
+      expect(
+        found.filter((fault) => fault.startsWith(start)),
+        start,
+      ).to.have.length(1);
+    }
+    expect(found.find((fault) => fault.startsWith('dns.servers'))).to.contain('POSTERN_DNS__SERVERS');
+  });
+
+  it('offers the setting that was meant', () => {
+    expect(faults(() => loadSettings(undefined, { POSTERN_SMTP_LISTEN: '127.0.0.1:25' }))[0]).to.contain(
+      'did you mean smtp.listen?',
+    );
+  });
+
+  it('refuses a section that is no section, a file that is no YAML, and one that is not there', async () => {
+    expect(faults(() => loadSettings(undefined, {}))).to.deep.equal([]);
+    const scalar = await file('smtp: 5\n');
+    expect(faults(() => loadSettings(scalar, {}))[0]).to.contain(
+      'smtp: is no setting but a section of them, as smtp.listen',
+    );
+    expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS: 'x' }))[0]).to.contain(
+      'but a section of them, as smtp.tls.cert',
+    );
+    const broken = await file('smtp: [\n');
+    expect(faults(() => loadSettings(broken, {}))).to.have.length(1);
+    expect(faults(() => loadSettings('/nowhere/postern.yaml', {}))[0]).to.contain('ENOENT');
+  });
+
+  it('lets an empty section of a file stand for the defaults', async () => {
+    const path = await file('smtp:\nhostname: mx.example.com\n');
+    expect(loadSettings(path, {}).settings.smtp.max_recipients).to.equal(1000);
+  });
+
+  it('is not fooled by names of object internals', async () => {
+    const path = await file('__proto__:\n  x: 1\nconstructor: 1\n');
+    expect(faults(() => loadSettings(path, {})).join(' ')).to.contain('constructor: is no setting');
+    expect(Object.hasOwn(Object.prototype, 'x')).to.equal(false);
+  });
+
+  it('refuses a postmaster whose mail would come back here', () => {
+    const env = { POSTERN_HOSTNAME: 'mx.example.com', POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' };
+    for (const address of ['ops@mx.example.com', 'ops@MX2.example.com', 'ops@bounces.mx.example.com']) {
+      expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: address }), address).to.throw(
+        /^smtp\.postmaster: must be a mailbox that another server/,
+      );
+    }
+    expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: 'ops@[192.0.2.1]' })).to.throw(
+      /^smtp\.postmaster: must be an email address/,
+    );
+    expect(
+      loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: 'ops@example.com' }).settings.smtp.postmaster,
+    ).to.equal('ops@example.com');
+  });
+
+  it('take cron expressions for the times of tasks, and say what is wrong with one', () => {
+    const fault = (expression: string) => faults(() => loadSettings(undefined, { POSTERN_TASKS__PURGE: expression }));
+    const wrong = (what: string) => [
+      `tasks.purge: must be a cron expression, as */5 * * * * (${what}) (in POSTERN_TASKS__PURGE)`,
+    ];
+    for (const good of ['*/10 * * * * *', '0 4 * * 1-5', '0 0 L * *', '@daily']) expect(fault(good)).to.deep.equal([]);
+    expect(fault('61 * * * *')).to.deep.equal(wrong('minute cannot be 61'));
+    expect(fault('0 0 30 2 *')).to.deep.equal(wrong('day of month cannot be 30'));
+    for (const bad of ['', 'often', '* * * *', '* * * * * * *'])
+      expect(fault(bad)).to.deep.equal(wrong('five fields, or six that begin with seconds'));
+  });
+
+  it('wants cert and key together', () => {
+    expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS__CERT: '/a.pem' }))).to.deep.equal([
+      'smtp.tls: needs both cert and key, or neither',
+    ]);
+  });
+
+  it('does not show secrets', () => {
+    const { shown } = loadSettings(undefined, {
+      POSTERN_BOOTSTRAP__API_KEY: 'abcdefghijklmnop',
+      POSTERN_STORE__URL: 'mongodb://user:pass@db/postern',
+    });
+    expect(JSON.stringify(shown)).not.to.match(/abcdefghijklmnop|pass@/);
+  });
+
+  it('has a comment in front of every setting of the defaults', () => {
+    const lines = readFileSync(DEFAULTS_FILE, 'utf8').split('\n');
+    const bare = lines.filter(
+      (line, i) =>
+        /^\s*\w+:\s*\S/.test(line) && !/^\s*#/.test(lines[i - 1] ?? '') && !/^\s*\w+:\s*\S/.test(lines[i - 1] ?? ''),
+    );
+    expect(bare).to.deep.equal([]);
+  });
+
+  it('has a manual that says what the defaults file says (npm run docs writes it)', () => {
+    const manual = readFileSync(new URL('../../docs/configuration.md', import.meta.url), 'utf8');
+    expect(
+      manual === configurationDoc(readFileSync(DEFAULTS_FILE, 'utf8')),
+      'docs/configuration.md is out of date: npm run docs',
+    ).to.equal(true);
+    for (const { path } of loadSettings(undefined, {}).shown) expect(manual).to.contain(`## \`${path}\``);
+  });
+});

@@ -1,0 +1,315 @@
+import { expect } from 'chai';
+import { checkA, checkDkim, checkPtr, checkSpf, toReverseName } from '../../../src/dns/checks.ts';
+
+import { type ZoneNode, type ZoneRecords, zoneResolver } from '../../support/zone.ts';
+
+const INCLUDE = 'spf.mx.postern.test';
+
+describe('the SPF check of a sender domain', () => {
+  const check = (node: ZoneNode | undefined, more: ZoneRecords = {}) =>
+    checkSpf(zoneResolver({ ...(node && { 'example.com': node }), ...more }), 'example.com', INCLUDE);
+  const errorOf = async (...texts: string[]) => {
+    const found = await check({ TXT: texts });
+    return found === 'unknown' ? found : found.error;
+  };
+
+  it('is passed by a record that includes our name, with the TTL of the record', async () => {
+    const records = [
+      `v=spf1 include:${INCLUDE} ~all`,
+      `v=spf1 include:${INCLUDE}`,
+      `V=SPF1  a mx:mail.example.com/24//64 ip4:192.0.2.0/24 ip6:2001:db8::/32 +INCLUDE:SPF.mx.Postern.Test. ?all`,
+      `v=spf1 include:_spf.other.example include:${INCLUDE} -all exp=why.%{d} future=thing`,
+      `v=spf1 exists:%{ir}.list.example include:${INCLUDE} ptr -all redirect=other.example`,
+    ];
+    for (const text of records)
+      expect(await check({ TXT: ['google-site-verification=x', text], ttl: 77 }), text).to.deep.equal({
+        valid: true,
+        error: null,
+        ttl: 77,
+      });
+  });
+
+  it('reads a record in several strings as one', async () => {
+    expect(await check({ TXT: [['v=spf1 include:spf.mx', '.postern.test ~all']] })).to.include({ valid: true });
+  });
+
+  it('follows a redirect, and takes the smaller TTL', async () => {
+    const redirect = { TXT: ['v=spf1 redirect=_spf.example.com'], ttl: 900 };
+    expect(
+      await check(redirect, { '_spf.example.com': { TXT: [`v=spf1 include:${INCLUDE} -all`], ttl: 60 } }),
+    ).to.deep.equal({ valid: true, error: null, ttl: 60 });
+    expect(await check(redirect, { '_spf.example.com': { TXT: ['x'] } })).to.deep.equal({
+      valid: false,
+      error: "_spf.example.com, which its SPF record names, doesn't have an SPF record.",
+    });
+    expect(await check(redirect, { '_spf.example.com': redirect })).to.deep.equal({
+      valid: false,
+      error: "This domain's SPF record needs more than 10 DNS look-ups to get to ours, and receivers stop there.",
+    });
+    expect(await check(redirect, { '_spf.example.com': { fails: 'timeout' } })).to.equal('unknown');
+  });
+
+  /** Records a0 to a9 below example.net, each of which includes the next, and the last one ours. */
+  const chain = (length: number): ZoneRecords =>
+    Object.fromEntries(
+      Array.from({ length }, (_, n) => [
+        `a${n}.example.net`,
+        { TXT: [`v=spf1 include:${n + 1 === length ? INCLUDE : `a${n + 1}.example.net`} -all`], ttl: 300 - n },
+      ]),
+    );
+
+  it('follows includes in includes, as receivers do, and takes the smallest TTL', async () => {
+    const first = { TXT: ['v=spf1 ip4:192.0.2.1 include:a0.example.net ~all'], ttl: 900 };
+    expect(await check(first, chain(1))).to.deep.equal({ valid: true, error: null, ttl: 300 });
+    expect(await check(first, chain(9))).to.deep.equal({ valid: true, error: null, ttl: 292 });
+    expect(await check({ TXT: ['v=spf1 redirect=a0.example.net'] }, chain(2))).to.include({ valid: true });
+    expect(
+      await check(
+        { TXT: ['v=spf1 include:b.example.net include:a0.example.net -all'] },
+        { ...chain(2), 'b.example.net': { TXT: ['v=spf1 ip4:192.0.2.1 -all'] } },
+      ),
+    ).to.include({ valid: true });
+  });
+
+  it('stops after ten look-ups, as receivers do', async () => {
+    const tooMany = {
+      valid: false,
+      error: "This domain's SPF record needs more than 10 DNS look-ups to get to ours, and receivers stop there.",
+    };
+    expect(await check({ TXT: ['v=spf1 include:a0.example.net ~all'] }, chain(10))).to.deep.equal(tooMany);
+    const others = 'a mx a:x.example.net mx:y.example.net exists:z.example.net ptr';
+    expect(await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, chain(3))).to.include({
+      valid: true,
+    });
+    expect(await check({ TXT: [`v=spf1 ${others} include:a0.example.net ~all`] }, chain(4))).to.deep.equal(tooMany);
+    expect(
+      await check({ TXT: [`v=spf1 ip4:192.0.2.1 ip6:2001:db8::1 ${others} include:a0.example.net ~all`] }, chain(3)),
+      'addresses cost nothing',
+    ).to.include({ valid: true });
+    expect(await check({ TXT: ['v=spf1 include:example.com -all'] }), 'a circle').to.deep.equal(tooMany);
+  });
+
+  it('is not passed by what an included record says behind its "all", or without permission, or by a macro', async () => {
+    const wrong = { valid: false, error: `This domain has an SPF record, but it doesn't include ${INCLUDE}.` };
+    for (const record of [
+      `v=spf1 -all include:${INCLUDE}`,
+      `v=spf1 ?include:${INCLUDE} -all`,
+      `v=spf1 -all redirect=${INCLUDE}`,
+      `v=spf1 include:%{d}.example -all`,
+    ]) {
+      expect(
+        await check({ TXT: ['v=spf1 include:b.example.net -all'] }, { 'b.example.net': { TXT: [record] } }),
+        record,
+      ).to.deep.equal(wrong);
+    }
+    expect(await check({ TXT: ['v=spf1 ~include:a0.example.net -all'] }, chain(1))).to.deep.equal(wrong);
+    expect(await check({ TXT: ['v=spf1 -all include:a0.example.net'] }, chain(1))).to.deep.equal(wrong);
+  });
+
+  it('says which of the included records cannot be used, and is unknown while the DNS of one does not answer', async () => {
+    const first = { TXT: ['v=spf1 include:b.example.net -all'] };
+    const errorWith = async (node: ZoneNode) => {
+      const found = await check(first, { 'b.example.net': node });
+      return found === 'unknown' ? found : found.error;
+    };
+    expect(await errorWith({ A: ['192.0.2.1'] })).to.equal(
+      "b.example.net, which its SPF record names, doesn't have an SPF record.",
+    );
+    expect(await errorWith({ TXT: ['v=spf1 -all', 'v=spf1 a'] })).to.equal(
+      'b.example.net, which its SPF record names, has more than one SPF record. Receivers ignore them all until there is only one.',
+    );
+    expect(await errorWith({ TXT: ['v=spf1 ip4:x'] })).to.equal(
+      'The SPF record of b.example.net, which its SPF record names, has a syntax error in "ip4:x".',
+    );
+    expect(await errorWith({ fails: 'timeout' })).to.equal('unknown');
+  });
+
+  it('says what is wrong', async () => {
+    expect(await check(undefined)).to.deep.equal({ valid: false, error: 'This domain does not exist.' });
+    expect(await errorOf('v=spf10 include:x', 'v=spf2.0/pra all', 'spf1')).to.equal(
+      "This domain doesn't have an SPF record.",
+    );
+    expect(await check({ A: ['192.0.2.1'] })).to.deep.equal({
+      valid: false,
+      error: "This domain doesn't have an SPF record.",
+    });
+    expect(await errorOf(`v=spf1 include:${INCLUDE} ~all`, 'v=spf1 -all')).to.equal(
+      'This domain has more than one SPF record. Receivers ignore them all until there is only one.',
+    );
+    for (const text of ['v=spf1', 'v=spf1 -all', `v=spf1 a:${INCLUDE} ~all`, 'v=spf1 -all redirect=_spf.example.com']) {
+      expect(await errorOf(text), text).to.equal(`This domain has an SPF record, but it doesn't include ${INCLUDE}.`);
+    }
+    expect(await errorOf(`v=spf1 -all include:${INCLUDE}`)).to.equal(
+      `This domain has an SPF record, but it includes ${INCLUDE} behind "all", where nobody looks.`,
+    );
+    expect(await errorOf(`v=spf1 ?include:${INCLUDE} ~all`)).to.equal(
+      `This domain has an SPF record, but it includes ${INCLUDE} with a "?" in front, which is no permission.`,
+    );
+    for (const term of [
+      'include',
+      'include:',
+      'includ:x',
+      'ip4:300.x',
+      'all:',
+      '~',
+      `include ${INCLUDE}`,
+      'spf.mx.postern.test',
+      '"v=spf1',
+    ]) {
+      expect(await errorOf(`v=spf1 include:${INCLUDE} ${term} ~all`), term).to.match(
+        /^This domain's SPF record has a syntax error in "/,
+      );
+    }
+  });
+
+  it('is quick with a record that was made to be slow', async () => {
+    const terms = [
+      'include:' + 'a'.repeat(20_000) + ' ',
+      'a'.repeat(30_000),
+      ' '.repeat(30_000),
+      'a:'.repeat(15_000),
+      '0='.repeat(15_000),
+      'a=' + '='.repeat(30_000),
+    ];
+    // Were it quadratic or worse in any of them, the time of the test would be over long before.
+    for (const term of terms) expect(await check({ TXT: [`v=spf1 ${term}`] })).to.include({ valid: false });
+  });
+
+  it('is unknown when the DNS does not answer', async () => {
+    expect(await check({ fails: 'timeout' })).to.equal('unknown');
+    expect(await check({ fails: 'servfail' })).to.equal('unknown');
+  });
+});
+
+describe('the DKIM check of a sender domain', () => {
+  const KEY = 'MIIBIjANBgkqhkiG9w0BAQEFAAOCAQ8A';
+  const place = { name: 'postern._domainkey.example.com', target: 'abc.dkim.mx.postern.test' };
+  const check = (zone: ZoneRecords) => checkDkim(zoneResolver(zone), place, KEY);
+  const errorOf = async (...TXT: (string | string[])[]) => {
+    const found = await check({ [place.name]: { TXT } });
+    return found === 'unknown' ? found : found.error;
+  };
+
+  it('is passed by our key, however the record is written', async () => {
+    for (const text of [
+      `v=DKIM1; k=rsa; p=${KEY}`,
+      `v=DKIM1;k=rsa;p=${KEY};`,
+      `p=${KEY}`,
+      ` v = DKIM1 ; h=sha1:sha256 ; s=email ; t=s; n=a=b; p= ${KEY.slice(0, 9)} ${KEY.slice(9)} `,
+      `v=DKIM1; s=*; p=${KEY}`,
+    ]) {
+      expect(await check({ [place.name]: { TXT: [text], ttl: 60 } }), text).to.deep.equal({
+        valid: true,
+        error: null,
+        ttl: 60,
+      });
+    }
+    expect(await errorOf(['v=DKIM1; k=rsa; p=', KEY.slice(0, 10), KEY.slice(10)])).to.equal(null);
+  });
+
+  it('is passed by our key behind a CNAME', async () => {
+    expect(
+      await check({ [place.name]: { CNAME: place.target }, [place.target]: { TXT: [`v=DKIM1; p=${KEY}`] } }),
+    ).to.include({ valid: true });
+  });
+
+  it('says what is wrong', async () => {
+    expect(await check({})).to.deep.equal({
+      valid: false,
+      error: 'There is no DKIM record at postern._domainkey.example.com.',
+    });
+    expect(await check({ [place.name]: { CNAME: 'ABC.dkim.mx.postern.test.' } })).to.deep.equal({
+      valid: false,
+      error:
+        'postern._domainkey.example.com points to abc.dkim.mx.postern.test as it should, but the record there is not published yet.',
+    });
+    expect(await check({ [place.name]: { CNAME: 'dkim.other.example' } })).to.deep.equal({
+      valid: false,
+      error: 'postern._domainkey.example.com points to dkim.other.example, not to abc.dkim.mx.postern.test.',
+    });
+    expect(await errorOf(`v=DKIM1; p=${KEY}`, 'v=DKIM1; p=x')).to.equal(
+      'There is more than one record at postern._domainkey.example.com. Receivers need exactly one.',
+    );
+    expect(await errorOf('v=DKIM1; k=rsa; p=Another')).to.equal(
+      'The record at postern._domainkey.example.com holds another key than ours.',
+    );
+    expect(await errorOf('v=DKIM1; k=rsa; p=')).to.equal(
+      'The record at postern._domainkey.example.com says that the key is revoked (p= is empty).',
+    );
+    expect(await errorOf('v=DKIM1; k=rsa')).to.equal('The record at postern._domainkey.example.com has no key (p=).');
+    expect(await errorOf(`v=DKIM2; p=${KEY}`)).to.equal(
+      'The record at postern._domainkey.example.com does not begin with v=DKIM1.',
+    );
+    expect(await errorOf(`k=ed25519; p=${KEY}`)).to.equal(
+      'The record at postern._domainkey.example.com is for another kind of key than RSA.',
+    );
+    expect(await errorOf(`h=sha1; p=${KEY}`)).to.equal(
+      'The record at postern._domainkey.example.com does not allow SHA-256 (h=).',
+    );
+    expect(await errorOf(`s=tlsa; p=${KEY}`)).to.equal(
+      'The record at postern._domainkey.example.com is not for email (s=).',
+    );
+    expect(await errorOf('')).to.equal('The record at postern._domainkey.example.com has no key (p=).');
+  });
+
+  it('is unknown when the DNS does not answer', async () => {
+    expect(await check({ [place.name]: { fails: 'servfail' } })).to.equal('unknown');
+  });
+});
+
+describe('the checks of a custom reverse DNS', () => {
+  const resolver = zoneResolver({
+    'mail.example.com': { A: ['192.0.2.9', '192.0.2.1'], AAAA: ['2001:DB8:0:0::1'] },
+    'other.example.com': { A: ['192.0.2.9'] },
+    'text.example.com': { TXT: ['x'] },
+    'slow.example.com': { fails: 'timeout' },
+    '1.2.0.192.in-addr.arpa': { PTR: ['mail.example.com.'] },
+    '9.2.0.192.in-addr.arpa': { fails: 'servfail' },
+    '1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.8.b.d.0.1.0.0.2.ip6.arpa': { PTR: ['MAIL.example.com'] },
+  });
+
+  it('are passed when name and address lead to one another', async () => {
+    expect(await checkA(resolver, 'Mail.Example.com', '192.0.2.1')).to.deep.equal({ valid: true, error: null });
+    expect(await checkA(resolver, 'mail.example.com', '2001:db8::1')).to.deep.equal({ valid: true, error: null });
+    expect(await checkPtr(resolver, '192.0.2.1', 'MAIL.example.com')).to.deep.equal({ valid: true, error: null });
+    expect(await checkPtr(resolver, '2001:db8::1', 'mail.example.com')).to.deep.equal({ valid: true, error: null });
+  });
+
+  it('say what is wrong in the words of the ancestor', async () => {
+    expect(await checkA(resolver, 'mail128.example.com', '192.0.2.1')).to.deep.equal({
+      valid: false,
+      error: 'mail128.example.com does not exist',
+    });
+    expect(await checkA(resolver, 'text.example.com', '192.0.2.1')).to.deep.equal({
+      valid: false,
+      error: 'No A record found',
+    });
+    expect(await checkA(resolver, 'other.example.com', '192.0.2.1')).to.deep.equal({
+      valid: false,
+      error: 'other.example.com points to 192.0.2.9, not to 192.0.2.1',
+    });
+    expect(await checkPtr(resolver, '192.0.2.1', 'other.example.com')).to.deep.equal({
+      valid: false,
+      error: 'Invalid reverse DNS',
+    });
+    expect(await checkPtr(resolver, '192.0.2.2', 'mail.example.com')).to.deep.equal({
+      valid: false,
+      error: 'Invalid reverse DNS',
+    });
+    expect(await checkPtr(resolver, 'mail.example.com', 'mail.example.com')).to.deep.equal({
+      valid: false,
+      error: 'mail.example.com is no IP address',
+    });
+  });
+
+  it('are unknown when the DNS does not answer', async () => {
+    expect(await checkA(resolver, 'slow.example.com', '192.0.2.1')).to.equal('unknown');
+    expect(await checkPtr(resolver, '192.0.2.9', 'mail.example.com')).to.equal('unknown');
+  });
+
+  it('ask for the names that addresses have in the DNS', () => {
+    expect(toReverseName('192.0.2.1')).to.equal('1.2.0.192.in-addr.arpa');
+    expect(toReverseName('fe80::1%eth0')).to.equal(undefined);
+    expect(toReverseName('192.0.2')).to.equal(undefined);
+  });
+});

@@ -1,0 +1,138 @@
+import { globSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { expect } from 'chai';
+
+/** Lower numbers may not know of higher ones; folders with the same number may not know of one another. */
+const LAYERS: Readonly<Record<string, number>> = {
+  base: 0,
+  mail: 1,
+  store: 2,
+  dns: 2,
+  queue: 3,
+  events: 4,
+  inbound: 5,
+  webhooks: 6,
+  sending: 6,
+  returns: 6,
+  smtp: 7,
+  api: 7,
+  tasks: 7,
+  'settings.ts': 7.5,
+  'config.ts': 8,
+  composition: 9,
+  'daemon.ts': 10,
+  cli: 11,
+  'main.ts': 12,
+};
+
+/** Packages that only these files may import: each behind one door, so that it can be exchanged there. */
+const FENCES: Readonly<Record<string, RegExp>> = {
+  'prom-client': /^base\/prometheus\.ts$/,
+  koa: /^api\//,
+  '@koa/router': /^api\//,
+  'koa-bodyparser': /^api\//,
+  'smtp-server': /^smtp\/connection\.ts$/,
+  mailparser: /^mail\/library\.ts$/,
+  'iconv-lite': /^mail\/charset\.ts$/,
+  mongodb: /^store\/driver\/mongo\.ts$/,
+  'node:sqlite': /^(store\/driver\/embedded-thread|queue\/disk\/[\w-]+)\.ts$/,
+  undici: /^webhooks\/post\/wire\.ts$/,
+  dns2: /^(dns\/|cli\/demo-zone\.ts$)/,
+  mailauth: /^inbound\/verdicts\/(authenticate|signatures)\.ts$/,
+  'node-cron': /^tasks\/scheduler\.ts$/,
+  nodemailer: /^(cli\/demo|sending\/(notices|carry\/session|compose\/draft))\.ts$/,
+  'css-select': /^mail\/compose\/inline-css\.ts$/,
+  'css-what': /^mail\/compose\/inline-css\.ts$/,
+  htmlparser2: /^mail\/(merge\/regions|links|compose\/(plain-text|inline-css))\.ts$/,
+  yazl: /^tasks\/exports\/folder\.ts$/,
+  handlebars: /^mail\/merge\/handlebars\/call\.ts$/,
+  'csv-stringify': /^tasks\/exports\/contents\.ts$/,
+};
+
+/** The engine still knows the roads, and roads one another: to be taken apart. */
+const KNOWN = new Set([
+  'webhooks/carry.ts imports returns/forwarding.ts',
+  'webhooks/carry.ts imports returns/reports.ts',
+  'webhooks/carry.ts imports returns/returns.ts',
+  'webhooks/carry.ts imports returns/road.ts',
+  'webhooks/carry.ts imports sending/road.ts',
+  'webhooks/types.ts imports sending/types.ts',
+  'webhooks/render/handle.ts imports sending/types.ts',
+  'webhooks/render/pool.ts imports sending/types.ts',
+  'webhooks/render/render.ts imports sending/compose/compose.ts',
+  'webhooks/render/render.ts imports sending/types.ts',
+  'webhooks/render/thread.ts imports sending/compose/compose.ts',
+  'sending/road.ts imports returns/reports.ts',
+  'sending/road.ts imports webhooks/carry.ts',
+  'sending/road.ts imports webhooks/types.ts',
+  'returns/forwarding.ts imports sending/settle-mail.ts',
+  'returns/forwarding.ts imports sending/types.ts',
+  'returns/forwarding.ts imports webhooks/carry.ts',
+  'returns/forwarding.ts imports webhooks/types.ts',
+  'returns/road.ts imports webhooks/carry.ts',
+  'returns/road.ts imports webhooks/types.ts',
+  'queue/dispatcher.ts imports webhooks/carry.ts',
+  'queue/meters.ts imports webhooks/carry.ts',
+  'queue/meters.ts imports webhooks/types.ts',
+  'queue/settle.ts imports webhooks/types.ts',
+  'queue/schedule/gate.ts imports webhooks/carry.ts',
+  'queue/schedule/gate.ts imports webhooks/types.ts',
+]);
+
+const files = globSync('src/**/*.ts').map((path) => path.slice('src/'.length));
+const importsOf = (file: string) =>
+  [...readFileSync(join('src', file), 'utf8').matchAll(/(?:from|import\() ?'([^']+)'|^import '([^']+)'/gm)].map(
+    (found) => found[1] ?? found[2] ?? '',
+  );
+const layerOf = (file: string) => LAYERS[file.split('/')[0] ?? ''] ?? Number.NaN;
+
+describe('the house', () => {
+  it('imports from the own folder and from lower layers only', () => {
+    const wrong = files.flatMap((file) =>
+      importsOf(file)
+        .filter((name) => name.startsWith('.'))
+        .flatMap((name) => {
+          const target = normalize(join(dirname(file), name));
+          const same = target.split('/')[0] === file.split('/')[0];
+          return same || layerOf(target) < layerOf(file) ? [] : [`${file} imports ${target}`];
+        }),
+    );
+    expect(wrong.filter((one) => !KNOWN.has(one))).to.deep.equal([]);
+  });
+
+  it('keeps each package behind its door', () => {
+    const wrong = files.flatMap((file) =>
+      importsOf(file).flatMap((name) => {
+        const fence = Object.entries(FENCES).find(
+          ([packageName]) => name === packageName || name.startsWith(`${packageName}/`),
+        );
+        return fence && !fence[1].test(file) ? [`${file} imports ${name}`] : [];
+      }),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('touches the process in main.ts and cli/ only', () => {
+    const wrong = files.filter(
+      (file) =>
+        file !== 'main.ts' &&
+        !file.startsWith('cli/') &&
+        /\bprocess\.(?!versions)/.test(
+          readFileSync(join('src', file), 'utf8').replaceAll(/^\s*(\/\/|\*|\/\*).*$/gm, ''),
+        ),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('lets no operation raise an error that it does not declare', () => {
+    const wrong = files.filter(
+      (file) => file.startsWith('api/operations/') && importsOf(file).some((name) => name.endsWith('/errors.ts')),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
+  it('has no file above 450 lines', () => {
+    const long = files.filter((file) => readFileSync(join('src', file), 'utf8').split('\n').length > 450);
+    expect(long).to.deep.equal([]);
+  });
+});

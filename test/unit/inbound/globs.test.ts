@@ -1,0 +1,65 @@
+import { expect } from 'chai';
+import { createGlobs, literals, matches } from '../../../src/inbound/routing.ts';
+
+import { growth } from '../../support/growth.ts';
+
+const globsOf = (patterns: readonly string[]) =>
+  createGlobs(patterns.map((pattern, i) => ({ pattern, value: `${i} ${pattern}` })));
+
+/** What the table must answer, found by trying all: the most literal characters, then the first. */
+function plainly(patterns: readonly string[], mailbox: string): string | undefined {
+  const found = patterns
+    .map((pattern, i) => ({ pattern, i }))
+    .filter(({ pattern }) => matches(pattern, mailbox))
+    .sort((a, b) => literals(b.pattern) - literals(a.pattern));
+  return found[0] && `${found[0].i} ${found[0].pattern}`;
+}
+
+describe('the table of patterns', () => {
+  it('finds what trying every pattern in turn finds, for every short mailbox', () => {
+    const letters = ['a', 'b', '-', '*', '?'];
+    const words = (alphabet: readonly string[], length: number): string[] =>
+      length === 0
+        ? ['']
+        : words(alphabet, length - 1).flatMap((word) => [
+            ...new Set([word, ...alphabet.map((letter) => word + letter)]),
+          ]);
+    const patterns = [...new Set(words(letters, 4))]
+      .filter((word) => /[*?]/.test(word))
+      .toSorted((a, b) => ((a.length * 7 + a.charCodeAt(0)) % 11) - ((b.length * 7 + b.charCodeAt(0)) % 11));
+    const globs = Array.from({ length: 40 }, (_, i) => patterns.filter((_, n) => n % 40 === i));
+    let found = 0;
+    for (const some of globs) {
+      const table = globsOf(some);
+      for (const mailbox of new Set(words(['a', 'b', '-'], 5))) {
+        const wanted = plainly(some, mailbox);
+        if (wanted !== undefined) found++;
+        expect(table.find(mailbox), `${mailbox} among ${some.join(' ')}`).to.equal(wanted);
+      }
+    }
+    expect(found).to.be.above(1000);
+  });
+
+  it('compares letters in any case and composed characters in one form, at both ends', () => {
+    const globs = globsOf(['GRÜ-*', '*-É', 'x?y']);
+    expect(globs.find('gru\u0308-vip')).to.equal('0 GRÜ-*');
+    expect(globs.find('any-e\u0301')).to.equal('1 *-É');
+    expect(globs.find('X\u{1F600}Y')).to.equal('2 x?y');
+    expect(globs.find('xy')).to.equal(undefined);
+  });
+
+  it('takes no longer among many patterns than among few', () => {
+    const looks = (count: number) => {
+      const table = globsOf([
+        ...Array.from({ length: count }, (_, i) => (i % 2 === 0 ? `team-${i}-*` : `*-team-${i}`)),
+        '*',
+      ]);
+      return () => {
+        for (let i = 0; i < 3000; i++) table.find(`somebody-${i}`);
+      };
+    };
+    const few = looks(500);
+    const many = looks(8000); // sixteen times as many
+    expect(growth((size) => (size > 1 ? many() : few()), 1)).to.be.below(5);
+  });
+});

@@ -1,0 +1,132 @@
+import { expect } from 'chai';
+import { createRouting } from '../../../src/inbound/routing.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { openTestStore } from '../../support/store.ts';
+import { until } from '../../support/until.ts';
+
+describe('the table of routes', () => {
+  const clock = createTestClock();
+  let store: Store;
+  let number = 0;
+
+  beforeEach(async () => {
+    store = await openTestStore();
+  });
+  afterEach(() => store.close());
+
+  async function domain(id: string) {
+    await store.inboundDomains.insert({
+      id,
+      account: 'a',
+      domain: id,
+      createdAt: new Date(clock.now()),
+      validMx: false,
+      testedAt: null,
+    });
+    await changed();
+  }
+  async function route(domain: string, pattern: string) {
+    number++;
+    const row = {
+      id: `1.${number}`,
+      account: 'a',
+      domain,
+      pattern,
+      url: `https://hook.test/${number}`,
+      createdAt: new Date(clock.now() + number),
+    };
+    await store.inboundRoutes.insert(row);
+    await changed();
+    return row.id;
+  }
+  const changed = () => store.revisions.add('routing', { count: 1 }, { count: 0 });
+  const create = (over: Store = store) =>
+    createRouting({ refreshMs: 1000 }, { store: over, clock, log: createTestLog() });
+  const hit = (routing: ReturnType<typeof create>, mailbox: string, at = 'in.test') => {
+    const found = routing.lookup(mailbox, at);
+    return found.kind === 'matched' ? found.match.pattern : found.kind;
+  };
+
+  it('tells an unknown domain from an unknown mailbox', async () => {
+    await domain('in.test');
+    await route('in.test', 'support');
+    const routing = create();
+    await routing.start();
+    expect(hit(routing, 'support')).to.equal('support');
+    expect(hit(routing, 'sales')).to.equal('no-route');
+    expect(hit(routing, 'support', 'other.test')).to.equal('not-ours');
+    expect(hit(routing, 'support', 'sub.in.test')).to.equal('not-ours');
+    await routing.stop();
+  });
+
+  it('takes exact text first, then the most literal characters, then the oldest', async () => {
+    await domain('in.test');
+    for (const pattern of ['*', 'support-*', 'support-v*', '*-vip', 'Support-VIP']) await route('in.test', pattern);
+    const first = await route('in.test', 'a*d');
+    await route('in.test', 'ab*');
+    const routing = create();
+    await routing.start();
+    expect(hit(routing, 'support-vip')).to.equal('Support-VIP');
+    expect(hit(routing, 'support-volume')).to.equal('support-v*');
+    expect(hit(routing, 'support-1')).to.equal('support-*');
+    expect(hit(routing, 'x-vip')).to.equal('*-vip');
+    expect(hit(routing, 'whatever')).to.equal('*');
+    expect(routing.lookup('abcd', 'in.test')).to.have.nested.property('match.routeId', first);
+    await routing.stop();
+  });
+
+  it('compares domains in any case, as U-label or A-label', async () => {
+    await domain('xn--mnchen-3ya.test');
+    await route('xn--mnchen-3ya.test', '*');
+    const routing = create();
+    await routing.start();
+    expect(hit(routing, 'x', 'MÜNCHEN.test')).to.equal('*');
+    expect(hit(routing, 'x', 'XN--MNCHEN-3YA.TEST')).to.equal('*');
+    await routing.stop();
+  });
+
+  it('holds what the API changed from the moment it says so', async () => {
+    const routing = create();
+    await routing.start();
+    await domain('in.test');
+    await route('in.test', '*');
+    await routing.changed('in.test');
+    expect(hit(routing, 'x')).to.equal('*');
+    await store.inboundDomains.remove({ id: 'in.test' });
+    await routing.changed('IN.test');
+    expect(hit(routing, 'x')).to.equal('not-ours');
+    await routing.stop();
+  });
+
+  it('notices within its interval what another host changed', async () => {
+    const routing = create();
+    await routing.start();
+    expect(hit(routing, 'x')).to.equal('not-ours');
+    await domain('in.test');
+    await route('in.test', '*');
+    await clock.advance(1000);
+    await until('the new domain', () => hit(routing, 'x') === '*');
+    await routing.stop();
+  });
+
+  it('answers unknown, never "not ours", until it was read once; and keeps its table while the store is away', async () => {
+    let away = true;
+    const one: Store['revisions']['one'] = (filter) =>
+      away ? Promise.reject(new StoreAway('away')) : store.revisions.one(filter);
+    const routing = create({ ...store, revisions: { ...store.revisions, one } });
+    await domain('in.test');
+    await route('in.test', '*');
+    await routing.start();
+    expect([hit(routing, 'x'), routing.ready()]).to.deep.equal(['unknown', false]);
+    away = false;
+    await clock.advance(1000);
+    await until('the table', () => routing.ready());
+    away = true;
+    await clock.advance(5000);
+    expect(hit(routing, 'x')).to.equal('*');
+    await routing.stop();
+  });
+});

@@ -1,0 +1,57 @@
+import { expect } from 'chai';
+import { createTagging } from '../../../src/mail/links.ts';
+
+const UTM = 'utm_source=transactional&utm_medium=email&utm_campaign=welcome';
+const tag = createTagging(
+  { domains: ['shop.example', 'xn--bcher-kva.example'], campaign: 'welcome' },
+  'news@sender.example',
+);
+
+describe('links that tell analytics where a visitor comes from', () => {
+  for (const [url, tagged] of [
+    ['https://shop.example', `https://shop.example?${UTM}`],
+    ['http://SHOP.example/a', `http://SHOP.example/a?${UTM}`],
+    ['https://shop.example:8443/', `https://shop.example:8443/?${UTM}`],
+    ['https://shop.example/?a=1&b=two%20words', `https://shop.example/?a=1&b=two%20words&${UTM}`],
+    ['https://shop.example/?', `https://shop.example/?${UTM}`],
+    ['https://shop.example/?a&', `https://shop.example/?a&${UTM}`],
+    ['https://shop.example/a?b=%zz#top?x=1', `https://shop.example/a?b=%zz&${UTM}#top?x=1`],
+    ['https://shop.example/#utm_source=x', `https://shop.example/?${UTM}#utm_source=x`],
+    ['https://shop.example./', `https://shop.example./?${UTM}`],
+    ['https://Bücher.example/', `https://Bücher.example/?${UTM}`],
+  ] as const) {
+    it(`get what is missing, and stay as they were written: ${url}`, () => expect(tag(url)).to.equal(tagged));
+  }
+
+  it('keep what they say themselves', () => {
+    expect(tag('https://shop.example/?utm_source=own&UTM_Medium=paper')).to.equal(
+      'https://shop.example/?utm_source=own&UTM_Medium=paper&utm_campaign=welcome',
+    );
+    expect(tag('https://shop.example/?utm%5Fcampaign=own')).to.equal(
+      'https://shop.example/?utm%5Fcampaign=own&utm_source=transactional&utm_medium=email',
+    );
+    expect(tag(`https://shop.example/?${UTM}`)).to.equal(undefined);
+  });
+
+  for (const url of [
+    'https://other.example/',
+    'https://www.shop.example/',
+    'https://shop.example.evil.example/',
+    'https://shop.example@evil.example/',
+    'https://evil.example/?shop.example',
+    'https://',
+    'https://[::1',
+    '',
+  ]) {
+    it(`of other hosts stay as they are: ${url}`, () => expect(tag(url)).to.equal(undefined));
+  }
+
+  it('have the sender for a campaign when there is none, and any text as it is meant', () => {
+    expect(
+      createTagging({ domains: ['a.example'], campaign: null }, 'news@sender.example')('http://a.example/'),
+    ).to.match(/&utm_campaign=news%40sender\.example$/);
+    expect(
+      createTagging({ domains: ['a.example'], campaign: 'Größe & "x"#\ud800' }, 's')('http://a.example/'),
+    ).to.match(/&utm_campaign=Gr%C3%B6%C3%9Fe%20%26%20%22x%22%23%EF%BF%BD$/);
+  });
+});

@@ -1,0 +1,205 @@
+import { expect } from 'chai';
+import {
+  askNow,
+  type Change,
+  type EndpointState,
+  fromMemory,
+  learn,
+  mayProbe,
+  newEndpoint,
+  toMemory,
+} from '../../../src/queue/schedule/breaker.ts';
+import type { Lesson } from '../../../src/queue/settle.ts';
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+const pass: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlone: 0 };
+const fail: Lesson = { kind: 'failed', aside: false, strained: false, leaveAlone: 0 };
+const miss: Lesson = { kind: 'unanswered', aside: false, strained: false, leaveAlone: 0 };
+const gone: Lesson = { kind: 'gone', aside: false, strained: false, leaveAlone: 0 };
+
+/** An endpoint that lessons are told to, one after the other. */
+function pupil(state: EndpointState = newEndpoint(0, 8)) {
+  let now = 0;
+  const changes: Change[] = [];
+  return {
+    state: () => state,
+    changes,
+    wait(ms: number) {
+      now += ms;
+      return this;
+    },
+    tell(lesson: Lesson, times = 1, probe = state.phase !== 'closed') {
+      for (let i = 0; i < times; i++) {
+        const learned = learn(state, lesson, { now, jitter: 0.5, probe, most: 8 });
+        state = learned.state;
+        if (learned.change) changes.push(learned.change);
+      }
+      return this;
+    },
+  };
+}
+
+describe('the breaker of an endpoint', () => {
+  it('opens after five attempts in a row that got no answer', () => {
+    const site = pupil().tell(miss, 4).tell(pass).tell(miss, 4);
+    expect(site.changes).to.deep.equal([]);
+    site.tell(miss);
+    expect(site.changes).to.deep.equal(['opened']);
+  });
+
+  it('opens when 70% of at least ten results in five minutes failed', () => {
+    expect(pupil().tell(fail, 9).changes).to.deep.equal([]);
+    expect(pupil().tell(fail, 10).changes).to.deep.equal(['opened']);
+    expect(pupil().tell(pass, 3).tell(fail, 6).changes).to.deep.equal([]);
+    expect(pupil().tell(pass, 3).tell(fail, 7).changes).to.deep.equal(['opened']);
+    expect(pupil().tell(pass, 100).tell(fail, 200).changes).to.deep.equal([]);
+  });
+
+  it('forgets results after five minutes', () => {
+    expect(
+      pupil()
+        .tell(fail, 9)
+        .wait(5 * MINUTE + 1)
+        .tell(fail).changes,
+    ).to.deep.equal([]);
+    expect(
+      pupil()
+        .tell(fail, 5)
+        .wait(2 * MINUTE)
+        .tell(fail, 5).changes,
+    ).to.deep.equal(['opened']);
+  });
+
+  it('does not open for parked deliveries', () => {
+    expect(pupil().tell({ ...fail, aside: true }, 100).changes).to.deep.equal([]);
+  });
+
+  it('lets one probe out every 30 seconds, and every two minutes after six hours', () => {
+    const site = pupil().tell(miss, 5);
+    expect(mayProbe(site.state(), 29_999, false)).to.equal(false);
+    expect(mayProbe(site.state(), 30_000, false)).to.equal(true);
+    expect(mayProbe(site.state(), 30_000, true)).to.equal(false);
+    site.wait(30_000).tell(miss);
+    expect(site.state().probeAt).to.equal(60_000);
+    site.wait(6 * HOUR).tell(miss);
+    expect(site.state().probeAt).to.equal(30_000 + 6 * HOUR + 2 * MINUTE);
+  });
+
+  it('spreads probes by a fifth to either side', () => {
+    const at = (jitter: number) =>
+      learn(pupil().tell(miss, 4).state(), miss, { now: 0, jitter, probe: false, most: 8 }).state.probeAt;
+    expect(at(0)).to.equal(24_000);
+    expect(at(0.9999)).to.be.closeTo(36_000, 10);
+  });
+
+  it('leaves the endpoint alone as long as Retry-After asks', () => {
+    expect(
+      pupil()
+        .tell({ ...fail, leaveAlone: HOUR }, 10)
+        .state().probeAt,
+    ).to.equal(HOUR);
+  });
+
+  it('is not moved by late failures of attempts that began before it opened', () => {
+    const site = pupil().tell(miss, 5);
+    const before = site.state();
+    expect(site.wait(10_000).tell(fail, 8, false).state()).to.equal(before);
+  });
+
+  it('closes when a probe passes, and lets 1, 2, 4 and then 8 out at a time', () => {
+    const site = pupil().tell(miss, 5).wait(30_000).tell(pass);
+    expect(site.changes).to.deep.equal(['opened', 'closed']);
+    const limits = [site.state().limit];
+    for (let i = 0; i < 20; i++) limits.push(site.tell(pass).state().limit);
+    expect([...new Set(limits)]).to.deep.equal([1, 2, 4, 8]);
+    expect(mayProbe(site.state(), Number.MAX_SAFE_INTEGER, false)).to.equal(false);
+  });
+
+  it('halves what is in flight when the endpoint is at its limit', () => {
+    const site = pupil()
+      .tell(pass, 30)
+      .tell({ ...fail, strained: true });
+    expect(site.state().limit).to.equal(4);
+    expect(site.tell({ ...fail, strained: true }, 3).state().limit).to.equal(1);
+  });
+
+  it('begins a new endpoint with two at a time, and never exceeds the setting', () => {
+    expect(newEndpoint(0, 8).limit).to.equal(2);
+    expect(newEndpoint(0, 1).limit).to.equal(1);
+    const state = newEndpoint(0, 3);
+    const grown = [pass, pass, pass, pass, pass, pass].reduce(
+      (before, lesson) => learn(before, lesson, { now: 0, jitter: 0, probe: false, most: 3 }).state,
+      state,
+    );
+    expect(grown.limit).to.equal(3);
+  });
+});
+
+describe('an endpoint that answers 410', () => {
+  it('is paused at once and asked once a day', () => {
+    const site = pupil().tell(pass, 50).tell(gone);
+    expect(site.changes).to.deep.equal(['paused']);
+    expect(mayProbe(site.state(), DAY - 1, false)).to.equal(false);
+    expect(mayProbe(site.state(), DAY, false)).to.equal(true);
+    site.wait(DAY).tell(gone);
+    expect(site.state().probeAt).to.equal(2 * DAY);
+    site.wait(DAY).tell(miss);
+    expect(site.state()).to.include({ phase: 'paused', probeAt: 3 * DAY });
+  });
+
+  it('resumes when a probe passes', () => {
+    const site = pupil().tell(gone).wait(DAY).tell(pass);
+    expect(site.changes).to.deep.equal(['paused', 'resumed']);
+    expect(site.state().limit).to.equal(1);
+  });
+
+  it('is asked at once when an operator moved the queue', () => {
+    expect(mayProbe(askNow(pupil().tell(gone).state(), 5), 5, false)).to.equal(true);
+    const closed = pupil().state();
+    expect(askNow(closed, 5)).to.equal(closed);
+  });
+});
+
+describe('the memory of an endpoint', () => {
+  const SHIFT = Date.UTC(2026, 0, 5);
+
+  it('is nothing while it is closed', () => {
+    expect(toMemory(pupil().tell(fail, 9).state(), SHIFT)).to.equal(null);
+  });
+
+  it('keeps breaker and pause over a restart', () => {
+    const open = pupil().tell(miss, 5).state();
+    const laterShift = SHIFT + 10_000; // ten seconds later the new process counts from 0
+    const restored = fromMemory(toMemory(open, SHIFT), laterShift, 0, 8);
+    expect(restored).to.include({ phase: 'open', since: -10_000, probeAt: 20_000 });
+    const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT), laterShift, 0, 8);
+    expect(paused).to.include({ phase: 'paused', probeAt: DAY - 10_000 });
+  });
+
+  it('lets a probe out at once when its time passed meanwhile', () => {
+    const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT), SHIFT + HOUR, 0, 8);
+    expect(mayProbe(restored, 0, false)).to.equal(true);
+  });
+
+  it('is not put off for ever by a clock that was wrong', () => {
+    const memory = toMemory(pupil().tell(miss, 5).state(), SHIFT + 400 * DAY);
+    expect(fromMemory(memory, SHIFT, 0, 8).probeAt).to.be.at.most(6 * HOUR);
+  });
+
+  it('counts as nothing when it is not ours', () => {
+    for (const text of [
+      '',
+      '{',
+      '[]',
+      'null',
+      '{"phase":"closed"}',
+      '{"phase":"open","since":"x","probeAt":1}',
+      '{"__proto__":{"phase":"open"}}',
+    ]) {
+      expect(fromMemory(text, SHIFT, 0, 8), text).to.deep.equal(newEndpoint(0, 8));
+    }
+  });
+});

@@ -1,0 +1,157 @@
+import { randomBytes } from 'node:crypto';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { expect } from 'chai';
+import { findLogDamage, mendLog } from '../../../src/queue/disk/log-damage.ts';
+
+import { openSpool } from '../../../src/queue/spool.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { freshSpool, put, spoolSettings } from '../../support/spool.ts';
+import { tempDir } from '../../support/temp.ts';
+
+const HEADER = 32;
+const FRAME = 24 + 4096;
+
+describe('looking for damage in a write-ahead log', () => {
+  let path: string;
+  beforeEach(async () => {
+    path = join(await tempDir(), 'log');
+  });
+
+  /** The log of a database after so many transactions, each of three pages at least; a second round goes over the same file from its begin. */
+  async function logOf(transactions: number, second = 0): Promise<Buffer> {
+    const file = join(await tempDir(), 'test.db');
+    const db = new DatabaseSync(file);
+    db.exec(
+      'PRAGMA journal_mode = WAL; PRAGMA wal_autocheckpoint = 0; CREATE TABLE t (key INTEGER PRIMARY KEY, bytes BLOB)',
+    );
+    const insert = db.prepare('INSERT INTO t (bytes) VALUES (?)');
+    for (let n = 0; n < transactions; n++) insert.run(randomBytes(9000));
+    if (second > 0) db.exec('PRAGMA wal_checkpoint(RESTART)');
+    for (let n = 0; n < second; n++) insert.run(randomBytes(9000));
+    const bytes = await readFile(`${file}-wal`);
+    db.close();
+    return bytes;
+  }
+  /** What is found after the bytes were changed. */
+  async function found(bytes: Buffer): Promise<ReturnType<typeof findLogDamage>> {
+    await writeFile(path, bytes);
+    return findLogDamage(path);
+  }
+  const flip = (bytes: Buffer, at: number) => {
+    bytes[at] = (bytes[at] ?? 0) ^ 4;
+    return bytes;
+  };
+  const frames = (bytes: Buffer) => Math.floor((bytes.length - HEADER) / FRAME);
+
+  it('finds none in a log that is whole, nor in one that begins anew over an older one', async () => {
+    expect(await found(await logOf(30))).to.equal(undefined);
+    expect(await found(await logOf(30, 5))).to.equal(undefined);
+    expect(await found(await logOf(1))).to.equal(undefined);
+    for (const nothing of [Buffer.alloc(0), Buffer.alloc(20), Buffer.alloc(100_000), randomBytes(100_000)])
+      expect(await found(nothing)).to.equal(undefined);
+  });
+
+  for (const [where, at] of [
+    ['the page', 1000],
+    ['its checksum', 17],
+    ['the number of its page', 3],
+    ['its salt', 9],
+  ] as const) {
+    it(`finds a changed bit of ${where} in the middle, and says how much is behind it`, async () => {
+      const bytes = await logOf(30);
+      const middle = Math.floor(frames(bytes) / 2);
+      const damage = await found(flip(bytes, HEADER + middle * FRAME + at));
+      expect(damage?.frame).to.equal(middle);
+      expect(damage?.transactions).to.be.within(13, 16);
+    });
+  }
+
+  it('finds it in the header, by which SQLite throws all of the log away', async () => {
+    for (const at of [17, 25]) expect((await found(flip(await logOf(10), at)))?.frame, `byte ${at}`).to.equal(0);
+  });
+
+  it('takes a torn end for what it is: less than two transactions behind it', async () => {
+    const whole = await logOf(10);
+    for (let back = 1; back <= 4; back++)
+      expect(
+        await found(flip(Buffer.from(whole), HEADER + (frames(whole) - back) * FRAME + 500)),
+        `frame ${back} from the end`,
+      ).to.equal(undefined);
+    for (const cut of [1, 1000, FRAME - 1])
+      expect(await found(Buffer.from(whole.subarray(0, whole.length - cut)))).to.equal(undefined);
+    expect(await found(Buffer.concat([whole, randomBytes(50_000)]))).to.equal(undefined);
+    // What two crashes left behind, one after the other: each the rest of a transaction, not bound together.
+    const rest = (from: number) => whole.subarray(HEADER + from * FRAME, HEADER + (from + 3) * FRAME);
+    expect(await found(Buffer.concat([whole, rest(9), rest(3), rest(15)]))).to.equal(undefined);
+  });
+
+  for (const [where, frame, at, mask] of [
+    ['the page', 15, 1000, 4],
+    ['the page, in two places', 15, 1000, 4],
+    ['the 23rd bit of a word', 15, 24 + 4 * 7 + 2, 0x40],
+    ['the first page', 0, 30, 1],
+    ['its checksum', 15, 17, 16],
+    ['the number of its page', 15, 2, 1],
+    ['its salt', 15, 9, 1],
+    ['its end', 15, 4119 - 3, 1],
+  ] as const) {
+    it(`is followed by turning a bit back: ${where}`, async () => {
+      const bytes = await logOf(30);
+      const damaged = Buffer.from(bytes);
+      const turn = (place: number) => {
+        damaged[place] = (damaged[place] ?? 0) ^ mask;
+      };
+      turn(HEADER + frame * FRAME + at);
+      if (where.includes('two')) turn(HEADER + (frame + 7) * FRAME + at);
+      await writeFile(path, damaged);
+      expect(mendLog(path)).to.equal(where.includes('two') ? 2 : 1);
+      expect((await readFile(path)).equals(bytes)).to.equal(true);
+      expect(findLogDamage(path)).to.equal(undefined);
+    });
+  }
+
+  it('turns back bits of the header, and leaves alone what is not certain', async () => {
+    const bytes = await logOf(10);
+    for (const at of [12, 17, 25]) {
+      await writeFile(path, flip(Buffer.from(bytes), at));
+      expect([mendLog(path), (await readFile(path)).equals(bytes)], `byte ${at}`).to.deep.equal([1, true]);
+    }
+    const worse = flip(flip(Buffer.from(bytes), HEADER + 12 * FRAME + 500), HEADER + 12 * FRAME + 700);
+    const highest = Buffer.from(bytes);
+    highest[HEADER + 12 * FRAME + 1000 + 3] = (highest[HEADER + 12 * FRAME + 1000 + 3] ?? 0) ^ 0x80;
+    for (const damaged of [bytes, worse, highest]) {
+      await writeFile(path, damaged);
+      expect([mendLog(path), (await readFile(path)).equals(damaged)]).to.deep.equal([0, true]);
+    }
+  });
+
+  for (const bits of [1, 2])
+    it(`is done before SQLite forgets it: ${bits === 1 ? 'one bit costs nothing' : 'with more the queue goes on'}, the log is kept aside, and a person is told`, async () => {
+      const { dir, spool, clock } = await freshSpool();
+      const mails = [];
+      for (let n = 0; n < 20; n++) mails.push(await put(spool, clock));
+      // As a crash would leave it: the queue is open and its log long.
+      const [file, wal] = await Promise.all([readFile(join(dir, 'spool.db')), readFile(join(dir, 'spool.db-wal'))]);
+      const second = await tempDir();
+      for (let n = 0; n < bits; n++) flip(wal, HEADER + Math.floor(frames(wal) / 2) * FRAME + 1000 + 404 * n);
+      await Promise.all([writeFile(join(second, 'spool.db'), file), writeFile(join(second, 'spool.db-wal'), wal)]);
+      const log = createTestLog();
+      const again = await openSpool(spoolSettings(second), { clock: createTestClock(), log });
+      const present = (await Promise.all(mails.map(({ message }) => again.message(message.id)))).filter(
+        (one) => one,
+      ).length;
+      await put(again, clock);
+      await again.close();
+      if (bits === 1) expect(present).to.equal(20);
+      else expect(present).to.be.within(5, 15);
+      const [line, ...others] = log.of('spool.fault');
+      expect(others).to.deep.equal([]);
+      expect(line?.level).to.equal('error');
+      expect(line?.fields['mended']).to.equal(bits === 1 ? 1 : 0);
+      expect(line?.fields['transactions']).to.be.within(20 - present - 1, 20 - present + 1);
+      expect(await readFile(String(line?.fields['aside']))).to.deep.equal(wal);
+    });
+});

@@ -1,0 +1,177 @@
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { DatabaseSync } from 'node:sqlite';
+import { gunzipSync } from 'node:zlib';
+import { expect } from 'chai';
+import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { freshSpool, openOne } from '../../support/spool.ts';
+import { tempDir } from '../../support/temp.ts';
+
+/**
+ * A queue that the version with format 5 wrote, whose kinds stood in URLs: of each kind deliveries that wait, were tried, are
+ * dead, delivered and dropped; batches of events for the URL of a route, pending events, mail for later, and the memory of a
+ * destination that is away.
+ */
+const FIXTURE = 'test/fixtures/queue-format-5.db.gz';
+
+/** What stands in it: the beginning of each message id, without its number, by kind. */
+const STORY: Readonly<Record<DeliveryKind, readonly string[]>> = {
+  inbound: [
+    'inbound-waiting waiting',
+    'inbound-retried waiting',
+    'inbound-dead dead',
+    'inbound-done delivered',
+    'inbound-drop dropped',
+  ],
+  events: ['events-dead dead', 'events-done delivered', 'events-waiting waiting', 'events-waiting waiting'],
+  outbound: [
+    'outbound-waiting waiting',
+    'outbound-later waiting',
+    'outbound-retried waiting',
+    'outbound-dead dead',
+    'outbound-sent delivered',
+  ],
+  return: [
+    'return-bounce waiting',
+    'return-dead dead',
+    'return-read delivered',
+    'return-complaint waiting',
+    'postmaster-wait waiting',
+    'postmaster-dead dead',
+    'report-waiting waiting',
+    'report-dead dead',
+  ],
+};
+
+async function oldQueue(): Promise<string> {
+  const dir = await tempDir();
+  await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(FIXTURE)));
+  return dir;
+}
+
+const nameOf = ({ messageId }: Pick<QueuedDelivery, 'messageId'>) => messageId.replace(/-\d+$/, '');
+
+async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
+  const rows = await spool.list({ kinds: [kind] }, 100);
+  return rows.reverse().map((row) => `${nameOf(row)} ${row.state}`);
+}
+
+describe('a queue of the version before', () => {
+  it('is taken over with every delivery under its kind', async () => {
+    const { spool } = await freshSpool(await oldQueue());
+    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][]) {
+      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
+    }
+    expect(await spool.list({}, 100)).to.have.length(Object.values(STORY).flat().length);
+  });
+
+  it('says of returned mail what is to be done with it', async () => {
+    const { spool } = await freshSpool(await oldQueue());
+    const tasks = (await spool.list({}, 100)).map((row) => [nameOf(row), row.task]);
+    expect(tasks.filter(([, task]) => task === 'read').map(([name]) => name)).to.have.members([
+      'return-bounce',
+      'return-dead',
+      'return-read',
+      'return-complaint',
+    ]);
+    expect(tasks.filter(([, task]) => task === 'forward').map(([name]) => name)).to.have.members([
+      'postmaster-wait',
+      'postmaster-dead',
+    ]);
+    expect(tasks.filter(([, task]) => task === 'report').map(([name]) => name)).to.have.members([
+      'report-waiting',
+      'report-dead',
+    ]);
+  });
+
+  it('gives out what is due, with right checksums, and keeps what it knew of endpoints and pending events', async () => {
+    const { spool, clock, log } = await freshSpool(await oldQueue());
+    const endpoints = await spool.endpoints();
+    expect(endpoints.map(({ url, kind, waiting }) => `${kind} ${url} ${waiting}`)).to.have.members([
+      'inbound https://app.example.com/hook 3',
+      'events https://other.example.com/events 1',
+      'outbound smtp://example.net 3',
+      'outbound smtp://away.example.net 0',
+      'return return: 1',
+      'return return: 1',
+      'return postmaster: 1',
+      'return report:sender.example 1',
+    ]);
+    expect(endpoints.find(({ url }) => url === 'smtp://away.example.net')?.memory).to.contain('open');
+    const due = await Promise.all(
+      endpoints.map(({ account, url }) => spool.due(account, url, clock.now() + 86_400_000, 100, [])),
+    );
+    const waiting = Object.values(STORY)
+      .flat()
+      .filter((line) => line.endsWith(' waiting'));
+    expect(due.flat().map((row) => `${nameOf(row)} waiting`)).to.have.members(waiting);
+    for (const row of due.flat()) expect(await spool.message(row.messageId, row.id), row.id).to.not.equal(undefined);
+    expect(log.lines.filter(({ level }) => level === 'error')).to.deep.equal([]);
+    expect(spool.backlog('acme', 'in')).to.equal(5);
+    expect((await spool.events.pending(10)).map(({ webhook, pending }) => [webhook, pending.events])).to.deep.equal([
+      ['hook-1', 1],
+    ]);
+  });
+
+  it('is what it was after a second start', async () => {
+    const opened = await freshSpool(await oldQueue());
+    const before = await opened.spool.list({}, 100);
+    expect(await (await opened.reopen()).list({}, 100)).to.deep.equal(before);
+  });
+
+  it('has its dead letters replayed by kind', async () => {
+    const dir = await oldQueue();
+    const opened = await freshSpool(dir);
+    const { spool } = opened;
+    const dead = { kinds: ['inbound', 'events', 'return'], states: ['dead'] } as const;
+    expect(await spool.replay(dead, opened.clock.now())).to.equal(5);
+    expect(await storyOf(spool, 'return')).to.not.include('return-dead dead');
+    expect(await storyOf(spool, 'outbound')).to.include('outbound-dead dead');
+  });
+
+  it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+    const dir = await oldQueue();
+    const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
+    expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
+    await freshSpool(dir);
+    expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
+  });
+
+  it('control: without the kinds of its rows, everything is taken for inbound mail', async () => {
+    const dir = await oldQueue();
+    const db = new DatabaseSync(join(dir, 'spool.db'));
+    db.exec(`ALTER TABLE deliveries ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE deliveries ADD COLUMN task INTEGER NOT NULL DEFAULT 0;
+      ALTER TABLE endpoints ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
+      PRAGMA user_version = 6`);
+    db.close();
+    const { spool } = await freshSpool(dir);
+    expect(await storyOf(spool, 'inbound')).to.have.length(Object.values(STORY).flat().length);
+    expect(await storyOf(spool, 'return')).to.deep.equal([]);
+  });
+
+  it('keeps its kinds when it cannot be brought up to date where it is, because its table of batches is damaged', async () => {
+    const dir = await oldQueue();
+    await damagePage(join(dir, 'spool.db'), 'batches');
+    const { spool, log } = await freshSpool(dir);
+    expect(log.lines.map(({ fields }) => String(fields?.['reason'] ?? '')).join('\n')).to.contain('damaged');
+    for (const kind of ['inbound', 'outbound', 'return'] as const)
+      expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
+    expect(await storyOf(spool, 'events')).to.deep.equal(
+      STORY.events.map((line) => line.replace('waiting waiting', 'waiting dead')),
+    );
+  });
+});
+
+/** Makes the first page of a table unreadable. */
+async function damagePage(path: string, table: string): Promise<void> {
+  const db = new DatabaseSync(path);
+  const root = Number(db.prepare('SELECT rootpage FROM sqlite_master WHERE name = ?').get(table)?.['rootpage']);
+  const size = Number(db.prepare('PRAGMA page_size').get()?.['page_size']);
+  db.close();
+  const bytes = await readFile(path);
+  bytes.fill(0x5a, (root - 1) * size, root * size);
+  await writeFile(path, bytes);
+}

@@ -1,0 +1,214 @@
+import { readFileSync } from 'node:fs';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { createIds } from '../../../src/base/ids.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
+import { createLists } from '../../../src/events/lists.ts';
+import { createRecorder } from '../../../src/events/record.ts';
+import { bounceAddress, RETURN_URL, unsubAddress } from '../../../src/mail/return-address.ts';
+import type { Body, Message, Settlement } from '../../../src/queue/delivery.ts';
+import { createFeedback } from '../../../src/returns/returns.ts';
+import { createReturning } from '../../../src/returns/road.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
+import type { Store } from '../../../src/store/store.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { createTestLog } from '../../support/log.ts';
+import { openTestStore } from '../../support/store.ts';
+import { tempDir } from '../../support/temp.ts';
+
+const SECRET = 'a secret';
+const ACCOUNT = 'ExampleAccountId000001';
+const SENT = '0123456789abcdef0123456789abcdef';
+const HOUR_MS = 3_600_000;
+const fixture = (name: string) =>
+  Buffer.from(readFileSync(`test/fixtures/returns/${name}.eml`, 'utf8').replaceAll('\n', '\r\n'));
+const inline = (bytes: Buffer): Body => ({ kind: 'inline', bytes });
+
+describe('returned mail on its way to an event', () => {
+  let store: Store;
+  const state = { away: false };
+  const clock = createTestClock();
+  const log = createTestLog();
+  const settled: Settlement[] = [];
+  before(async () => {
+    store = await openTestStore(log);
+    await store.accounts.insert({ id: ACCOUNT, name: 'main', number: 1, createdAt: new Date(0) });
+  });
+  after(() => store.close());
+  beforeEach(() => {
+    state.away = false;
+    settled.length = 0;
+    log.lines.length = 0;
+  });
+
+  function parts() {
+    const outbox = { publish: async () => {} };
+    const lists = createLists({ store, outbox, clock, ids: createIds(clock), log });
+    const real = createRecorder({ store, lists, outbox, clock, log });
+    const recorder = {
+      ...real,
+      record: async (event: Parameters<typeof real.record>[0]) =>
+        state.away ? Promise.reject(new StoreAway('away')) : real.record(event),
+    };
+    return {
+      lists,
+      recorder,
+      ...createFeedback({ store, tokenSecret: { read: async () => SECRET }, recorder, lists, clock, log }),
+    };
+  }
+
+  /** Puts one on its way, as the dispatcher does; answers what became of it. */
+  async function carry(
+    recipient: string,
+    body: Body,
+    { receivedAt = clock.now(), attempts = 0, returns = parts().returns } = {},
+  ) {
+    const message: Message = {
+      id: 'm1',
+      receivedAt,
+      envelope: { mailFrom: '', client: { address: null, helo: null, tls: null } },
+      trace: '',
+      verdicts: null,
+    };
+    const returning = createReturning({
+      spool: { message: async () => ({ message, body }) },
+      returns,
+      clock,
+      ids: createIds(clock),
+      log,
+      time: createRunningTime(clock),
+      limit: 120 * HOUR_MS,
+      note: async (settlement) => {
+        settled.push(settlement);
+      },
+    });
+    const delivery = {
+      id: 'm1-a',
+      kind: 'return' as const,
+      task: 'read' as const,
+      messageId: 'm1',
+      account: ACCOUNT,
+      url: RETURN_URL,
+      routeId: '',
+      pattern: '',
+      recipient,
+    };
+    const gate = { enter: () => true, leave: () => {}, othersPass: () => false };
+    return returning.attempt(
+      { delivery, attempts, budgetFrom: receivedAt, parked: false, scheduled: false, due: 0, failedAt: Infinity },
+      gate,
+    );
+  }
+
+  const begin = (id = SENT, email = 'jo@example.net') =>
+    parts().recorder.begin({
+      id,
+      account: ACCOUNT,
+      createdAt: new Date(clock.now()),
+      sender: 'news@example.com',
+      email,
+      subject: 'x',
+      tags: [],
+      template: null,
+      subaccount: null,
+      metadata: {},
+      apiKey: null,
+    });
+  const bounce = (id = SENT) => bounceAddress(SECRET, 1, id, 'b.test');
+  const events = (id = SENT) => store.messageEvents.many({ account: ACCOUNT, message: id });
+
+  it('waits for the row of its message, for an hour', async () => {
+    for (const [age, gap] of [
+      [0, 1000],
+      [5000, 5000],
+      [HOUR_MS / 2, 60_000],
+    ] as const) {
+      expect(
+        await carry(bounce(), inline(fixture('postfix-unknown-user')), { receivedAt: clock.now() - age }),
+      ).to.deep.equal({ kind: 'put off', at: clock.now() + gap });
+    }
+    expect(settled).to.deep.equal([]);
+    expect(
+      await carry(bounce(), inline(fixture('postfix-unknown-user')), { receivedAt: clock.now() - HOUR_MS }),
+    ).to.deep.equal({ kind: 'gone' });
+    expect(settled[0]).to.deep.include({ state: 'delivered' });
+    expect(settled[0]?.attempt?.answer).to.equal('nothing: there is no such message any more');
+  });
+
+  it('waits while the store is away, however long, and is recorded when it is back', async () => {
+    await begin();
+    state.away = true;
+    for (let i = 0; i < 3; i++)
+      expect(
+        await carry(bounce(), inline(fixture('postfix-unknown-user')), { receivedAt: clock.now() - 999 * HOUR_MS }),
+      ).to.deep.equal({ kind: 'put off' });
+    expect(settled).to.deep.equal([]);
+    state.away = false;
+    expect(await carry(bounce(), inline(fixture('postfix-unknown-user')))).to.deep.equal({ kind: 'gone' });
+    expect(settled[0]?.attempt).to.deep.include({ status: 200, answer: 'hard_bounce recorded' });
+    expect((await events()).map(({ kind, detail }) => [kind, detail['code']])).to.deep.equal([['hard_bounce', 10]]);
+  });
+
+  it('counts one bounce of a message, whatever else its recipient sends there; delays are told each time', async () => {
+    const other = Buffer.from(
+      fixture('postfix-unknown-user').toString().replace('<postfix-unknown-user@', '<another@'),
+    );
+    for (const body of [fixture('postfix-unknown-user'), other, fixture('exim-failed')])
+      await carry(bounce(), inline(body));
+    expect(await events()).to.have.length(1);
+    for (const name of ['postfix-delayed', 'postfix-delayed', 'exim-delayed'])
+      await carry(bounce(), inline(fixture(name)));
+    expect((await events()).map(({ kind }) => kind).sort()).to.deep.equal(['deferral', 'deferral', 'hard_bounce']);
+  });
+
+  it('reads a large mail as far as it must', async () => {
+    await begin('f'.repeat(32));
+    const bytes = Buffer.concat([
+      fixture('gmail-no-such-user'),
+      Buffer.alloc(3_000_000, 'The rest of a message that came back whole.\r\n'),
+    ]);
+    const path = join(await tempDir(), 'blob');
+    await writeFile(path, bytes);
+    await carry(bounce('f'.repeat(32)), { kind: 'blob', path, size: bytes.length, sha256: '' });
+    expect((await events('f'.repeat(32))).map(({ kind }) => kind)).to.deep.equal(['hard_bounce']);
+  });
+
+  it('unsubscribes by mail once a day, and records nothing for an account that has no such message', async () => {
+    await begin('e'.repeat(32), 'ann@example.net');
+    for (let i = 0; i < 3; i++)
+      await carry(unsubAddress(SECRET, 1, 'e'.repeat(32), 'b.test'), inline(fixture('unsubscribe-mail')));
+    expect(settled.map(({ attempt }) => attempt?.answer)).to.deep.equal([
+      'unsub recorded',
+      'unsub duplicate',
+      'unsub duplicate',
+    ]);
+    expect(
+      await carry(unsubAddress(SECRET, 2, 'e'.repeat(32), 'b.test'), inline(fixture('unsubscribe-mail'))),
+    ).to.include({ kind: 'put off' });
+    expect(await events('e'.repeat(32))).to.have.length(1);
+  });
+
+  it('tries again what fails through a fault of ours, like any delivery, and says so', async () => {
+    const returns = {
+      handle: async () => {
+        throw new TypeError('ours');
+      },
+    };
+    const carried = await carry(bounce(), inline(fixture('human')), { returns });
+    expect(carried).to.deep.include({ kind: 'settled' });
+    expect(settled[0]).to.deep.include({ state: 'waiting' });
+    expect(settled[0]?.attempt).to.deep.include({ status: 500, answer: 'fault on our side' });
+    expect(log.of('delivery.fault')).to.have.length(1);
+  });
+
+  it('keeps subjects, bodies and addresses out of the log', async () => {
+    await carry(bounce(), inline(fixture('human')));
+    const lines = JSON.stringify(log.lines);
+    expect(lines)
+      .to.contain('no bounce that we know')
+      .and.to.not.contain('news')
+      .and.to.not.contain('house')
+      .and.to.not.contain(SENT);
+  });
+});

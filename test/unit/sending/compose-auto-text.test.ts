@@ -1,0 +1,131 @@
+import { expect } from 'chai';
+import { scanMessage } from '../../../src/mail/message.ts';
+import type { Part } from '../../../src/mail/structure.ts';
+import { ID, linksOf, type Seen, sendDocument } from '../../support/compose.ts';
+
+const HEAD = [
+  'From: Ann <ann@example.com>',
+  'To: bob@example.net',
+  'Subject: Hello',
+  'Date: Tue, 06 Jan 2026 10:00:00 +0100',
+  'Message-ID: <own@example.com>',
+  'List-Unsubscribe: <https://example.com/u>',
+  'MIME-Version: 1.0',
+];
+const HTML = '<p>Hi *|NAME|* &amp; Co</p><a href="https://x.example/">x</a>';
+const ASKED = { autoText: true, globalVars: [{ name: 'name', content: 'Bøb' }] } as const;
+const send = (lines: readonly string[], outgoing: object = ASKED) => sendDocument([...HEAD, ...lines], { outgoing });
+
+/** The types of a message's parts, as they are nested. */
+function shapeOf({ raw }: Seen): string {
+  const scan = scanMessage(raw);
+  if (scan.breach !== undefined) throw new Error(scan.breach);
+  const shape = ({ type, children }: Part): string =>
+    children.length === 0 ? type.value : `${type.value}(${children.map(shape).join(' ')})`;
+  return shape(scan.root);
+}
+
+describe('a document of HTML alone that gets a text', () => {
+  it('says the same in both ways, merged and with its links', async () => {
+    const seen = await send(
+      ['Content-Type: text/html; charset=iso-8859-1', 'Content-Transfer-Encoding: 7bit', '', HTML],
+      { ...ASKED, trackOpens: true, trackClicks: 'all' },
+    );
+    expect(shapeOf(seen)).to.equal('multipart/alternative(text/plain text/html)');
+    expect(seen.mail.text).to.match(/^Hi Bøb & Co\s+x <https:\/\/postern\.test\/track\/click\/[^>]+>\s*$/);
+    expect(linksOf(seen.mail.text ?? '')).to.deep.equal({ clicks: ['https://x.example/'], opens: 0, unsubs: 0 });
+    expect(seen.mail.html).to.contain('<p>Hi Bøb &amp; Co</p>');
+    expect(linksOf(seen.mail.html || '')).to.deep.equal({ clicks: ['https://x.example/'], opens: 1, unsubs: 0 });
+    expect(seen.fields.filter((field) => /^(?:content-|mime-version)/i.test(field))).to.deep.equal([
+      'MIME-Version: 1.0',
+      `Content-Type: multipart/alternative; boundary="=_${ID}-text"`,
+    ]);
+  });
+
+  it('keeps its HTML byte for byte when nothing else is asked', async () => {
+    const body = '<p>caf=E9</p>  <br>';
+    const seen = await send(
+      ['Content-Type: text/html; charset=iso-8859-1', 'Content-Transfer-Encoding: quoted-printable', '', body],
+      { autoText: true },
+    );
+    expect(seen.raw.toString('latin1')).to.contain(
+      `Content-Type: text/html; charset=iso-8859-1\r\nContent-Transfer-Encoding: quoted-printable\r\n\r\n${body}\r\n`,
+    );
+    expect(seen.mail.text?.trim()).to.equal('café');
+  });
+
+  it('is not asked for, or has a text, or nothing to say: then nothing is added', async () => {
+    const html = ['Content-Type: text/html', '', HTML];
+    for (const [lines, outgoing] of [
+      [html, { ...ASKED, autoText: false }],
+      [['Content-Type: text/plain', '', 'x'], ASKED],
+      [['Content-Type: text/html', '', '<img src="x">'], ASKED],
+      [
+        [
+          'Content-Type: multipart/mixed; boundary=b',
+          '',
+          '--b',
+          ...html,
+          '--b',
+          'Content-Type: text/plain',
+          '',
+          'x',
+          '--b--',
+        ],
+        ASKED,
+      ],
+    ] as const) {
+      const seen = await send(lines, outgoing);
+      expect(shapeOf(seen)).to.not.contain('alternative');
+    }
+  });
+
+  it('gets it beside the HTML, wherever that stands, and files are no text', async () => {
+    const html = ['Content-Type: text/html; charset=utf-8', '', HTML];
+    const image = ['Content-Type: image/png', 'Content-ID: <i>', 'Content-Transfer-Encoding: base64', '', 'AAEC'];
+    const file = ['Content-Type: text/plain', 'Content-Disposition: attachment; filename=a.txt', '', 'file *|NAME|*'];
+    const related = ['Content-Type: multipart/related; boundary=r', '', '--r', ...html, '--r', ...image, '--r--'];
+    const seen = await send([
+      'Content-Type: multipart/mixed; boundary=b',
+      '',
+      '--b',
+      ...related,
+      '--b',
+      ...file,
+      '--b--',
+    ]);
+    expect(shapeOf(seen)).to.equal(
+      'multipart/mixed(multipart/related(multipart/alternative(text/plain text/html) image/png) text/plain)',
+    );
+    expect(seen.mail.text).to.contain('Hi Bøb & Co');
+    expect(seen.mail.attachments.map(({ content }) => content.toString('latin1'))).to.include('file *|NAME|*');
+  });
+
+  it('leaves what is signed as it is', async () => {
+    const signed = [
+      'Content-Type: multipart/signed; boundary=s',
+      '',
+      '--s',
+      'Content-Type: text/html',
+      '',
+      HTML,
+      '--s',
+      'Content-Type: application/pkcs7-signature',
+      '',
+      'x',
+      '--s--',
+    ];
+    const seen = await send(signed);
+    expect(seen.raw.toString()).to.contain(signed.join('\r\n'));
+  });
+
+  it('is merged in handlebars once: what a value says is no tag', async () => {
+    const seen = await send(['Content-Type: text/html', '', '<p>{{v}}</p>{{#if v}}<b>yes</b>{{/if}}'], {
+      autoText: true,
+      mergeLanguage: 'handlebars',
+      globalVars: [{ name: 'v', content: '{{v}} <i>' }],
+    });
+    expect(seen.mail.text?.trim()).to.equal('{{v}} <i>\n\nyes');
+    expect(seen.mail.html).to.contain('<p>{{v}} &lt;i&gt;</p><b>yes</b>');
+  });
+});

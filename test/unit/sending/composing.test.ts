@@ -1,0 +1,127 @@
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
+import type { Body } from '../../../src/queue/delivery.ts';
+import type { ComposeJob } from '../../../src/sending/types.ts';
+import { createRenderer } from '../../../src/webhooks/render/pool.ts';
+import type { Renderer } from '../../../src/webhooks/types.ts';
+import { createTestLog } from '../../support/log.ts';
+import { crlf, renderJob } from '../../support/mime.ts';
+import { OUTGOING } from '../../support/sending-world.ts';
+import { tempDir } from '../../support/temp.ts';
+
+const ID = '0123456789abcdef'.repeat(2);
+
+function job(body: Body, change: Partial<ComposeJob> = {}): ComposeJob {
+  return {
+    outgoing: OUTGOING,
+    body,
+    recipient: 'jo@example.com',
+    id: ID,
+    accountNumber: 7,
+    at: Date.UTC(2026, 0, 5),
+    dkim: null,
+    settings: {
+      hostname: 'mx.example',
+      returnDomain: 'bounces.example',
+      publicUrl: 'https://mx.example',
+      secret: 's',
+      trace: 'Received: from there\r\n',
+    },
+    ...change,
+  };
+}
+
+const inline = (...lines: string[]): Body => ({ kind: 'inline', bytes: crlf(...lines) });
+const MAIL = inline('From: news@sender.example', 'To: jo@example.com', 'Subject: hello', '', 'hello');
+
+describe('composing on the render thread', function () {
+  this.timeout(30_000);
+  let renderer: Renderer;
+  let log: ReturnType<typeof createTestLog>;
+  let dir: string;
+  const open = async (script?: URL) => {
+    log = createTestLog();
+    dir = await tempDir();
+    const dns = { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 };
+    renderer = createRenderer(
+      { workers: 1, timeoutMs: 2000, memoryMb: 128, hostname: 'mx.example', dns, tmpDir: dir },
+      { clock: systemClock, log, ...(script ? { script } : {}) },
+    );
+  };
+  afterEach(() => renderer.stop());
+  const breakable = new URL('../../support/mime-thread.ts', import.meta.url);
+
+  it('makes the same mail of the same job, whose bytes stay with the caller', async () => {
+    await open();
+    const first = await renderer.compose(job(MAIL));
+    const second = await renderer.compose(job(MAIL));
+    if (first.kind !== 'composed' || second.kind !== 'composed') throw new Error('not composed');
+    const text = Buffer.from(first.composed.bytes).toString();
+    expect(text)
+      .to.match(/^Received: from there\r\n/)
+      .and.to.contain('Subject: hello\r\n');
+    expect(first.composed.mailFrom).to.match(new RegExp(`^7-${ID}-[0-9a-z]+@bounces\\.example$`));
+    expect(Buffer.from(second.composed.bytes).toString()).to.equal(text);
+  });
+
+  it('reads a large body from its file, and a file that is missing is no fault of the mail', async () => {
+    await open();
+    const path = join(dir, 'blob');
+    await writeFile(path, crlf('From: news@sender.example', 'Subject: large', '', 'x'.repeat(500)));
+    expect((await renderer.compose(job({ kind: 'blob', path, size: 1, sha256: '' }))).kind).to.equal('composed');
+    const failure = await renderer
+      .compose(job({ kind: 'blob', path: join(dir, 'nothing'), size: 1, sha256: '' }))
+      .catch((error: unknown) => error);
+    expect(failure).to.be.instanceOf(Error);
+  });
+
+  it('refuses what cannot be composed, for good only when no server would take it', async () => {
+    await open();
+    const draft = { outgoing: { ...OUTGOING, form: 'draft' as const } };
+    expect(await renderer.compose(job(inline('this is no draft'), draft))).to.include({
+      kind: 'refused',
+      final: false,
+    });
+    const vars = [{ name: 'X', content: 'x'.repeat(1_000_000) }];
+    const bomb = JSON.stringify({
+      html: null,
+      text: '*|X|*'.repeat(500),
+      to: [],
+      headers: [],
+      attachments: [],
+      images: [],
+    });
+    const reply = await renderer.compose(
+      job({ kind: 'inline', bytes: Buffer.from(bomb) }, { outgoing: { ...draft.outgoing, globalVars: vars } }),
+    );
+    expect(reply).to.include({ kind: 'refused', final: true });
+  });
+
+  for (const order of ['die', 'throw', 'memory']) {
+    it(`refuses a mail that breaks its thread (${order}), and everything beside it is done`, async () => {
+      await open(breakable);
+      const bad = inline('From: a@sender.example', `X-Test: ${order}`, '', 'x');
+      const [refused, ...others] = await Promise.all([
+        renderer.compose(job(bad)),
+        ...Array.from({ length: 10 }, () => renderer.compose(job(MAIL))),
+        renderer.render(renderJob(crlf('From: a@example.com', 'Subject: in', '', 'x'))),
+      ]);
+      expect(refused?.kind).to.equal('refused');
+      expect(others.filter((one) => 'kind' in one).map(({ kind }) => kind)).to.deep.equal(
+        Array.from({ length: 10 }, () => 'composed'),
+      );
+      expect(others.at(-1)).to.include({ parseError: null });
+      expect(log.of('worker.ended').length).to.be.at.least(2);
+    });
+  }
+
+  it('answers with an error what waits when it stops', async () => {
+    await open();
+    const waiting = renderer.compose(job(MAIL)).catch((error: unknown) => error);
+    await renderer.stop();
+    expect(await waiting).to.be.instanceOf(Error);
+    expect(await renderer.compose(job(MAIL)).catch((error: unknown) => error)).to.be.instanceOf(Error);
+  });
+});

@@ -1,0 +1,281 @@
+import { expect } from 'chai';
+import { createDataScanner } from '../../../src/smtp/reception.ts';
+import { type Client, openData, type Started, sendMessage, sha256, startListener } from '../../support/smtp.ts';
+import { until } from '../../support/until.ts';
+
+/** Content of a message as the scanner gives it back when the bytes come in two chunks. */
+function scanned(
+  bytes: Buffer,
+  split: number,
+  bareNewline: 'reject' | 'normalize' = 'reject',
+): { content: Buffer; state: string; rest: string } {
+  const scanner = createDataScanner(bareNewline);
+  const first = scanner.scan(bytes.subarray(0, split));
+  if (first.state !== 'more')
+    return {
+      content: Buffer.concat(first.pieces),
+      state: first.state,
+      rest: first.rest.toString() + bytes.subarray(split).toString(),
+    };
+  const second = scanner.scan(bytes.subarray(split));
+  return {
+    content: Buffer.concat([...first.pieces, ...second.pieces]),
+    state: second.state,
+    rest: second.rest.toString(),
+  };
+}
+
+describe('the bytes of a message', () => {
+  it('come out the same wherever the chunks are cut, dots at line starts unstuffed', () => {
+    const sent = Buffer.from('..\r\n.a\r\n\r\n....\r\na.\r\n.\tb\r\n\x01\x7f\xff\xc3\r\n.\r\nNOOP\r\n', 'latin1');
+    for (let split = 0; split <= sent.length; split++) {
+      const { content, state, rest } = scanned(sent, split);
+      expect(state).to.equal('end');
+      expect(content.toString('latin1')).to.equal('.\r\na\r\n\r\n...\r\na.\r\n\tb\r\n\x01\x7f\xff\xc3\r\n');
+      expect(rest).to.equal('NOOP\r\n');
+    }
+  });
+
+  it('may be none at all', () => {
+    for (let split = 0; split <= 3; split++)
+      expect(scanned(Buffer.from('.\r\n'), split)).to.deep.equal({ content: Buffer.alloc(0), state: 'end', rest: '' });
+  });
+
+  it('are refused with a bare CR, a bare LF or a NUL among them, wherever the chunks are cut', () => {
+    for (const bad of [
+      '\n',
+      'a\nb',
+      '\n.\r\n',
+      '\r\n.\n',
+      '\r\n.\rx',
+      '\rx',
+      'a\0b',
+      '\0',
+      '.\n',
+      '.\rx',
+      '\r\r\n',
+      '\r\0',
+      '\r\n.\r\r\n',
+    ]) {
+      const sent = Buffer.from(`a\r\nb${bad}\r\n.\r\n`);
+      for (let split = 0; split <= sent.length; split++)
+        expect(scanned(sent, split).state, JSON.stringify(bad)).to.equal('bare');
+    }
+  });
+});
+
+describe('the bytes of a message, where bare line ends are taken', () => {
+  /** Written after RFC 5321 sections 4.1.1.4 and 4.5.2 alone: over the whole text, by patterns. */
+  function meant(text: string): { content: string; rest: string } | undefined {
+    const end = /(?:^|\r\n)\.\r\n/.exec(text);
+    if (!end) return undefined;
+    const lines = text
+      .slice(0, end.index + (end[0].startsWith('\r') ? 2 : 0))
+      .replace(/\r\n|\r|\n/g, '\n')
+      .replace(/^\./gm, '');
+    return { content: lines.replaceAll('\n', '\r\n'), rest: text.slice(end.index + end[0].length) };
+  }
+
+  it('end at CRLF.CRLF alone and come out with CRLF alone, whatever was sent and wherever the chunks are cut', () => {
+    let ends = 0;
+    const letters = ['a', '.', '\r', '\n'];
+    for (let n = 0; n < 4 ** 7; n++) {
+      const text = `${Array.from({ length: 7 }, (_, place) => letters[Math.floor(n / 4 ** place) % 4]).join('')}\r\n.\r\nQUIT\r\n`;
+      const wanted = meant(text);
+      for (const split of [0, 1 + (n % 7), 8]) {
+        const { content, state, rest } = scanned(Buffer.from(text), split, 'normalize');
+        expect({ state, content: content.toString(), rest }, JSON.stringify(text)).to.deep.equal({
+          state: 'end',
+          ...wanted,
+        });
+        expect(content.toString()).to.not.match(/\r(?!\n)|(?<!\r)\n/);
+      }
+      if (wanted?.rest !== 'QUIT\r\n') ends++;
+    }
+    expect(ends).to.be.greaterThan(50);
+  });
+
+  it('are refused all the same with a NUL among them', () => {
+    for (const text of ['a\0b\r\n.\r\n', '\0\r\n.\r\n', '\r\0\r\n.\r\n', '\n\0\r\n.\r\n', '\r\n.\0\r\n.\r\n']) {
+      for (let split = 0; split < 5; split++)
+        expect(scanned(Buffer.from(text), split, 'normalize').state, JSON.stringify(text)).to.equal('bare');
+    }
+  });
+});
+
+describe('DATA', () => {
+  let started: Started;
+  let client: Client;
+  beforeEach(async () => {
+    started = await startListener();
+    client = await started.client();
+  });
+  afterEach(() => started.stop());
+
+  it('keeps every byte as it was sent: 8-bit, malformed UTF-8, long lines, no header', async () => {
+    const every = Buffer.from(
+      Array.from({ length: 256 }, (_, byte) => byte).filter((byte) => ![0, 10, 13].includes(byte)),
+    );
+    const body = Buffer.concat([
+      every,
+      Buffer.from('\r\n'),
+      Buffer.alloc(100_000, 'x'),
+      Buffer.from('\r\n\xc3\x28\xff\xfe\r\n\r\n\t \r\n', 'latin1'),
+    ]);
+    await openData(client);
+    client.send(body);
+    client.send('.\r\n');
+    expect(await client.reply()).to.match(/^250 2\.0\.0/);
+    expect(sha256(started.below.taken[0]?.bytes ?? Buffer.alloc(0))).to.equal(sha256(body));
+  });
+
+  it('keeps a large message with many dots as it was meant', async () => {
+    const lines = Array.from({ length: 20_000 }, (_, i) => '.'.repeat(i % 4) + 'x'.repeat(i % 37));
+    await openData(client);
+    client.send(lines.map((line) => `${line.startsWith('.') ? '.' : ''}${line}\r\n`).join(''));
+    client.send('.\r\n');
+    expect(await client.reply()).to.match(/^250 2\.0\.0/);
+    expect(sha256(started.below.taken[0]?.bytes ?? Buffer.alloc(0))).to.equal(
+      sha256(Buffer.from(lines.join('\r\n') + '\r\n')),
+    );
+  });
+
+  it('hands on who sent it, from where, and how', async () => {
+    await client.say('EHLO Client.Test');
+    await client.say('MAIL FROM:<A@Sender.Test> SMTPUTF8');
+    await client.say('RCPT TO:<B@Ours.test>');
+    await client.say('RCPT TO:<b@ours.test>');
+    await client.say('RCPT TO:<"c d"@ours.test>');
+    await client.say('DATA');
+    await client.say('text\r\n.');
+    const { arrival, routed } = started.below.taken[0] ?? expect.fail('nothing was taken');
+    expect(arrival).to.deep.equal({
+      envelope: { mailFrom: 'A@Sender.Test', client: { address: '127.0.0.1', helo: 'Client.Test', tls: null } },
+      protocol: 'UTF8SMTP',
+    });
+    expect(routed.map(({ recipient }) => recipient)).to.deep.equal(['B@Ours.test', '"c d"@ours.test']);
+  });
+
+  it('names the protocol SMTP after HELO and ESMTP after EHLO', async () => {
+    await sendMessage(client, 'one');
+    await client.say('HELO client.test');
+    await sendMessage(client, 'two');
+    expect(started.below.taken.map(({ arrival }) => arrival.protocol)).to.deep.equal(['ESMTP', 'SMTP']);
+  });
+
+  it('refuses a message over the limit at its end, keeps nothing of it, and goes on', async () => {
+    await openData(client);
+    const part = Buffer.from(`${'x'.repeat(998)}\r\n`.repeat(100));
+    for (let i = 0; i < 30; i++) client.send(part);
+    client.send('.\r\n');
+    expect(await client.reply()).to.match(/^552 5\.3\.4/);
+    expect(started.below).to.include({ open: 0, held: 0 });
+    expect(await sendMessage(client, 'small')).to.match(/^250 2\.0\.0/);
+  });
+
+  it('takes a message of exactly the limit and refuses one byte more', async () => {
+    await openData(client);
+    client.send('x'.repeat(999_998));
+    expect(await client.say('\r\n.')).to.match(/^250 2\.0\.0/);
+    await openData(client);
+    client.send('x'.repeat(999_999));
+    expect(await client.say('\r\n.')).to.match(/^552 5\.3\.4/);
+  });
+
+  it('holds no more than the limit of a line of 100 MB', async () => {
+    await openData(client);
+    const part = Buffer.alloc(1_000_000, 'x');
+    for (let i = 0; i < 100; i++) {
+      client.send(part);
+      if (client.socket().writableNeedDrain) await new Promise((resolve) => client.socket().once('drain', resolve));
+      expect(started.below.held).to.be.at.most(1_000_000);
+    }
+    expect(await client.say('\r\n.')).to.match(/^552 5\.3\.4/);
+  });
+
+  it('refuses a message that has gone in a circle', async () => {
+    const line = 'received: from a by b; Mon, 05 Jan 2026 12:00:00 +0000\r\n';
+    expect(await sendMessage(client, `${line.repeat(50)}\r\n${line.repeat(9)}`)).to.match(/^250 2\.0\.0/);
+    expect(await sendMessage(client, `${line.repeat(51)}\r\ntext`)).to.match(/^554 5\.4\.6/);
+    expect(started.below).to.include({ open: 0 });
+  });
+
+  it('counts Received lines whatever the chunks are', async () => {
+    await openData(client);
+    for (const byte of 'Received: x\r\n'.repeat(51)) {
+      client.send(byte);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(await client.say('\r\ntext\r\n.')).to.match(/^554 5\.4\.6/);
+  });
+
+  it('keeps nothing of a message whose client went away', async () => {
+    await openData(client);
+    client.send('Subject: half\r\n');
+    await until('the first bytes', () => started.below.held > 0);
+    client.destroy();
+    await until('the end', () => started.below.open === 0);
+    expect(started.below.taken).to.have.length(0);
+    await until('the line in the log', () => started.log.of('smtp.session').length === 1);
+  });
+
+  it('takes no message whose client ended its side before the final dot', async () => {
+    await openData(client);
+    client.send('Subject: half\r\n\r\ntext\r\n.');
+    client.end();
+    await client.closed();
+    await until('the end', () => started.below.open === 0);
+    expect(started.below.taken).to.have.length(0);
+  });
+
+  it('answers a client that ended its side behind its last command', async () => {
+    client.send('MAIL FROM:<a@sender.test>\r\nRCPT TO:<b@ours.test>\r\nDATA\r\nx\r\n.\r\nQUIT\r\n');
+    client.end();
+    const replies = [];
+    for (let i = 0; i < 5; i++) replies.push((await client.reply()).slice(0, 3));
+    expect(replies).to.deep.equal(['250', '250', '354', '250', '221']);
+  });
+
+  it('says 250 only once the message is accepted', async () => {
+    let synced = () => {};
+    started.below.accept = () =>
+      new Promise((resolve) => {
+        synced = () => resolve('accepted');
+      });
+    await openData(client);
+    client.send('text\r\n.\r\nNOOP\r\n');
+    await until('accept', () => started.below.open === 0);
+    for (let i = 0; i < 20; i++) await new Promise((resolve) => setImmediate(resolve));
+    expect(client.pending()).to.deep.equal([]);
+    synced();
+    expect(await client.reply()).to.match(/^250 2\.0\.0 OK: queued as message-1$/);
+    expect(await client.reply()).to.match(/^250 2\.0\.0/);
+  });
+
+  it('logs a fault once, with its stack, and tells the client none of it', async () => {
+    started.below.accept = async () => {
+      throw new Error('secret of the house');
+    };
+    expect(await sendMessage(client, 'text')).to.equal('451 4.3.0 Trouble on our side, try again later');
+    const faults = started.log.of('smtp.fault');
+    expect(faults).to.have.length(1);
+    expect(faults[0]?.fields['fault']).to.be.an.instanceOf(Error);
+  });
+
+  it('takes as many recipients as it says of 5,000 and puts off the rest', async () => {
+    await client.say('MAIL FROM:<a@sender.test>');
+    client.send(Array.from({ length: 5000 }, (_, i) => `RCPT TO:<b${i}@ours.test>\r\n`).join(''));
+    const codes = new Map<string, number>();
+    for (let i = 0; i < 5000; i++) {
+      const code = (await client.reply()).slice(0, 9);
+      codes.set(code, (codes.get(code) ?? 0) + 1);
+    }
+    expect([...codes]).to.deep.equal([
+      ['250 2.1.5', 100],
+      ['452 4.5.3', 4900],
+    ]);
+    await client.say('DATA');
+    expect(await client.say('text\r\n.')).to.match(/^250 2\.0\.0/);
+    expect(started.below.taken[0]?.routed).to.have.length(100);
+  });
+});

@@ -1,0 +1,67 @@
+import { expect } from 'chai';
+import { createBeliefs } from '../../../src/store/beliefs.ts';
+import { StoreAway } from '../../../src/store/driver/port.ts';
+import { createTestClock } from '../../support/clock.ts';
+import { failure } from '../../support/store-notes.ts';
+
+describe('what is believed of the store', () => {
+  const FRESH_MS = 5000;
+  function world() {
+    const clock = createTestClock();
+    const state = { value: 'one', away: false, reads: 0 };
+    const beliefs = createBeliefs(
+      async (key) => {
+        state.reads++;
+        if (state.away) throw new StoreAway('away');
+        return `${key} ${state.value}`;
+      },
+      FRESH_MS,
+      { clock },
+    );
+    return { clock, state, beliefs };
+  }
+
+  it('is read once in a while, and then anew', async () => {
+    const { clock, state, beliefs } = world();
+    expect(await beliefs.of('a')).to.equal('a one');
+    state.value = 'two';
+    await clock.advance(FRESH_MS - 1);
+    expect([await beliefs.of('a'), state.reads]).to.deep.equal(['a one', 1]);
+    await clock.advance(1);
+    expect(await beliefs.of('a')).to.equal('a two');
+  });
+
+  it('holds while the store is away, which is asked once in two seconds and not by everybody', async () => {
+    const { clock, state, beliefs } = world();
+    await beliefs.of('a');
+    state.away = true;
+    await clock.advance(FRESH_MS);
+    for (let n = 0; n < 5; n++) expect(await beliefs.of('a')).to.equal('a one');
+    expect(state.reads).to.equal(2);
+    await clock.advance(2000);
+    await beliefs.of('a');
+    await clock.advance(0);
+    expect(state.reads).to.equal(3);
+    Object.assign(state, { away: false, value: 'two' });
+    await clock.advance(2000);
+    await beliefs.of('a');
+    await clock.advance(0);
+    expect(await beliefs.of('a')).to.equal('a two');
+  });
+
+  it('is nothing when the store is away and was never asked, and is said to be away to who must know', async () => {
+    const { state, beliefs } = world();
+    state.away = true;
+    expect(await beliefs.of('a')).to.equal(undefined);
+    expect(await failure(beliefs.now('a'))).to.be.instanceOf(StoreAway);
+  });
+
+  it('is what somebody here has just changed it to', async () => {
+    const { beliefs, state } = world();
+    await beliefs.of('a');
+    beliefs.keep('a', 'mine');
+    expect(await beliefs.of('a')).to.equal('mine');
+    expect(await beliefs.now('a')).to.equal('a one');
+    expect(state.reads).to.equal(2);
+  });
+});

@@ -1,0 +1,76 @@
+import { isUtf8 } from 'node:buffer';
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { expect } from 'chai';
+import { readWithLibrary } from '../../../src/mail/library.ts';
+import type { Body } from '../../../src/queue/delivery.ts';
+import type { Renderer } from '../../../src/webhooks/types.ts';
+import { crlf, eventOf, renderJob, TRACE } from '../../support/mime.ts';
+import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
+import { openRenderer } from '../../support/renderer.ts';
+import { tempDir } from '../../support/temp.ts';
+
+// As the spool keeps them: larger bodies are files.
+const LARGEST_INLINE = 256 * 1024;
+/** All of them is body: an empty line stands between our trace and them. */
+const WITHOUT_HEADER: readonly string[] = ['nothing but NUL bytes', 'bytes of chance', 'no colon'];
+
+describe('hostile messages', function () {
+  this.timeout(60_000);
+  let renderer: Renderer;
+  let dir: string;
+  before(async () => {
+    ({ renderer } = await openRenderer());
+    dir = await tempDir();
+  });
+  after(() => renderer.stop());
+
+  async function spool(raw: Buffer): Promise<Body> {
+    if (raw.length <= LARGEST_INLINE) return { kind: 'inline', bytes: raw };
+    const path = join(dir, 'message');
+    await writeFile(path, raw);
+    return { kind: 'blob', path, size: raw.length, sha256: createHash('sha256').update(raw).digest('hex') };
+  }
+
+  for (const [name, make] of Object.entries(HOSTILE)) {
+    it(`of ${name} are delivered ${BREACHES[name] === undefined ? 'parsed' : 'raw'}, and so is what comes with them`, async () => {
+      const raw = make();
+      const job = renderJob(Buffer.alloc(0), { body: await spool(raw) });
+      const [rendered, neighbour] = await Promise.all([
+        renderer.render(job),
+        renderer.render(renderJob(crlf('Subject: innocent', '', 'x'))),
+      ]);
+      const { msg } = await eventOf(rendered.body);
+      await renderer.discard(rendered.body);
+      expect(rendered.parseError).to.equal(BREACHES[name] ?? null);
+      expect(msg.parse_error ?? null).to.equal(rendered.parseError);
+      const trace = WITHOUT_HEADER.includes(name) ? `${TRACE}\r\n` : TRACE;
+      if (msg.raw_msg_base64 !== undefined) {
+        expect(
+          msg.raw_msg.startsWith(trace.replaceAll('\r\n', '\n').slice(0, TRACE.length - 10)) &&
+            !msg.raw_msg.includes('\ufffd'),
+          'raw_msg',
+        ).to.equal(true);
+        expect(
+          Buffer.from(msg.raw_msg_base64, 'base64').equals(Buffer.concat([Buffer.from(trace), raw])),
+          'raw_msg_base64',
+        ).to.equal(true);
+      } else {
+        expect(msg.raw_msg === (trace + raw.toString('utf8')).replaceAll('\r\n', '\n'), 'raw_msg').to.equal(true);
+        expect(isUtf8(raw), 'is UTF-8').to.equal(true);
+      }
+      expect(neighbour.parseError).to.equal(null);
+    });
+  }
+
+  for (const [name, make] of Object.entries(HOSTILE).filter(([name]) => BREACHES[name] === undefined)) {
+    it(`of ${name} do not hold the library up, whose own decoders took minutes for some`, async () => {
+      const raw = make();
+      const began = process.cpuUsage();
+      await readWithLibrary(raw);
+      const { user, system } = process.cpuUsage(began);
+      expect((user + system) / 1000, 'milliseconds of processor').to.be.below(10_000);
+    });
+  }
+});

@@ -1,0 +1,151 @@
+import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
+import { createRenderer } from '../../../src/webhooks/render/pool.ts';
+import type { Rendered, Renderer } from '../../../src/webhooks/types.ts';
+import { createTestLog } from '../../support/log.ts';
+import { crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
+import { openRenderer } from '../../support/renderer.ts';
+import { tempDir } from '../../support/temp.ts';
+
+const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
+
+/** Names in pieces by the ten thousand: mailparser takes some hundred milliseconds for them. */
+const slow = (() => {
+  const name = Array.from({ length: 12_000 }, (_, i) => ` filename*${i}${'*'.repeat(i % 9)}=a;`).join('');
+  return multipart(
+    'mixed',
+    ['From: a@example.com', 'Subject: slow'],
+    ...Array.from({ length: 4 }, () => [`Content-Disposition: attachment;${name}`, '', 'body']),
+  );
+})();
+
+/** The bad message among twenty others; all are answered. */
+async function renderAmong(renderer: Renderer, bad: Buffer): Promise<{ bad: Rendered; others: Rendered[] }> {
+  const jobs = Array.from({ length: 21 }, (_, i) => renderJob(i === 10 ? bad : innocent));
+  const rendered = await Promise.all(jobs.map(renderer.render));
+  const [found] = rendered.splice(10, 1);
+  if (found === undefined) throw new Error('nothing was rendered');
+  return { bad: found, others: rendered };
+}
+
+async function openBreakable(memoryMb = 256, file = '../../support/mime-thread.ts') {
+  const log = createTestLog();
+  const dns = { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 };
+  const script = new URL(file, import.meta.url);
+  const settings = { workers: 1, timeoutMs: 5000, memoryMb, hostname: 'mx.example.net', dns, tmpDir: await tempDir() };
+  return { renderer: createRenderer(settings, { clock: systemClock, log, script }), log };
+}
+
+describe('a message that breaks its render thread', function () {
+  this.timeout(30_000);
+
+  it('is delivered raw when parsing takes too long, and its neighbours are parsed', async () => {
+    const { renderer, log } = await openRenderer({ timeoutMs: 150 });
+    const { bad, others } = await renderAmong(renderer, slow);
+    await renderer.stop();
+    expect(bad.parseError).to.equal('parsing took more than 150 ms');
+    expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
+    expect(log.of('message.parse_failed').map(({ fields }) => fields)).to.deep.equal([
+      { message: 'm1', reason: 'parsing took more than 150 ms' },
+    ]);
+    expect(log.of('worker.ended').length).to.be.at.least(2);
+  });
+
+  it('is not what a thread is taken for that has much to do', async () => {
+    // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
+    const { renderer, log } = await openRenderer({ timeoutMs: 300 });
+    const busy = multipart(
+      'alternative',
+      ['From: a@example.com', 'Subject: busy'],
+      ['Content-Type: text/plain', '', 'x'.repeat(100_000)],
+    );
+    let left = 1500;
+    const one = async (): Promise<void> => {
+      while (left-- > 0) await renderer.render(renderJob(busy));
+    };
+    await Promise.all(Array.from({ length: 64 }, one));
+    await renderer.stop();
+    expect(log.of('worker.ended')).to.deep.equal([]);
+  });
+
+  it('is parsed when the deadline lets it', async () => {
+    const { renderer } = await openRenderer();
+    const { parseError } = await renderer.render(renderJob(slow));
+    await renderer.stop();
+    expect(parseError).to.equal(null);
+  });
+
+  it('is delivered raw when it needs too much memory, and its neighbours are parsed', async () => {
+    const { renderer, log } = await openBreakable(48);
+    const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'X-Test: memory', '', 'x'));
+    await renderer.stop();
+    expect(bad.parseError).to.equal('parsing needed more than 48 MB');
+    expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
+    expect(log.of('worker.ended')[0]?.fields).to.include({ reason: 'parsing needed more than 48 MB' });
+  });
+
+  it('is delivered raw when the thread breaks, and its neighbours are parsed', async () => {
+    const { renderer } = await openBreakable();
+    const { bad, others } = await renderAmong(renderer, crlf('From: a@example.com', 'X-Test: throw', '', 'x'));
+    await renderer.stop();
+    expect(bad.parseError).to.equal('the parser failed');
+    expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
+  });
+
+  it('fails, and only it, when not even its raw bytes can be rendered', async () => {
+    const { renderer } = await openBreakable();
+    const failed = renderer.render(renderJob(crlf('X-Test: die', '', 'x'))).then(
+      () => 'rendered',
+      (error: Error) => error.message,
+    );
+    const others = await Promise.all(Array.from({ length: 5 }, () => renderer.render(renderJob(innocent))));
+    expect(await failed).to.equal('rendering failed: the parser failed');
+    expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
+    await renderer.stop();
+  });
+
+  it('is no reason to blame messages when a thread cannot start', async () => {
+    const { renderer, log } = await openBreakable(256, '../../support/nowhere.ts');
+    expect(await renderer.render(renderJob(innocent)).catch((error: Error) => error.message)).to.equal(
+      'rendering failed: the thread did not start',
+    );
+    await renderer.stop();
+    expect(log.of('message.parse_failed')).to.deep.equal([]);
+  });
+
+  it('shows in the payload what is known without parsing, and why nothing else is', async () => {
+    const { renderer } = await openRenderer();
+    const raw = crlf('From: a@example.com', ...Array.from({ length: 1001 }, (_, i) => `X-${i}: y`), '', 'body');
+    const { body, parseError } = await renderer.render(renderJob(raw));
+    const { msg } = await eventOf(body);
+    await renderer.stop();
+    expect(parseError).to.equal('a header of more than 1000 lines');
+    expect(msg).to.include({
+      parse_error: parseError,
+      email: 'in@example.net',
+      from_email: 'a@example.com',
+      from_name: null,
+      subject: '',
+    });
+    expect(msg).not.to.have.any.keys('text', 'html');
+    expect(msg).to.deep.include({ attachments: {}, images: {} });
+    expect(msg.to).to.deep.equal([]);
+    expect(Object.keys(msg.headers)).to.deep.equal(['Received']);
+    expect(msg.raw_msg).to.equal((TRACE + raw.toString()).replaceAll('\r\n', '\n'));
+    expect(msg.spf.result).to.equal('pass');
+  });
+
+  it('has its verdicts taken like any other, so that nobody gets rid of them by a thousand fields', async () => {
+    const { renderer } = await openRenderer();
+    const raw = crlf(
+      'DKIM-Signature: v=1; d=example.com',
+      ...Array.from({ length: 1001 }, (_, i) => `X-${i}: y`),
+      '',
+      'body',
+    );
+    const { verdicts } = await renderer.render(renderJob(raw, { message: spooled({ verdicts: null }) }));
+    await renderer.stop();
+    expect(verdicts.spf.result).to.equal('temperror');
+    expect(verdicts.dkim).to.deep.equal({ signed: true, valid: false });
+  });
+});

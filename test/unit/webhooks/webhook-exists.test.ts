@@ -1,0 +1,127 @@
+import { expect } from 'chai';
+import { createUrlCheck } from '../../../src/webhooks/post/post.ts';
+import { mandrillSignature } from '../../../src/webhooks/signing.ts';
+import type { Poster } from '../../../src/webhooks/types.ts';
+import { openGuard, openPoster } from '../../support/delivery.ts';
+import { freePort } from '../../support/free-port.ts';
+import { createTestLog } from '../../support/log.ts';
+import { type Receiver, startReceiver } from '../../support/receiver.ts';
+
+describe('whether a webhook URL exists', () => {
+  let receiver: Receiver;
+  let poster: Poster;
+  let fault: (url: string) => Promise<string | undefined>;
+  const exists = async (url: string) => (await fault(url)) === undefined;
+  let log: ReturnType<typeof createTestLog>;
+  beforeEach(async () => {
+    receiver = await startReceiver();
+    poster = openPoster({ timeoutMs: 300 });
+    log = createTestLog();
+    fault = createUrlCheck({ poster, guard: openGuard(), log });
+  });
+  afterEach(async () => {
+    await poster.stop();
+    await receiver.stop();
+  });
+  const methods = () => receiver.requests.map(({ method }) => method);
+
+  it('is answered by 200 to HEAD, unsigned, and nothing more is sent', async () => {
+    expect(await exists(receiver.url)).to.equal(true);
+    expect(methods()).to.deep.equal(['HEAD']);
+    expect(receiver.requests[0]?.headers).not.to.have.property('x-mandrill-signature');
+  });
+
+  it('is asked by one POST without events, signed with the key that everybody knows', async () => {
+    receiver.answerHead({ status: 405 });
+    receiver.answer({ status: 204 });
+    expect(await exists(receiver.url)).to.equal(true);
+    expect(methods()).to.deep.equal(['HEAD', 'POST']);
+    const [, post] = receiver.requests;
+    expect(new URLSearchParams(post?.body.toString()).get('mandrill_events')).to.equal('[]');
+    expect(post?.headers).to.include({
+      'content-type': 'application/x-www-form-urlencoded',
+      'x-mandrill-signature': mandrillSignature('test-webhook', receiver.url, { mandrill_events: '[]' }),
+    });
+  });
+
+  it('tells the log why it is no', async () => {
+    receiver.answerHead({ status: 404 });
+    receiver.answer({ status: 500 });
+    await exists(receiver.url);
+    await exists('http://user:secret@10.0.0.1/hook');
+    const told = log.of('endpoint.unverified').map(({ fields }) => fields);
+    expect(told[0]).to.include({ host: new URL(receiver.url).host, status: 500 });
+    expect(told[1]).to.include({ host: '10.0.0.1', error: 'forbidden address' });
+    receiver.answerHead({ status: 200 });
+    await exists(receiver.url);
+    expect(log.lines).to.have.length(2);
+  });
+
+  it('takes only exactly 200 for HEAD, but any 2xx for POST', async () => {
+    receiver.answerHead({ status: 204 });
+    receiver.answer({ status: 500 });
+    expect(await exists(receiver.url)).to.equal(false);
+    receiver.answer({ status: 202 });
+    expect(await exists(receiver.url)).to.equal(true);
+  });
+
+  it('signs as consumers know it', async () => {
+    const signature = mandrillSignature('test-webhook', 'https://example.com/hook', { mandrill_events: '[]' });
+    expect(signature).to.equal('q1iFfhUSFU7Unr1lnKqKA1TGkbM=');
+  });
+
+  it('is no when both fail, hang or lead elsewhere', async () => {
+    for (const how of [
+      { status: 404 },
+      'hang',
+      'reset',
+      'malformed',
+      { redirect: receiver.url, status: 301 },
+    ] as const) {
+      receiver.answerHead(how);
+      receiver.answer(how);
+      expect(await exists(receiver.url), JSON.stringify(how)).to.equal(false);
+    }
+  });
+
+  it('is no, after one question, for a place that may not or cannot be reached', async () => {
+    for (const url of [
+      'http://10.0.0.1/',
+      'https://nowhere.example/',
+      'http://127.0.0.1:25/',
+      'ftp://x/',
+      'nonsense',
+    ]) {
+      expect(await exists(url), url).to.equal(false);
+    }
+    expect(receiver.connections()).to.equal(0);
+  });
+
+  it('names the cause to whoever named the URL: where nobody listens, and what was answered', async () => {
+    const port = await freePort();
+    expect(await fault(`http://127.0.0.1:${port}/hook`)).to.equal(`connection refused at 127.0.0.1:${port}`);
+    receiver.answerHead({ status: 404 });
+    receiver.answer({ status: 404 });
+    expect(await fault(receiver.url)).to.equal('a POST without events was answered 404');
+    receiver.answerHead('hang');
+    receiver.answer('hang');
+    expect(await fault(receiver.url)).to.equal(`timeout at ${new URL(receiver.url).host}`);
+  });
+
+  it('says the same of a name that is nowhere and of one in a network that webhooks may not reach, so that nobody learns internal names', async () => {
+    const names = {
+      'db.internal.test': ['10.0.0.7'],
+      'mixed.test': ['192.0.2.1', '10.0.0.7'],
+      'broken.test': 'failure',
+    } as const;
+    const inside = openPoster({ names });
+    const ask = createUrlCheck({ poster: inside, guard: openGuard({ names }), log });
+    const causes = await Promise.all(
+      ['nowhere.test', 'db.internal.test', 'mixed.test'].map((name) => ask(`https://${name}/`)),
+    );
+    expect(new Set(causes)).to.deep.equal(new Set(['the host has no address that webhooks may reach']));
+    expect(await ask('http://10.0.0.7/')).to.equal(causes[0]);
+    expect(await ask('https://broken.test/')).to.equal('the name servers did not answer');
+    await inside.stop();
+  });
+});
