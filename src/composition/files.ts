@@ -47,8 +47,8 @@ function comesLater(file: string): boolean {
 export function readTls({ cert: certFile, key: keyFile, min_version: minVersion }: Settings['smtp']['tls']) {
   if (certFile === '') return undefined;
   const [cert, key] = [readNamed('smtp.tls.cert', certFile), readNamed('smtp.tls.key', keyFile)];
-  mustServe('smtp.tls.cert', `${certFile} is no certificate in PEM`, { cert });
-  mustServe('smtp.tls.key', `${keyFile} is no private key in PEM, or has a passphrase`, { key });
+  mustServe('smtp.tls.cert', `${certFile} is not a PEM certificate`, { cert });
+  mustServe('smtp.tls.key', `${keyFile} is not a PEM private key, or has a passphrase`, { key });
   mustServe('smtp.tls', `${keyFile} is not the key of ${certFile}`, { cert, key });
   return { cert, key, minVersion };
 }

@@ -13,7 +13,7 @@ import { readTls } from './files.ts';
 // What each part is told of the settings: its slice, in its own words.
 
 /** A socket that was opened before us (systemd), by its name. */
-export interface HandedSocket {
+interface HandedSocket {
   readonly name: string;
   readonly fd: number;
 }

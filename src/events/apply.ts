@@ -25,7 +25,7 @@ export interface ApplyDeps {
 }
 
 /** Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not done again. */
-export type Apply = (event: MessageEventRow) => Promise<void>;
+type Apply = (event: MessageEventRow) => Promise<void>;
 
 /**
  * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`). Cut off
@@ -106,7 +106,7 @@ async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: Me
 }
 
 /** Opens and clicks that are kept with a message one by one; the numbers count all. */
-export const MOST_DETAILS = 100;
+const MOST_DETAILS = 100;
 
 /** What an event makes of a message; an open or a click leaves its state alone. */
 const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
@@ -135,7 +135,7 @@ const ORDER: readonly SentState[] = [
 ];
 
 /** Why an event puts the recipient on the rejection list. */
-export const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
+const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
   hard_bounce: 'hard-bounce',
   soft_bounce: 'soft-bounce',
   spam: 'spam',

@@ -110,12 +110,12 @@ export function createCounting({ store }: { readonly store: Pick<Store, 'counter
 }
 
 /** Brings events into the numbers of the links of messages. */
-export interface UrlCounting {
+interface UrlCounting {
   /** Resolves when every link has the event, exactly once. `message` is the row as it is with the event in it. */
   count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
-export interface UrlCountingDeps {
+interface UrlCountingDeps {
   readonly store: Pick<Store, 'urls' | 'urlHours' | 'messageEvents'>;
 }
 
@@ -187,7 +187,7 @@ export interface Change<R> {
   readonly fresh?: R;
 }
 
-export interface OnceDeps<R extends Row> {
+interface OnceDeps<R extends Row> {
   readonly rows: Collection<R>;
   readonly events: Pick<Collection<MessageEventRow>, 'many'>;
 }

@@ -41,7 +41,7 @@ export interface NewReject {
   readonly eventId?: string;
 }
 
-export interface ListsDeps {
+interface ListsDeps {
   readonly store: Pick<Store, 'rejects' | 'whitelists'>;
   readonly outbox: Outbox;
   readonly clock: Clock;
@@ -243,14 +243,14 @@ export function toSyncReject(row: Omit<RejectRow, 'id' | 'account'>, now: Date) 
 }
 
 /** A change of the rejection list. `change`: an entry that was there was renewed or replaced. */
-export function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: Making): SyncEvent {
+function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: Making): SyncEvent {
   const at = clock.now();
   const body = { type: 'blacklist', action, reject: toSyncReject(row, new Date(at)), ts: Math.floor(at / 1000) };
   return { id: ids.message(), event: 'blacklist', at, body: JSON.stringify(body) };
 }
 
 /** A change of the whitelist. */
-export function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: Making): SyncEvent {
+function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: Making): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
   return {
@@ -262,14 +262,14 @@ export function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { cl
 }
 
 /** A row of the rejection list or of the whitelist. */
-export interface ListRow extends Row, Carrier {
+interface ListRow extends Row, Carrier {
   readonly account: string;
   readonly removed: boolean;
   readonly version: number;
 }
 
 /** A collection of such rows. Rows are replaced and removed only in the version that was read. */
-export interface ListRows<R extends ListRow> {
+interface ListRows<R extends ListRow> {
   one(id: string): Promise<R | undefined>;
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   replace(row: R, version: number): Promise<R | undefined>;
@@ -282,10 +282,10 @@ export interface Step<R extends ListRow> {
   readonly event?: SyncEvent;
 }
 
-export type SyncEvent = NonNullable<Carrier['unsent']>[number];
+type SyncEvent = NonNullable<Carrier['unsent']>[number];
 
 /** An entry before and after; `after` is undefined when nothing was changed. */
-export interface Changed<R extends ListRow> {
+interface Changed<R extends ListRow> {
   readonly before: R | undefined;
   readonly after: R | undefined;
   /** That of this change; what else its row carries is for whoever put it there, and for the sweep. */
@@ -299,7 +299,7 @@ const MOST_ROUNDS = 10_000;
  * Changes the entry of an id as `decide` says, in one write together with its event, whoever else changes it meanwhile: then
  * `decide` is asked again. An entry that was taken off and whose row is still there counts as not there.
  */
-export async function changeEntry<R extends ListRow>(
+async function changeEntry<R extends ListRow>(
   rows: ListRows<R>,
   id: string,
   decide: (live: R | undefined) => Step<R> | undefined,
@@ -329,7 +329,7 @@ function withEvent<R extends ListRow>({ row, event }: Step<R>, found: R | undefi
 }
 
 /** Takes events that the spool has out of their row; a row of an entry that was taken off goes with its last one. */
-export async function forgetEvents<R extends ListRow>(
+async function forgetEvents<R extends ListRow>(
   rows: ListRows<R>,
   id: string,
   sent: ReadonlySet<string>,
@@ -349,7 +349,7 @@ export async function forgetEvents<R extends ListRow>(
 }
 
 /** Runs work for a row after all work for the same row that came before. When that failed, so does what waited for it. */
-export type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
+type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
 
 /**
  * Callers of one process that want the same row go one after the other: losing rounds to one another would cost the square of their

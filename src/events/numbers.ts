@@ -15,7 +15,7 @@ export interface Numbers {
   finishRemovals(ending?: AbortSignal): Promise<number>;
 }
 
-export interface NumbersDeps {
+interface NumbersDeps {
   readonly store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'tagRemovals'>;
   readonly clock: Clock;
 }
@@ -94,7 +94,7 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
 /** Rows that are removed side by side. */
 const REMOVED_AT_ONCE = 100;
 
-export interface SubaccountDeps {
+interface SubaccountDeps {
   readonly store: Pick<Store, 'rejects'>;
   readonly lists: Pick<Lists, 'unreject'>;
   readonly numbers: Pick<Numbers, 'forget'>;

@@ -54,7 +54,7 @@ export interface Recorder {
   record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'>;
 }
 
-export interface RecorderDeps extends ApplyDeps {
+interface RecorderDeps extends ApplyDeps {
   readonly store: ApplyDeps['store'] & Pick<Store, 'messageTags' | 'senderDomains'>;
 }
 
@@ -229,7 +229,7 @@ export function toMessageRow(message: NewSentMessage): SentMessageRow {
 }
 
 /** The details of an event that are kept. */
-export function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | number | null> {
+function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | number | null> {
   return Object.fromEntries(
     DETAILS[kind].flatMap((name) => {
       const value = detail[name];

@@ -28,7 +28,7 @@ export interface ProvisioningSettings {
   readonly quarantineDays: number;
 }
 
-export interface ProvisioningDeps {
+interface ProvisioningDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -240,7 +240,7 @@ export function finishWarmupsTask({
   };
 }
 
-export interface ReverseDnsDeps {
+interface ReverseDnsDeps {
   readonly store: Pick<Store, 'ips'>;
   /** Asks anew: a cached answer would keep a change pending. */
   readonly resolver: Resolver;

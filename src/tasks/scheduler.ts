@@ -22,7 +22,7 @@ export interface Scheduler extends Service {
   poke(name: string): void;
 }
 
-export interface SchedulerDeps {
+interface SchedulerDeps {
   readonly leases: Leases;
   readonly clock: Clock;
   readonly log: Log;

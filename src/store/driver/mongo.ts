@@ -21,14 +21,14 @@ import {
 } from './port.ts';
 import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
 
-export interface MongoSettings {
+interface MongoSettings {
   /** `mongodb://…/name` or `mongodb+srv://…/name`; without a name the database is `postern`. */
   readonly url: string;
   /** Milliseconds an operation may take before the store counts as away. */
   readonly timeoutMs: number;
 }
 
-export interface MongoDeps {
+interface MongoDeps {
   readonly log: Log;
   readonly clock?: Clock;
   /** Is shown every command that goes to the server, for a test to look at. */
@@ -250,7 +250,7 @@ async function addToDoc(
 }
 
 /** A filter for MongoDB: every condition is an operator of ours, every value stands where only a value can stand. */
-export type MongoFilter = Record<string, Record<string, unknown>>;
+type MongoFilter = Record<string, Record<string, unknown>>;
 
 /** The port's `id` is MongoDB's `_id`. */
 function nameOf(field: string): string {
@@ -312,7 +312,7 @@ const UNSENDABLE = new Set([
 ]);
 
 /** Why the store is away, or null when the error is not of that kind but a fault of ours. */
-export function awayReason(error: unknown): string | null {
+function awayReason(error: unknown): string | null {
   if (!(error instanceof Error)) return null;
   return error instanceof StoreAway || isPassing(error) ? error.message : null;
 }
@@ -328,7 +328,7 @@ function isPassing(error: Error): boolean {
 }
 
 /** Whether a unique index, or the id, said no. */
-export function isDuplicate(error: unknown): boolean {
+function isDuplicate(error: unknown): boolean {
   return error instanceof Error && error.name === 'MongoServerError' && codeOf(error) === DUPLICATE_KEY;
 }
 

@@ -16,7 +16,7 @@ export interface Row {
   readonly id: string;
 }
 
-export type Scalar = string | number | boolean | Date | null;
+type Scalar = string | number | boolean | Date | null;
 
 /** The four conditions beside equality. A fifth needs both drivers and a case in the suite. */
 export type Condition =
@@ -259,7 +259,7 @@ export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence
 }
 
 /** One row that is only written to prove that writes are durable (`Database.ping`). */
-export interface PingRow extends Row {
+interface PingRow extends Row {
   readonly count: number;
 }
 

@@ -2,7 +2,7 @@ import type { Bound, Operand, Slice, Term } from './port.ts';
 import type { Fields, Shape } from './values.ts';
 
 /** What SQLite takes as a parameter here. */
-export type Param = string | number | bigint | Uint8Array | null;
+type Param = string | number | bigint | Uint8Array | null;
 
 /** One statement for the thread that owns the file. Equal texts share a prepared statement, so values are always parameters. */
 export interface Statement {

@@ -22,7 +22,7 @@ export interface Shape {
 export type Fields = Record<string, unknown>;
 
 /** How a driver writes a Date that stands inside a value: MongoDB as it is, JSON with a mark. */
-export type NestedDate = (date: Date) => unknown;
+type NestedDate = (date: Date) => unknown;
 
 const FIELD = /^[A-Za-z][A-Za-z0-9_]*$/;
 const COLLECTION = /^[a-z][a-z0-9_]*$/;

@@ -59,12 +59,12 @@ export interface KeyCheckSettings {
 }
 
 /** good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many before it. */
-export type KeyAnswer =
+type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
   | { readonly kind: 'wrong' | 'too-many' };
 
 /** Finds the account of a key, for the API and for SMTP logins. */
-export interface KeyCheck {
+interface KeyCheck {
   /**
    * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him (an office, a
    * proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws `StoreAway`.

@@ -35,7 +35,7 @@ export const NO_COUNTS: Counts = {
 export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
-export const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
+const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
 export type Span = (typeof SPANS)[number];
 
 /**

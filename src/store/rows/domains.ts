@@ -88,7 +88,7 @@ export interface NextKey {
 }
 
 /** A pair that signed before: what it signed is still under way, so its record has to stay for a while. */
-export interface PreviousKey {
+interface PreviousKey {
   readonly selector: string;
   readonly publicKey: string;
   readonly keepUntil: Date;
@@ -121,7 +121,7 @@ export const domainKeys = collection<DomainKeyRow>()({
 });
 
 /** A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as `tokenHash` makes it. */
-export interface VerificationRow extends Owned {
+interface VerificationRow extends Owned {
   /** A-label form. */
   readonly domain: string;
   /** Where the link was mailed to. */

@@ -5,7 +5,7 @@ import type { Store } from '../store.ts';
 import { collection } from './collection.ts';
 
 /** A secret of the service as a whole: all hosts that share a store share it. `id` says what it is for. */
-export interface SecretRow extends Row {
+interface SecretRow extends Row {
   readonly secret: string;
 }
 
@@ -64,7 +64,7 @@ export const leases = collection<LeaseRow>()({
 });
 
 /** Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`, `routes:<account>` (the next number to give out). */
-export interface RevisionRow extends Row {
+interface RevisionRow extends Row {
   readonly count: number;
 }
 

@@ -8,7 +8,7 @@ import { collection, type Owned } from './collection.ts';
  * How a custom name in the reverse DNS stands. `pending`: asked for, and the PTR record has not named it yet;
  * `invalid`: it did not do so in time, or names it no more.
  */
-export type CustomState = 'pending' | 'valid' | 'invalid';
+type CustomState = 'pending' | 'valid' | 'invalid';
 
 /**
  * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as `toIpId`
@@ -172,7 +172,7 @@ export const placements = collection<PlacementRow>()({
 });
 
 /** What `rewrite` is to write: all fields that change, or nothing at all. */
-export type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
+type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
 
 type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;
 

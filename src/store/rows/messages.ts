@@ -62,7 +62,7 @@ export const messageTags = collection<MessageTagRow>()({
 });
 
 /** Something that happened to a sent message, in the words of the webhooks. */
-export const MESSAGE_EVENTS = [
+const MESSAGE_EVENTS = [
   'send',
   'deferral',
   'hard_bounce',

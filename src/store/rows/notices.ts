@@ -27,7 +27,7 @@ export const notices = collection<NoticeRow>()({
 });
 
 /** One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited> <number>`. */
-export interface QuotaRow extends Row {
+interface QuotaRow extends Row {
   readonly until: Date;
 }
 

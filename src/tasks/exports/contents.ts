@@ -12,7 +12,7 @@ export interface Contents {
   readonly pages: AsyncIterable<readonly Line[]>;
 }
 
-export type ContentsStore = ActivityStore & Pick<Store, 'rejects' | 'whitelists'>;
+type ContentsStore = ActivityStore & Pick<Store, 'rejects' | 'whitelists'>;
 
 // The columns of the documented interface. It names expires_at twice, and a reader that counts columns relies on that.
 const REJECT_COLUMNS = ['email', 'reason', 'detail', 'created_at', 'expires_at', 'last_event_at', 'expires_at'];
@@ -119,7 +119,7 @@ function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]):
   ];
 }
 
-export type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
+type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
 
 /** With more tags than this, going through all messages costs less memory than a cursor for each tag. */
 const MANY_TAGS = 10;
@@ -129,7 +129,7 @@ const MANY_TAGS = 10;
  * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index could hold the
  * store for as long as it takes to go through millions of rows, and one page never does.
  */
-export async function* activityPages(
+async function* activityPages(
   store: ActivityStore,
   account: string,
   filter: ActivityFilter | null,
@@ -228,7 +228,7 @@ async function messagesOf({ messages }: ActivityStore, ids: readonly string[]): 
 export const PAGE = 200;
 
 /** A row that has its place in time. */
-export interface Dated {
+interface Dated {
   readonly id: string;
   readonly createdAt: Date;
 }
@@ -246,7 +246,7 @@ export type When =
 export type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
 
 /** All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the index that serves this. */
-export async function* pagesById<R extends { readonly id: string }>(
+async function* pagesById<R extends { readonly id: string }>(
   account: string,
   read: (
     id: { readonly range: { readonly gt: string; readonly lt: string } },
@@ -268,7 +268,7 @@ export async function* pagesById<R extends { readonly id: string }>(
  * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one millisecond: after a
  * full page come the rest of its last moment, by id, and then what is later.
  */
-export async function* pagesInTime<R extends Dated>(
+async function* pagesInTime<R extends Dated>(
   span: Span,
   read: (when: When, order: Order) => Promise<readonly R[]>,
   limit = PAGE,

@@ -17,7 +17,7 @@ import type { Store } from '../../store/store.ts';
 const OURS = /^[\w-]+\.zip(?:\.tmp)?$/;
 
 /** The folder of the archives on this host. A name without `.tmp` is a whole archive on the disk. */
-export interface ArchiveFolder {
+interface ArchiveFolder {
   /** Has an archive written beside its place and puts it there when it is whole. */
   put(name: string, write: (path: string) => Promise<void>): Promise<void>;
   /** Names of archives, whole or not. */

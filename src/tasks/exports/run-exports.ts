@@ -22,7 +22,7 @@ export interface ExportSettings extends ClaimSettings {
   readonly metadataFields: readonly string[];
 }
 
-export interface ExportDeps {
+interface ExportDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -161,7 +161,7 @@ const MOST_ATTEMPTS = 5;
 /** Waiting jobs that are looked at to find one whose account has had the fewest of its own run. */
 const LOOK_AHEAD = 1000;
 
-export interface ClaimSettings {
+interface ClaimSettings {
   /** One life of one process, never used again. */
   readonly holder: string;
   readonly hostname: string;
@@ -182,7 +182,7 @@ export interface Claims {
 
 const UNCLAIMED = { holder: null, until: null };
 
-export function createClaims(
+function createClaims(
   settings: ClaimSettings,
   deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
 ): Claims {

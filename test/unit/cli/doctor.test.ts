@@ -379,7 +379,7 @@ describe('postern doctor', () => {
       expect((await look(certificate, { env: files('nothing', MX_KEY) }))[0])
         .to.include({ verdict: 'fault' })
         .and.to.have.property('seen')
-        .that.matches(/^\S+ is no certificate in PEM/);
+        .that.matches(/^\S+ is not a PEM certificate/);
       expect((await look(certificate))[0]).to.include({ verdict: 'warning', seen: 'none: mail comes in unencrypted' });
     });
   });
