@@ -118,7 +118,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
   });
 
   // What runs at its times.
-  const holder = `${settings.hostname} ${ids.key()}`; // this life of this process, in leases of tasks and claims of jobs
+  // This life of this process, in leases of tasks and claims of jobs.
+  const holder = `${settings.hostname} ${ids.key()}`;
   const tasks = createTasks(taskSettings(settings, holder), {
     ...storage,
     ...events,
@@ -188,7 +189,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     run: api.run,
     check: health.check,
     async stop() {
-      // Each step ends what the next ones serve: first nothing comes in, then nothing goes out, and the files are closed last.
+      // Each step ends what the next ones serve: first nothing comes in, then nothing goes out, and the files are
+      // closed last.
       await Promise.all([listener.stop(), submission.stop()]);
       await Promise.all([
         api.stop(),

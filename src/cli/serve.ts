@@ -9,7 +9,7 @@ import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
 import type { DaemonDeps } from '../composition/slices.ts';
-import { ConfigError, type Loaded } from '../config.ts';
+import { ConfigError, type LoadedSettings } from '../config.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT, type Invocation, type Io } from './command.ts';
@@ -192,7 +192,7 @@ interface Running {
 /** Reads settings and certificates again, one time after the other. What is wrong changes nothing. */
 function createReload(
   call: Invocation,
-  atStart: Loaded['shown'],
+  atStart: LoadedSettings['shown'],
   { daemon, notifier, log, metrics }: Running,
 ): () => void {
   let last = Promise.resolve();
@@ -222,7 +222,7 @@ function createReload(
 }
 
 /** Settings that differ and that a running daemon does not take over. */
-function changedBetween(before: Loaded['shown'], after: Loaded['shown']): string[] {
+function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['shown']): string[] {
   const old = new Map(before.map(({ path, value }) => [path, JSON.stringify(value)]));
   return after
     .filter(({ path, value }) => !path.startsWith('smtp.tls.') && old.get(path) !== JSON.stringify(value))

@@ -12,7 +12,10 @@ import type { Lists } from './lists.ts';
 
 /** Where events leave the store: onto the spool, for every webhook of the account that asked for them. */
 export interface Outbox {
-  /** Resolves when they are durable on the spool (or no webhook wants them); then the row may forget them. Throws when they are not. */
+  /**
+   * Resolves when they are durable on the spool (or no webhook wants them); then the row may forget them. Throws when
+   * they are not.
+   */
   publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
 }
 
@@ -24,13 +27,16 @@ export interface ApplyDeps {
   readonly log: Log;
 }
 
-/** Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not done again. */
+/**
+ * Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not
+ * done again.
+ */
 type Apply = (event: MessageEventRow) => Promise<void>;
 
 /**
- * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`). Cut off
- * between any two of these, the event is applied again as a whole: the message and the counters know that they have it
- * (counting.ts), the list knows its last event, and webhooks get the same event under the same id once more.
+ * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`).
+ * Cut off between any two of these, the event is applied again as a whole: the message and the counters know that they
+ * have it (counting.ts), the list knows its last event, and webhooks get the same event under the same id once more.
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
@@ -120,8 +126,8 @@ const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
 };
 
 /**
- * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these that the
- * message ever had, whatever came first.
+ * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these
+ * that the message ever had, whatever came first.
  */
 const ORDER: readonly SentState[] = [
   'queued',

@@ -19,13 +19,15 @@ import {
   urlId,
   urlKey,
 } from '../store/rows/counters.ts';
-import type { Marked, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
+import type { EventMarks, MessageEventKind, MessageEventRow, SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import { textOf } from './apply.ts';
 
 /** Brings events into the counters. */
 export interface Counting {
-  /** Resolves when every counter has the event, each exactly once. `message` is the row as it is with the event in it. */
+  /**
+   * Resolves when every counter has the event, each exactly once. `message` is the row as it is with the event in it.
+   */
   count(event: MessageEventRow, message: SentMessageRow): Promise<void>;
 }
 
@@ -96,9 +98,9 @@ function changesOf(event: MessageEventRow, message: SentMessageRow): Change<Coun
 }
 
 /**
- * The counters of the account, of the sender, of each tag, of the template and of the subaccount of a message. They are many
- * rows, and no crash between two of them shows in the end: a row that has the event says so, and the next try goes on with
- * the others. Until then a total may be ahead of an hour.
+ * The counters of the account, of the sender, of each tag, of the template and of the subaccount of a message. They are
+ * many rows, and no crash between two of them shows in the end: a row that has the event says so, and the next try goes
+ * on with the others. Until then a total may be ahead of an hour.
  */
 export function createCounting({ store }: { readonly store: Pick<Store, 'counters' | 'messageEvents'> }): Counting {
   const once = createOnce({ rows: store.counters, events: store.messageEvents });
@@ -122,8 +124,9 @@ interface UrlCountingDeps {
 const NONE: UrlCounts = { sent: 0, clicks: 0, uniqueClicks: 0 };
 
 /**
- * A sent message counts for each tracked link in it, a click for the link that was followed; a click is unique when it is the
- * first of that link in its message. As with the other counters, no crash in between shows in the end (`createOnce`).
+ * A sent message counts for each tracked link in it, a click for the link that was followed; a click is unique when it
+ * is the first of that link in its message. As with the other counters, no crash in between shows in the end
+ * (`createOnce`).
  */
 export function createUrlCounting({ store }: UrlCountingDeps): UrlCounting {
   const totals = createOnce<UrlRow>({ rows: store.urls, events: store.messageEvents });
@@ -194,7 +197,9 @@ interface OnceDeps<R extends Row> {
 
 /** Changes rows, each event once. */
 export interface Once<R> {
-  /** Resolves when the row has the event, with the row; undefined when it is not there. Throws what the store throws. */
+  /**
+   * Resolves when the row has the event, with the row; undefined when it is not there. Throws what the store throws.
+   */
   apply(change: Change<R>): Promise<R | undefined>;
 }
 
@@ -210,16 +215,17 @@ interface Waiting<R> {
 }
 
 /**
- * Exactly once, however often a change is tried, by how many processes, and wherever one of them is cut off. The store can
- * change one row in one atomic step and nothing more, so a row says itself which events are in it (`marks`), and is written
- * only as it was read (`version`). A mark may be forgotten once its event is applied (`appliedAt`), because then nobody tries
- * it any more; one who was held up before that moment must not find the mark gone and count again. Therefore the rows are
- * read first and the events after them: an event that is not applied then was not applied when the row was read, so its mark
- * was not forgotten; and one that is applied is in the row already.
+ * Exactly once, however often a change is tried, by how many processes, and wherever one of them is cut off. The store
+ * can change one row in one atomic step and nothing more, so a row says itself which events are in it (`marks`), and is
+ * written only as it was read (`version`). A mark may be forgotten once its event is applied (`appliedAt`), because
+ * then nobody tries it any more; one who was held up before that moment must not find the mark gone and count again.
+ * Therefore the rows are read first and the events after them: an event that is not applied then was not applied when
+ * the row was read, so its mark was not forgotten; and one that is applied is in the row already.
  *
- * Within one process changes are gathered while the store works: fifty events of one message or tag are one write, not fifty.
+ * Within one process changes are gathered while the store works: fifty events of one message or tag are one write, not
+ * fifty.
  */
-export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>): Once<R> {
+export function createOnce<R extends Row & EventMarks>({ rows, events }: OnceDeps<R>): Once<R> {
   const waiting: Waiting<R>[] = [];
   let running = false;
 
@@ -251,7 +257,10 @@ export function createOnce<R extends Row & Marked>({ rows, events }: OnceDeps<R>
     }
   }
 
-  /** Which of these events, and of those that the rows have marks of, nobody will try again. One that was purged is among them. */
+  /**
+   * Which of these events, and of those that the rows have marks of, nobody will try again. One that was purged is
+   * among them.
+   */
   async function appliedOf(tried: readonly string[], known: readonly R[]): Promise<ReadonlySet<string>> {
     const ids = new Set([...tried, ...known.flatMap(({ marks = [] }) => marks)]);
     for (const { id, appliedAt } of await events.many({ id: { in: [...ids] } })) if (appliedAt === null) ids.delete(id);
@@ -287,7 +296,7 @@ function end<R>(all: readonly Waiting<R>[], row: R | undefined): true {
 }
 
 /** One of each event that is neither in the row nor applied. */
-function dueOf<R extends Marked>(
+function dueOf<R extends EventMarks>(
   { marks = [] }: R,
   all: readonly Waiting<R>[],
   applied: ReadonlySet<string>,
@@ -297,7 +306,11 @@ function dueOf<R extends Marked>(
 }
 
 /** Only what changes: other fields of the row may have other writers. */
-function toPatch<R extends Row & Marked>(base: R, due: readonly Change<R>[], applied: ReadonlySet<string>): Patch<R> {
+function toPatch<R extends Row & EventMarks>(
+  base: R,
+  due: readonly Change<R>[],
+  applied: ReadonlySet<string>,
+): Patch<R> {
   const patch = due.reduce<Patch<R>>((sum, change) => ({ ...sum, ...change.toPatch({ ...base, ...sum }) }), {});
   const marks = [...(base.marks ?? []).filter((event) => !applied.has(event)), ...due.map(({ event }) => event)];
   return { ...patch, version: (base.version ?? 0) + 1, marks };
@@ -310,7 +323,7 @@ function idIn<R extends Row>(ids: readonly string[]): Filter<R> {
   return filter as Filter<R>;
 }
 
-function sameVersion<R extends Row & Marked>(row: R): Filter<R> {
-  const filter: Filter<Row & Marked> = { id: row.id, version: row.version ?? null };
+function sameVersion<R extends Row & EventMarks>(row: R): Filter<R> {
+  const filter: Filter<Row & EventMarks> = { id: row.id, version: row.version ?? null };
   return filter as Filter<R>;
 }

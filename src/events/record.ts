@@ -38,8 +38,8 @@ export interface MessageEvent {
   readonly kind: MessageEventKind;
   readonly at: Date;
   /**
-   * Which names there are depends on the kind: diag, description, code (bounces) · diag, source_ip, destination_ip (send, deferral) · url, ip, user_agent (open, click) · reason, a code word,
-   * and diag, a sentence (reject).
+   * Which names there are depends on the kind: diag, description, code (bounces) · diag, source_ip, destination_ip
+   * (send, deferral) · url, ip, user_agent (open, click) · reason, a code word, and diag, a sentence (reject).
    */
   readonly detail?: Readonly<Record<string, string | number | null>>;
   /** The tracked links of the message, each once, where `kind` is send. */
@@ -48,7 +48,10 @@ export interface MessageEvent {
 
 /** The one way of events into the numbers, the lists, and onto the webhooks that asked for them. */
 export interface Recorder {
-  /** Makes the row of a message. Tags that begin with an underscore or are longer than 50 characters are the caller's to refuse. */
+  /**
+   * Makes the row of a message. Tags that begin with an underscore or are longer than 50 characters are the caller's to
+   * refuse.
+   */
   begin(message: NewSentMessage): Promise<'recorded' | 'duplicate'>;
   /** Idempotent by the event's id. `unknown`: the account has no such message. */
   record(event: MessageEvent): Promise<'recorded' | 'duplicate' | 'unknown'>;
@@ -60,7 +63,9 @@ interface RecorderDeps extends ApplyDeps {
 
 /** A recorder that can take up what was cut off. */
 export interface EventRecorder extends Recorder {
-  /** Applies events that were recorded before `before`, or after `beyond`, and not finished; the number that are now. */
+  /**
+   * Applies events that were recorded before `before`, or after `beyond`, and not finished; the number that are now.
+   */
   finish(before: Date, ending?: AbortSignal, beyond?: Date): Promise<number>;
 }
 
@@ -68,8 +73,8 @@ export interface EventRecorder extends Recorder {
 const PAGE = 50;
 
 /**
- * The one way of events into the numbers, the lists and onto the webhooks. An event is durable with its row, together with
- * what webhooks will be told; everything else follows from the row and may be cut off anywhere. What fails then is
+ * The one way of events into the numbers, the lists and onto the webhooks. An event is durable with its row, together
+ * with what webhooks will be told; everything else follows from the row and may be cut off anywhere. What fails then is
  * done by the sweep (`finish`): who reports an event need not know.
  */
 export function createRecorder(deps: RecorderDeps): EventRecorder {
@@ -81,7 +86,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       await apply(row);
       return true;
     } catch (error) {
-      if (!(error instanceof StoreAway)) log.error('event.fault', { account: row.account, error }); // that it is away is logged once
+      // That it is away is logged once.
+      if (!(error instanceof StoreAway)) log.error('event.fault', { account: row.account, error });
       return false;
     }
   }
@@ -109,7 +115,8 @@ export function createRecorder(deps: RecorderDeps): EventRecorder {
       const row = toMessageRow(message);
       const { account, createdAt } = row;
       await noteSenderDomain(store, account, row.sender.slice(row.sender.lastIndexOf('@') + 1), new Date(clock.now()));
-      // Tags first: cut off in between, a pair without its message harms nobody; a message without its pairs would keep a deleted tag.
+      // Tags first: cut off in between, a pair without its message harms nobody; a message without its pairs would keep
+      // a deleted tag.
       await Promise.all(
         row.tags.map((tag) =>
           store.messageTags.insert({ id: `${row.id} ${tag}`, account, tag, message: row.id, createdAt }),
@@ -238,10 +245,15 @@ function toDetail({ kind, detail = {} }: MessageEvent): Record<string, string | 
   );
 }
 
-/** An event that is younger is most likely still at work with whoever recorded it. Taking it up twice would do no harm. */
+/**
+ * An event that is younger is most likely still at work with whoever recorded it. Taking it up twice would do no harm.
+ */
 const GRACE_MS = 30_000;
 
-/** Finishes what a crash or an absent store cut off: events that are recorded and not in all numbers, tags that are deleted and not off all messages. */
+/**
+ * Finishes what a crash or an absent store cut off: events that are recorded and not in all numbers, tags that are
+ * deleted and not off all messages.
+ */
 export function applyEventsTask(deps: {
   recorder: Pick<EventRecorder, 'finish'>;
   numbers: Pick<Numbers, 'finishRemovals'>;

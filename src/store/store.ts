@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { accounts, keys } from './rows/accounts.ts';
-import type { Declared, Owned } from './rows/collection.ts';
+import type { Declaration, Owned } from './rows/collection.ts';
 import { counters, urlHours, urls } from './rows/counters.ts';
 import {
   domainKeys,
@@ -62,7 +62,8 @@ export const COLLECTIONS = {
 
 type Collections = typeof COLLECTIONS;
 type Name = keyof Collections;
-type RowOf<N extends Name> = Collections[N] extends Declared<infer R extends Row, string, string, boolean> ? R : never;
+type RowOf<N extends Name> =
+  Collections[N] extends Declaration<infer R extends Row, string, string, boolean> ? R : never;
 type AccessOf<N extends Name> = Collections[N]['access'];
 
 /** Everything of all accounts: for the daemon's own parts and the command line, never for an API handler. */
@@ -80,7 +81,9 @@ export interface AccountStore extends Views {
   readonly account: string;
 }
 
-/** What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing. */
+/**
+ * What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing.
+ */
 const OPERATIONS = {
   own: ['one', 'many', 'insert', 'change', 'remove'],
   lent: ['one', 'many', 'change'],
@@ -109,12 +112,12 @@ export interface BoundCollection<R extends Owned> {
 
 type Unowned<T> = Omit<T, 'account'>;
 
-// TypeScript does not follow types from name to name through a loop, nor through `{ ...rest, account }`. The three assertions below
-// say what the list makes true.
+// TypeScript does not follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
+// assertions below say what the list makes true.
 
 /** Opens every collection on a database. */
 export async function openStore(database: Database): Promise<Store> {
-  const specs: { readonly [N in Name]: Declared<RowOf<N>, string, string, boolean> } = COLLECTIONS;
+  const specs: { readonly [N in Name]: Declaration<RowOf<N>, string, string, boolean> } = COLLECTIONS;
   const opened = {} as Opened;
   for (const name of NAMES) Object.assign(opened, { [name]: await database.collection(specs[name]) });
   return frozen({

@@ -12,12 +12,13 @@ import {
 } from './driver/port.ts';
 import { COLLECTIONS, collectionsOfAccounts, type Store } from './store.ts';
 
-// What accounts have in the store: how it is counted beside the writes (the meter), and put right every night (the task).
+// What accounts have in the store: how it is counted beside the writes (the meter), and put right every night (the
+// task).
 
-type Declarations = (typeof COLLECTIONS)[keyof typeof COLLECTIONS];
+type Collections = (typeof COLLECTIONS)[keyof typeof COLLECTIONS];
 
 /** Kinds of rows, by the names of their collections, of which an account may have so many. */
-export type LimitedKind = Extract<Declarations, { readonly limited?: true }>['name'];
+export type LimitedKind = Extract<Collections, { readonly limited?: true }>['name'];
 export const LIMITED_KINDS: readonly LimitedKind[] = Object.values(COLLECTIONS).flatMap((declared) =>
   declared.limited ? [declared.name] : [],
 );
@@ -45,11 +46,13 @@ const LARGE_PATCH = 1024;
 const MAX_REMEMBERED = 10_000;
 
 /**
- * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up what it writes
- * and brings the sums into the store once a second, by atomic increments, so that all hosts of a store share one count.
+ * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up
+ * what it writes and brings the sums into the store once a second, by atomic increments, so that all hosts of a store
+ * share one count.
  *
- * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it was killed,
- * by small patches and counters, and by what the command line wrote. `correct` makes that good, every night.
+ * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it
+ * was killed, by small patches and counters, and by what the command line wrote. `correct` makes that good, every
+ * night.
  */
 export interface UsageMeter {
   /** What the account has now. Throws `StoreAway`. */

@@ -29,7 +29,10 @@ import { sweepOutboxTask } from '../webhooks/outbox.ts';
 import { expireExportsTask } from './exports/folder.ts';
 import { type ExportSettings, runExportsTask } from './exports/run-exports.ts';
 
-/** Every task of the daemon, by its name in logs, metrics and leases. Each lies with its noun; its times are those of the settings. */
+/**
+ * Every task of the daemon, by its name in logs, metrics and leases. Each lies with its noun; its times are those of
+ * the settings.
+ */
 export function createTasks(settings: TaskSettings, deps: TaskDeps) {
   return {
     purge: purgeTask(settings.purge, deps),

@@ -10,15 +10,19 @@ import type { Leases } from './lease.ts';
 /**
  * Runs tasks at the times that the settings say (`tasks`), each one never beside itself.
  *
- * node-cron reads the expressions, tells what is wrong with one, and says which times are whose. Its timers are not used, for two
- * reasons. They wait for a time of the wall clock that they worked out before: a clock that is set back by an hour would hold up
- * every task for that hour. And a task needs more than a timer: its lease, being watched while another host runs it, being poked,
- * the end of the process. So the ticks are ours (`everyTick`), and the rest of this file is what happens at one.
+ * node-cron reads the expressions, tells what is wrong with one, and says which times are whose. Its timers are not
+ * used, for two reasons. They wait for a time of the wall clock that they worked out before: a clock that is set back
+ * by an hour would hold up every task for that hour. And a task needs more than a timer: its lease, being watched while
+ * another host runs it, being poked, the end of the process. So the ticks are ours (`everyTick`), and the rest of this
+ * file is what happens at one.
  */
 export interface Scheduler extends Service {
   /** Runs a task now, if no other process does. Never throws. */
   run(name: string): Promise<void>;
-  /** Has a task run now because there is something to do for it. While it runs, once more after that, however often it is called. */
+  /**
+   * Has a task run now because there is something to do for it. While it runs, once more after that, however often it
+   * is called.
+   */
   poke(name: string): void;
 }
 
@@ -46,10 +50,16 @@ interface Planned {
   readonly task: Task;
 }
 
-/** How often a lease that another process holds is looked at again, so that a run which died with its process is taken over. */
+/**
+ * How often a lease that another process holds is looked at again, so that a run which died with its process is taken
+ * over.
+ */
 const WATCH_MS = 10_000;
 
-/** `schedules` holds a cron expression for each task, in UTC. A run that fails is logged and comes again at its next time. */
+/**
+ * `schedules` holds a cron expression for each task, in UTC. A run that fails is logged and comes again at its next
+ * time.
+ */
 export function createScheduler<N extends string>(
   tasks: Readonly<Record<N, Task>>,
   schedules: Readonly<Record<N, string>>,
@@ -120,7 +130,10 @@ const SAME_TIME_MS = 30_000;
 /** The same for a schedule with several times in one minute: less than its smallest step. */
 const SAME_SECOND_MS = 500;
 
-/** Calls `run` at the times of each task, until the answer is called. Ticks are a second apart where a schedule needs seconds, else a minute. */
+/**
+ * Calls `run` at the times of each task, until the answer is called. Ticks are a second apart where a schedule needs
+ * seconds, else a minute.
+ */
 function atTheirTimes(
   planned: readonly Planned[],
   clock: Clock,
@@ -143,9 +156,10 @@ function atTheirTimes(
 }
 
 /**
- * Calls `tick` when a step of the wall clock begins, with its start (milliseconds since 1970), until the answer is called. The
- * pause before each is a step at most, whatever the wall clock does: one that is set back by an hour must not hold up tasks for
- * that hour, and one that is set ahead by days (or a machine that slept) owes one tick and not thousands.
+ * Calls `tick` when a step of the wall clock begins, with its start (milliseconds since 1970), until the answer is
+ * called. The pause before each is a step at most, whatever the wall clock does: one that is set back by an hour must
+ * not hold up tasks for that hour, and one that is set ahead by days (or a machine that slept) owes one tick and not
+ * thousands.
  */
 function everyTick(clock: Clock, stepMs: number, tick: (time: number) => void): () => void {
   const present = () => Math.floor(clock.now() / stepMs) * stepMs;

@@ -46,7 +46,9 @@ export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }
 
-/** How long a key that was good is not looked up again: so much later a revocation holds at the latest. Milliseconds. */
+/**
+ * How long a key that was good is not looked up again: so much later a revocation holds at the latest. Milliseconds.
+ */
 const FRESH_MS = 1000;
 const MAX_REMEMBERED = 10_000;
 const MINUTE_MS = 60_000;
@@ -58,7 +60,10 @@ export interface KeyCheckSettings {
   readonly maxBadKeysPerMinute: number;
 }
 
-/** good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many before it. */
+/**
+ * good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many
+ * before it.
+ */
 type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
   | { readonly kind: 'wrong' | 'too-many' };
@@ -66,8 +71,9 @@ type KeyAnswer =
 /** Finds the account of a key, for the API and for SMTP logins. */
 interface KeyCheck {
   /**
-   * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him (an office, a
-   * proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws `StoreAway`.
+   * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him
+   * (an office, a proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws
+   * `StoreAway`.
    */
   check(key: unknown, address: string): Promise<KeyAnswer>;
   /** The account of a key by the id of its row; undefined when it was revoked. Throws `StoreAway`. */
@@ -85,7 +91,8 @@ export function createKeyCheck(
   async function accountOf(id: string): Promise<AccountRow | undefined> {
     const known = good.get(id);
     if (known) return known;
-    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at all.
+    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at
+    // all.
     const row = await store.keys.one({ id, revokedAt: null });
     if (!row) return undefined;
     const account = await store.accounts.one({ id: row.account });
@@ -153,8 +160,8 @@ export async function createKey(
 }
 
 /**
- * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was, and takes as
- * long. Cut off before that it is ended all the same, and may be ended again.
+ * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was,
+ * and takes as long. Cut off before that it is ended all the same, and may be ended again.
  */
 export async function revokeKey(
   store: Pick<Store, 'keys'>,

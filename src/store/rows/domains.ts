@@ -61,8 +61,9 @@ export function newSenderDomain(account: string, domain: string, now: Date): Sen
 }
 
 /**
- * For whoever sends a message: adds the domain of its sender to the account, when it is not there yet, and answers its row.
- * `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first test.
+ * For whoever sends a message: adds the domain of its sender to the account, when it is not there yet, and answers its
+ * row. `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first
+ * test.
  */
 export async function noteSenderDomain(
   store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert'> },
@@ -120,7 +121,10 @@ export const domainKeys = collection<DomainKeyRow>()({
   dates: ['createdAt', 'rotatingSince'],
 });
 
-/** A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as `tokenHash` makes it. */
+/**
+ * A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as
+ * `tokenHash` makes it.
+ */
 interface VerificationRow extends Owned {
   /** A-label form. */
   readonly domain: string;
@@ -174,8 +178,9 @@ export function trackingDomainId(account: string, domain: string): string {
 }
 
 /**
- * An inbound domain of an account. Mail is taken for the one whose `id` is the lower-case A-label form of the name, and there is one
- * of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the account: it waits for a proof.
+ * An inbound domain of an account. Mail is taken for the one whose `id` is the lower-case A-label form of the name, and
+ * there is one of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the
+ * account: it waits for a proof.
  */
 export interface InboundDomainRow extends Owned {
   /** As the account wrote it; echoed in records. */
@@ -210,7 +215,10 @@ export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
   return id.includes(' ');
 }
 
-/** A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account number>.<sequence>`. */
+/**
+ * A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account
+ * number>.<sequence>`.
+ */
 export interface InboundRouteRow extends Owned {
   /** `id` of the inbound domain. */
   readonly domain: string;

@@ -39,8 +39,9 @@ export interface ExportRow extends Owned {
   readonly host: string | null;
   readonly file: string | null;
   /**
-   * Holds the token itself, because the account must be shown it again and again; who can read this row can read what the archive
-   * holds anyway. It is found by the token's hash, so that the time of a look-up says nothing about any token.
+   * Holds the token itself, because the account must be shown it again and again; who can read this row can read what
+   * the archive holds anyway. It is found by the token's hash, so that the time of a look-up says nothing about any
+   * token.
    */
   readonly resultUrl: string | null;
   readonly tokenHash: string | null;

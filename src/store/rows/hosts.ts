@@ -15,8 +15,8 @@ export const secrets = collection<SecretRow>()({ name: 'secrets', access: 'none'
 const TOKENS = 'send-tokens';
 
 /**
- * The secret that signs tokens. The first start of the first host makes it; of several that start at once one row wins, and all
- * read that one. It never changes: links in mail that was sent are good for as long as anybody keeps that mail.
+ * The secret that signs tokens. The first start of the first host makes it; of several that start at once one row wins,
+ * and all read that one. It never changes: links in mail that was sent are good for as long as anybody keeps that mail.
  */
 export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): Promise<string> {
   for (;;) {
@@ -63,7 +63,10 @@ export const leases = collection<LeaseRow>()({
   upkeep: true,
 });
 
-/** Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`, `routes:<account>` (the next number to give out). */
+/**
+ * Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
+ * `routes:<account>` (the next number to give out).
+ */
 interface RevisionRow extends Row {
   readonly count: number;
 }

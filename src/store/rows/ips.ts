@@ -11,8 +11,8 @@ import { collection, type Owned } from './collection.ts';
 type CustomState = 'pending' | 'valid' | 'invalid';
 
 /**
- * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as `toIpId`
- * writes it. Which pool it is in stands in the account's placement (placements.ts), never here.
+ * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as
+ * `toIpId` writes it. Which pool it is in stands in the account's placement (`PlacementRow`), never here.
  */
 export interface IpRow extends Owned {
   /** The name that the reverse DNS of the address gives, as far as we know; '' in the inventory. */
@@ -24,8 +24,8 @@ export interface IpRow extends Owned {
   /** In the inventory: not given to anybody before. */
   readonly freeAt: Date | null;
   /**
-   * Chosen anew whenever it enters the inventory, and the token of the request when it is given away: who wants to take it
-   * names what stood here when it was chosen, so that one who is late takes nothing.
+   * Chosen anew whenever it enters the inventory, and the token of the request when it is given away: who wants to take
+   * it names what stood here when it was chosen, so that one who is late takes nothing.
    */
   readonly claim: string;
   /** Given back by the account, which sees it no more; a task returns it to the inventory. */
@@ -69,7 +69,10 @@ export function toIpId(text: string): string | undefined {
   return text.includes('%') ? undefined : normalizeAddress(text.trim());
 }
 
-/** How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked for. */
+/**
+ * How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked
+ * for.
+ */
 const PENDING_MS = 7 * 86_400_000;
 
 /** What the record says while the PTR record does not name the custom domain yet. */
@@ -97,7 +100,9 @@ export function fallbackDomain(id: string, hostname: string): string {
 /** The pool that every account has, that cannot be deleted, and that an address is in when it is in no other. */
 export const DEFAULT_POOL = 'Main Pool';
 
-/** A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement. */
+/**
+ * A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement.
+ */
 export interface PoolRow extends Owned {
   readonly name: string;
   /** Of this pool and no later one of the same name. */
@@ -139,20 +144,23 @@ export const ipRequests = collection<IpRequestRow>()({
 });
 
 /**
- * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a promise
- * about several rows only where one of them holds all that the promise is about. Two promises are made:
+ * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a
+ * promise about several rows only where one of them holds all that the promise is about. Two promises are made:
  * - the last address does not leave the default pool by set-pool, however many calls try at once;
  * - a pool that was deleted was empty, and nothing is in it afterwards.
  *
- * Every change is a rewrite of the row as it was read (`version`). The order is what makes it safe: the row is read first,
- * then whatever else the decision rests on (addresses, pools, the request), then the row is written if nobody wrote it
- * meanwhile. Whoever changes one of those other things in a way that could spoil a decision rewrites this row too:
- * a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as well.
- * Who loses decides again on what the winner left; each round has a winner, so all come through.
+ * Every change is a rewrite of the row as it was read (`version`). The order is what makes it safe: the row is read
+ * first, then whatever else the decision rests on (addresses, pools, the request), then the row is written if nobody
+ * wrote it meanwhile. Whoever changes one of those other things in a way that could spoil a decision rewrites this row
+ * too: a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as
+ * well. Who loses decides again on what the winner left; each round has a winner, so all come through.
  */
 export interface PlacementRow extends Owned {
   readonly version: number;
-  /** The addresses that are not in the default pool. One of an address that the account does not have yet is on its way to it. */
+  /**
+   * The addresses that are not in the default pool. One of an address that the account does not have yet is on its way
+   * to it.
+   */
   readonly elsewhere: readonly Place[];
   /** Pools whose rows are to go, or have gone. Whoever reads this row finishes that before anything else. */
   readonly closing: readonly { readonly id: string; readonly token: string }[];
@@ -192,7 +200,9 @@ export async function readPlacement(store: Part): Promise<PlacementRow> {
   }
 }
 
-/** Decides on the placement as it is, and again on the next one when somebody was faster. `decide` may throw refusals. */
+/**
+ * Decides on the placement as it is, and again on the next one when somebody was faster. `decide` may throw refusals.
+ */
 export async function rewrite(store: Part, decide: (placement: PlacementRow) => Promise<Decision>): Promise<void> {
   for (;;) {
     const placement = await readPlacement(store);

@@ -56,7 +56,10 @@ export interface WhitelistRow extends Owned, Carrier {
   readonly email: string;
   readonly detail: string | null;
   readonly createdAt: Date;
-  /** Where it took entries off that events had made: '' for the list of the whole account, else the subaccount; one for each. */
+  /**
+   * Where it took entries off that events had made: '' for the list of the whole account, else the subaccount; one for
+   * each.
+   */
   readonly overruled?: readonly string[];
   /** Taken off; the row stays until its event is on the spool. */
   readonly removed: boolean;

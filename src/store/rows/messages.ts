@@ -5,7 +5,7 @@ import type { Carrier } from './webhooks.ts';
 export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
 
 /** A message that the account sent to one recipient, and what has become of it. `id` is 32 hex digits. */
-export interface SentMessageRow extends Owned, Marked {
+export interface SentMessageRow extends Owned, EventMarks {
   readonly createdAt: Date;
   /** Lower-case address of the From header. */
   readonly sender: string;
@@ -47,7 +47,9 @@ export const messages = collection<SentMessageRow>()({
   dates: ['createdAt'],
 });
 
-/** Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`. */
+/**
+ * Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`.
+ */
 export interface MessageTagRow extends Owned {
   readonly tag: string;
   readonly message: string;
@@ -95,17 +97,20 @@ export const messageEvents = collection<MessageEventRow>()({
 });
 
 /** The fields of a row that events change, each event once (events/counting.ts). Absent counts as 0 and none. */
-export interface Marked {
+export interface EventMarks {
   /** Grows with every change, so that two changes at once cannot undo one another. */
   readonly version?: number;
-  /** Ids of events that are in this row already; those that are applied everywhere are forgotten with the next change. */
+  /**
+   * Ids of events that are in this row already; those that are applied everywhere are forgotten with the next change.
+   */
   readonly marks?: readonly string[];
 }
 
 /**
- * A message that is to be sent later, so that it can be listed, put off and cancelled from every host. `id` is the message's. The
- * delivery itself waits on the spool of the host that took it. Until that host sends it this row has the last word: who cancels or
- * moves the message changes the row, and who is about to send it claims the row, each in one atomic step that only one can make.
+ * A message that is to be sent later, so that it can be listed, put off and cancelled from every host. `id` is the
+ * message's. The delivery itself waits on the spool of the host that took it. Until that host sends it this row has the
+ * last word: who cancels or moves the message changes the row, and who is about to send it claims the row, each in one
+ * atomic step that only one can make.
  */
 export interface ScheduledRow extends Owned {
   readonly createdAt: Date;
@@ -114,11 +119,15 @@ export interface ScheduledRow extends Owned {
   /** The recipient, in lower case. */
   readonly email: string;
   readonly subject: string;
-  /** On the spool. It is on one spool only, so it names who may claim the row, and a claim outlives the process that made it. */
+  /**
+   * On the spool. It is on one spool only, so it names who may claim the row, and a claim outlives the process that
+   * made it.
+   */
   readonly delivery: string;
   /**
-   * Null: it waits for its time. moved: the same, and the host that has it may not have heard of its new time. cancelled: nobody may
-   * send it, and the host that has it may not have dropped it. leaving: its host has claimed it, and may have sent it.
+   * Null: it waits for its time. moved: the same, and the host that has it may not have heard of its new time.
+   * cancelled: nobody may send it, and the host that has it may not have dropped it. leaving: its host has claimed it,
+   * and may have sent it.
    */
   readonly state: 'moved' | 'cancelled' | 'leaving' | null;
 }
@@ -151,7 +160,9 @@ export function metadataFieldId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/** A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left. */
+/**
+ * A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left.
+ */
 export interface TagRemovalRow extends Owned {
   readonly tag: string;
   /** When it was deleted: mail that was sent with the tag later keeps it. */

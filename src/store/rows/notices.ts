@@ -1,7 +1,9 @@
 import type { Row } from '../driver/port.ts';
 import { collection, type Owned } from './collection.ts';
 
-/** A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up. */
+/**
+ * A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up.
+ */
 export interface NoticeRow extends Owned {
   /** With its domain as lower-case A-labels. */
   readonly to: string;
@@ -11,7 +13,10 @@ export interface NoticeRow extends Owned {
   readonly createdAt: Date;
   readonly state: 'waiting' | 'sent' | 'failed';
   readonly attempts: number;
-  /** When it is tried next. Who tries it moves this on first, and so holds it against other processes; at the end, when that was. */
+  /**
+   * When it is tried next. Who tries it moves this on first, and so holds it against other processes; at the end, when
+   * that was.
+   */
   readonly dueAt: Date;
   readonly lastError: string | null;
 }
@@ -26,7 +31,10 @@ export const notices = collection<NoticeRow>()({
   dates: ['createdAt', 'dueAt'],
 });
 
-/** One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited> <number>`. */
+/**
+ * One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited>
+ * <number>`.
+ */
 interface QuotaRow extends Row {
   readonly until: Date;
 }

@@ -38,8 +38,9 @@ export const templates = collection<TemplateRow>()({
 });
 
 /**
- * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template> <label>`.
- * A label that a template carries has its row; a row may be left over from a change that was cut off, so the template decides.
+ * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template>
+ * <label>`. A label that a template carries has its row; a row may be left over from a change that was cut off, so the
+ * template decides.
  */
 interface TemplateLabelRow extends Owned {
   readonly label: string;

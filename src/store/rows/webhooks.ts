@@ -20,15 +20,18 @@ export const webhooks = collection<WebhookRow>()({
 });
 
 /**
- * The number of a webhook that is the `sequence`th of an account: different for every pair (it is Cantor's), growing within an
- * account, and of no use to learn how many webhooks other accounts have.
+ * The number of a webhook that is the `sequence`th of an account: different for every pair (it is Cantor's), growing
+ * within an account, and of no use to learn how many webhooks other accounts have.
  */
 export function webhookNumber(account: number, sequence: number): number {
   const sum = account + sequence;
   return (sum * (sum + 1)) / 2 + sequence;
 }
 
-/** What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing. `id` is `<webhook> <spool>`. */
+/**
+ * What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing.
+ * `id` is `<webhook> <spool>`.
+ */
 export interface WebhookTallyRow extends Owned {
   readonly webhook: string;
   readonly batchesSent: number;

@@ -74,10 +74,10 @@ export interface Entry {
 }
 
 /**
- * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws what
- * the disk or the source of the text throws; then the file is not whole.
- * The length is not known before the end, so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl
- * writes ZIP64. Compression happens in the thread pool of libuv.
+ * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws
+ * what the disk or the source of the text throws; then the file is not whole. The length is not known before the end,
+ * so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl writes ZIP64. Compression happens
+ * in the thread pool of libuv.
  */
 export async function writeArchive(path: string, entry: Entry, text: AsyncIterable<string>): Promise<void> {
   const zip = new ZipFile();
@@ -133,7 +133,10 @@ export function expireExportsTask(
     }
   }
 
-  /** A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will fetch it. */
+  /**
+   * A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will
+   * fetch it.
+   */
   async function clean(): Promise<number> {
     let removed = 0;
     for (const name of await folder.names()) {

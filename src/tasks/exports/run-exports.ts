@@ -46,8 +46,8 @@ const NO_ROOM = 'There is no room for it on the disk; please start it again late
 const FAULT = 'An unexpected error of the service';
 
 /**
- * Runs the export jobs that wait, one after the other. Every host does, since a job is claimed in the store before work on it begins;
- * a job whose worker died is taken up again when its claim has run out.
+ * Runs the export jobs that wait, one after the other. Every host does, since a job is claimed in the store before work
+ * on it begins; a job whose worker died is taken up again when its claim has run out.
  */
 export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task {
   const claims = createClaims(settings, deps);
@@ -167,7 +167,10 @@ interface ClaimSettings {
   readonly hostname: string;
 }
 
-/** The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can make. */
+/**
+ * The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can
+ * make.
+ */
 export interface Claims {
   /** Claims a job whose worker died, or a waiting one: the oldest of the account that was served least in this run. */
   next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
@@ -273,8 +276,8 @@ function createClaims(
 const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: 'rejection whitelist' } as const;
 
 /**
- * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so that a crash
- * in between can send it twice, and never not at all.
+ * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so
+ * that a crash in between can send it twice, and never not at all.
  */
 export function createNotifier(
   settings: { readonly hostname: string; readonly keepDays: number },
