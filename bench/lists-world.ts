@@ -1,16 +1,9 @@
 import { openEmbedded } from '../src/store/driver/embedded.ts';
 import type { Store } from '../src/store/store.ts';
+import { cleanUpFile } from '../test/support/cleanup.ts';
+import { createStage, startStages } from '../test/support/contract/stage.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
 import { type Usage, watchUsages } from '../test/support/usages.ts';
-
-/** What the support of the tests leaves mocha to do at the end; there is no mocha here. */
-const cleanups: (() => Promise<void>)[] = [];
-Object.assign(globalThis, {
-  after: (cleanup: () => Promise<void>) => {
-    cleanups.push(cleanup);
-  },
-});
-const { createStage, startStages } = await import('../test/support/contract/stage.ts');
 
 /** The API over HTTP on a store in that file, with an account of its own. */
 export interface ListsWorld {
@@ -40,7 +33,7 @@ export async function openLists(file: string): Promise<ListsWorld> {
     call: (path, params) => stage.ok(`/${path}`, params),
     async stop() {
       await world.stop();
-      for (const cleanup of cleanups) await cleanup();
+      await cleanUpFile();
     },
   };
 }

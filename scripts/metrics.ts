@@ -1,4 +1,4 @@
-import { DECLARED, type Declared } from '../src/base/metric-list.ts';
+import { DECLARED, type MetricDeclaration } from '../src/base/metric-list.ts';
 
 /** Makes docs/metrics.md from the declarations. */
 export function metricsDoc(): string {
@@ -19,7 +19,7 @@ export function metricsDoc(): string {
   return out.join('\n').trimEnd() + '\n';
 }
 
-function* describe({ kind, help, labels = {}, buckets }: Declared): Generator<string> {
+function* describe({ kind, help, labels = {}, buckets }: MetricDeclaration): Generator<string> {
   yield `${kind[0]?.toUpperCase()}${kind.slice(1)}. ${help}`;
   const lines = Object.entries(labels).map(([label, values]) => `- \`${label}\`: ${values}`);
   if (lines.length > 0) yield* ['', ...lines];

@@ -5,8 +5,8 @@ import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { type Settings, schema } from './settings.ts';
 
 /**
- * Reads the settings: config/default.yaml holds each with its default and a comment, settings.ts says what each may be.
- * An operator's file wins over the defaults, the environment over both.
+ * Loads the settings: config/default.yaml has each with its default and a comment, settings.ts defines valid values.
+ * The operator's file overrides the defaults, and the environment overrides both.
  */
 
 /** One thing wrong with the settings, with its place: `smtp.listen: must be …`. */
@@ -15,7 +15,7 @@ export interface Fault {
   readonly text: string;
 }
 
-/** The settings cannot be used; every fault is named. */
+/** The settings are invalid; `faults` has every mistake. */
 export class ConfigError extends Error {
   override readonly name = 'ConfigError';
   readonly faults: readonly Fault[];
@@ -27,7 +27,7 @@ export class ConfigError extends Error {
 
 export interface LoadedSettings {
   readonly settings: Settings;
-  /** Every setting as text, and where its value came from: default, a file's name, or an environment variable's. */
+  /** Every setting with its value and origin: default, the name of a file, or that of an environment variable. */
   readonly shown: readonly { readonly path: string; readonly value: unknown; readonly origin: string }[];
 }
 
@@ -54,14 +54,14 @@ export function loadSettings(
     if (!name.startsWith('POSTERN_') || name === 'POSTERN_CONFIG' || value === undefined) continue;
     const path = name.slice('POSTERN_'.length).toLowerCase().split('__').join('.');
     if (known.has(path)) leaves.set(path, { value, origin: name });
-    else faults.push({ path: name, text: `is no setting${nearest(path, known)}` });
+    else faults.push({ path: name, text: unknown(path, known) });
   }
   return check(leaves, known, faults);
 }
 
 function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, faults: Fault[]): LoadedSettings {
   for (const [path, { origin }] of leaves) {
-    if (!known.has(path)) faults.push({ path, text: `is no setting${nearest(path, known)} (in ${origin})` });
+    if (!known.has(path)) faults.push({ path, text: `${unknown(path, known)} (in ${origin})` });
   }
   const read = schema.safeParse(grow([...leaves].filter(([path]) => known.has(path))));
   for (const issue of read.error?.issues ?? []) {
@@ -78,7 +78,7 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   if (settings && mailNames(settings).includes(parseAddress(settings.smtp.postmaster)?.domain ?? '')) {
     faults.push({
       path: 'smtp.postmaster',
-      text: 'must be a mailbox that another server takes mail for: this one would forward it to itself',
+      text: 'must be a mailbox on another server; this one would forward the mail to itself',
     });
   }
   if (faults.length > 0 || !settings) throw new ConfigError(faults);
@@ -90,7 +90,7 @@ function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, fa
   return { settings, shown };
 }
 
-/** Fills what is empty by its nature: our name and our address. */
+/** Fills in the defaults that depend on other settings or on the machine. */
 function complete(settings: Settings): Settings {
   const { host, port } = settings.http.listen;
   const name = settings.hostname || toAsciiDomain(machineName()) || 'localhost';
@@ -120,14 +120,14 @@ function originOf(path: string, leaves: ReadonlyMap<string, Leaf>): string {
   return origin === undefined || origin === 'default' ? '' : ` (in ${origin})`;
 }
 
-function nearest(path: string, known: ReadonlySet<string>): string {
+function unknown(path: string, known: ReadonlySet<string>): string {
   const inside = [...known].find((name) => name.startsWith(`${path}.`));
-  if (inside !== undefined) return ` but a section of them, as ${inside}`;
+  if (inside !== undefined) return `is a section, not a setting; its settings have names such as ${inside}`;
   const last = path.split('.').at(-1) ?? '';
   const close = [...known].find(
     (name) => name.split('.').at(-1) === last || name.replaceAll(/[._]/g, '') === path.replaceAll(/[._]/g, ''),
   );
-  return close === undefined ? '' : `; did you mean ${close}?`;
+  return close === undefined ? 'unknown setting' : `unknown setting; did you mean ${close}?`;
 }
 
 function readYaml(file: string): unknown {
@@ -141,7 +141,7 @@ function readYaml(file: string): unknown {
 function whyUnread(error: unknown): string {
   if (!(error instanceof Error)) return 'cannot be read';
   if ('code' in error && error.code === 'EACCES') {
-    return 'permission denied; run it as root (sudo postern …), or name a file of yours with --config';
+    return 'permission denied; run this as root (sudo postern …), or pass another file with --config';
   }
   return error.message.split('\n')[0] ?? '';
 }
@@ -149,7 +149,7 @@ function whyUnread(error: unknown): string {
 /** Flattens a tree to dotted paths. Lists are leaves. A section that is empty (null) has none. */
 function collect(tree: unknown, origin: string, into: Map<string, Leaf>, prefix = ''): void {
   if (!isTree(tree)) {
-    if (prefix === '') throw new ConfigError([{ path: origin, text: 'must hold settings as name: value' }]);
+    if (prefix === '') throw new ConfigError([{ path: origin, text: 'must contain settings as name: value' }]);
     const section = [...into.keys()].some((path) => path.startsWith(`${prefix}.`));
     if (!(section && tree === null)) into.set(prefix, { value: tree, origin });
     return;

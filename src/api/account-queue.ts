@@ -2,7 +2,7 @@ import { readFile } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import type { Acceptance, Accepted, Arrival, Routed } from '../inbound/types.ts';
+import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
 import type { AttemptRecord, Message, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling, WishOutcome } from '../sending/scheduling.ts';
@@ -31,7 +31,7 @@ export interface AccountQueue {
   /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
   redirect(route: { readonly id: string; readonly account: string }, url: string): Promise<void>;
   /** Takes responsibility for a message. */
-  accept(arrival: Arrival, routed: readonly Routed[], bytes: Uint8Array): Promise<Accepted>;
+  accept(arrival: Arrival, routed: readonly RoutedRecipient[], bytes: Uint8Array): Promise<AcceptResult>;
 }
 
 const CHUNK_BYTES = 65_536;
@@ -55,9 +55,9 @@ export function bindQueue(deps: QueueDeps, account: string): AccountQueue {
 async function accept(
   { spool, acceptance, log }: QueueDeps,
   arrival: Arrival,
-  routed: readonly Routed[],
+  routed: readonly RoutedRecipient[],
   bytes: Uint8Array,
-): Promise<Accepted> {
+): Promise<AcceptResult> {
   if (!spool.hasRoom()) return { outcome: 'full' };
   const { messageId, body } = acceptance.begin();
   try {

@@ -2,14 +2,14 @@ import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
 
 /** Values by key, of a bounded number: what strangers can make us remember must have an end. */
-export interface Memory<V> {
+interface Memory<V> {
   get(key: string): V | undefined;
   set(key: string, value: V): void;
   /** Answers whether there was one. */
   delete(key: string): boolean;
 }
 
-export interface MemorySettings<V> {
+interface MemorySettings<V> {
   /** Values that are kept; above that the oldest is dropped. */
   readonly most: number;
   /** Drops what was not used for longest, instead of the oldest. */
@@ -80,7 +80,7 @@ export function createExpiringMemory<V>(settings: Omit<MemorySettings<V>, 'weigh
 }
 
 /** What was read, believed for a while. */
-export interface Recent<T> {
+interface Recent<T> {
   /** What was read at most `freshMs` before `now`, by the clock of the caller; else what is read now. */
   get(key: string, now: number): Promise<T>;
   /** It has changed: what was read, or is being read, is not believed any more. */

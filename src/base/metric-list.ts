@@ -1,5 +1,5 @@
 /** What a metric is: the name is its key in `METRICS`. */
-export interface Declared {
+export interface MetricDeclaration {
   readonly kind: 'counter' | 'gauge' | 'histogram';
   /** One sentence, with the unit where the name has none. */
   readonly help: string;
@@ -29,138 +29,138 @@ const FEW = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
  */
 export const METRICS = {
   // mail coming in
-  postern_smtp_sessions_total: { kind: 'counter', help: 'Sessions that were begun.', labels: { listener: LISTENER } },
-  postern_smtp_sessions_active: { kind: 'gauge', help: 'Sessions that are open.', labels: { listener: LISTENER } },
+  postern_smtp_sessions_total: { kind: 'counter', help: 'SMTP sessions opened.', labels: { listener: LISTENER } },
+  postern_smtp_sessions_active: { kind: 'gauge', help: 'SMTP sessions open now.', labels: { listener: LISTENER } },
   postern_smtp_tls_sessions_total: {
     kind: 'counter',
-    help: 'Sessions that became encrypted, by the version of TLS.',
+    help: 'SMTP sessions encrypted with TLS.',
     labels: { listener: LISTENER, version: 'TLSv1.2, TLSv1.3, other' },
   },
   postern_smtp_refusals_total: {
     kind: 'counter',
-    help: 'Refusals that were said, each with its reply code: 4xx means later, 5xx never.',
+    help: 'SMTP refusals sent, by reply code: 4xx is temporary, 5xx permanent.',
     labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/refusal.ts' },
   },
   postern_smtp_logins_total: {
     kind: 'counter',
-    help: 'Logins of those who hand mail over.',
-    labels: { result: 'ok, wrong, away (the store cannot be asked)' },
+    help: 'SMTP logins for submission.',
+    labels: { result: 'ok, wrong, away (the store is unavailable)' },
   },
   postern_messages_accepted_total: {
     kind: 'counter',
-    help: 'Inbound messages that we took responsibility for.',
+    help: 'Inbound messages accepted.',
     labels: { source: 'smtp, api' },
   },
   postern_message_bytes: {
     kind: 'histogram',
-    help: 'Sizes of the messages that were taken, in bytes.',
+    help: 'Size of accepted messages in bytes.',
     labels: { direction: 'inbound, outbound' },
     buckets: BYTES,
   },
   postern_message_parse_seconds: {
     kind: 'histogram',
-    help: 'Time that parsing an inbound message took, in seconds, for each attempt.',
+    help: 'Time taken to parse an inbound message, per attempt, in seconds.',
     buckets: SHORT,
     threads: {},
   },
   postern_message_parse_failures_total: {
     kind: 'counter',
-    help: 'Inbound messages that could not be parsed and went out raw, for each attempt.',
+    help: 'Inbound messages that could not be parsed and were delivered raw, per attempt.',
   },
   postern_authentication_results_total: {
     kind: 'counter',
-    help: 'Verdicts on inbound messages.',
-    labels: { method: 'spf, dkim, dmarc, arc', result: 'the words of RFC 8601; other for any else' },
+    help: 'Authentication results of inbound messages.',
+    labels: { method: 'spf, dkim, dmarc, arc', result: 'the result names of RFC 8601, or other' },
   },
 
   // the queue
   postern_spool_deliveries: {
     kind: 'gauge',
-    help: 'Deliveries on the queue of this host. All but those that wait are counted from time to time when there are very many.',
+    help: 'Deliveries in the queue of this host. In a very large queue, all states but waiting are recounted only now and then.',
     labels: { state: 'waiting, delivered, dead, dropped' },
   },
   postern_spool_waiting: {
     kind: 'gauge',
-    help: 'Deliveries that wait, by where they go.',
+    help: 'Deliveries waiting, by type of endpoint.',
     labels: { endpoint: ENDPOINT },
   },
   postern_spool_oldest_waiting_seconds: {
     kind: 'gauge',
-    help: 'How long the oldest delivery has waited since it was accepted, was to go, or was replayed; 0 when none waits.',
+    help: 'Age of the oldest waiting delivery since it was accepted, scheduled or replayed, in seconds; 0 when none is waiting.',
   },
   postern_spool_accepts_mail: {
     kind: 'gauge',
-    help: '1 while new mail may come; 0 when the disk is nearly full or the queue cannot be written.',
+    help: '1 while new mail is accepted; 0 when the disk is nearly full or the queue cannot be written.',
   },
-  postern_spool_disk_free_bytes: { kind: 'gauge', help: 'Free bytes on the disk of the queue.' },
-  postern_spool_disk_bytes: { kind: 'gauge', help: 'Size of the disk of the queue in bytes.' },
+  postern_spool_disk_free_bytes: { kind: 'gauge', help: 'Free space on the disk that holds the queue, in bytes.' },
+  postern_spool_disk_bytes: { kind: 'gauge', help: 'Size of the disk that holds the queue, in bytes.' },
   postern_spool_commit_seconds: {
     kind: 'histogram',
-    help: 'Time that a commit of the queue took with its sync, in seconds.',
+    help: 'Time taken by a commit of the queue, including its fsync, in seconds.',
     buckets: SHORT,
   },
-  postern_spool_commit_writes: { kind: 'histogram', help: 'Writes that shared a commit.', buckets: FEW },
+  postern_spool_commit_writes: { kind: 'histogram', help: 'Writes per commit.', buckets: FEW },
   postern_spool_commit_messages: {
     kind: 'histogram',
-    help: 'New messages that shared a commit, for commits that had any.',
+    help: 'New messages per commit, for commits with at least one.',
     buckets: FEW,
   },
 
   // deliveries
   postern_attempts_total: {
     kind: 'counter',
-    help: 'Attempts, by what became of them and how they were answered.',
+    help: 'Delivery attempts, by outcome and response code.',
     labels: {
       class: CLASS,
       outcome: 'delivered, deferred, failed',
-      code: '2xx, 3xx, 4xx, 5xx, other, none (no answer)',
+      code: '2xx, 3xx, 4xx, 5xx, other, none (no response)',
     },
   },
   postern_attempt_seconds: {
     kind: 'histogram',
-    help: 'Time from the start of an attempt to its answer, in seconds.',
+    help: 'Time from the start of a delivery attempt to its response, in seconds.',
     labels: { class: CLASS },
     buckets: SECONDS,
   },
   postern_attempts_in_flight: {
     kind: 'gauge',
-    help: 'Attempts that wait for an answer.',
+    help: 'Delivery attempts in progress.',
     labels: { endpoint: ENDPOINT },
   },
   postern_dead_letters_total: {
     kind: 'counter',
-    help: 'Deliveries that were given up. For mail these are bounces and what could not be sent in time.',
+    help: 'Deliveries given up. For outbound mail: bounces and messages that expired.',
     labels: { class: CLASS },
   },
   postern_endpoints: {
     kind: 'gauge',
-    help: 'Endpoints that have work, or had some of late, by their breaker: half_open while a probe is under way, paused after a 410.',
+    help: 'Endpoints with recent work, by state of the circuit breaker: half_open during a probe, paused after a 410.',
     labels: { endpoint: ENDPOINT, state: 'closed, open, half_open, paused' },
   },
 
   // mail going out
   postern_submissions_total: {
     kind: 'counter',
-    help: 'Messages that accounts handed over to be sent and that we took responsibility for.',
+    help: 'Outbound messages accepted from accounts.',
     labels: { source: 'smtp, api' },
   },
   postern_submission_recipients_total: {
     kind: 'counter',
-    help: 'Recipients of those messages, by what was answered.',
+    help: 'Recipients of submitted messages, by the status returned.',
     labels: { status: 'queued, scheduled, rejected, invalid' },
   },
   postern_sending_results_total: {
     kind: 'counter',
-    help: 'What became of mail at each attempt to send it, and of what was ended without one.',
+    help: 'Results of sending, per attempt, and of messages that ended without an attempt.',
     labels: { result: 'send, deferral, hard_bounce, soft_bounce, reject' },
   },
 
   // name servers
   postern_dns_questions_total: {
     kind: 'counter',
-    help: 'Questions that name servers were asked; what was remembered is not among them.',
+    help: 'DNS queries sent to name servers; answers from the cache are not counted.',
     labels: {
-      type: 'the type of the record',
+      type: 'the record type',
       result: 'answered, nxdomain, timeout, servfail, refused, malformed, unreachable',
     },
     threads: {
@@ -170,7 +170,7 @@ export const METRICS = {
   },
   postern_dns_seconds: {
     kind: 'histogram',
-    help: 'Time until a question was answered or given up, in seconds.',
+    help: 'Time until a DNS query was answered or given up, in seconds.',
     buckets: SECONDS,
     threads: {},
   },
@@ -178,26 +178,26 @@ export const METRICS = {
   // the store
   postern_store_operation_seconds: {
     kind: 'histogram',
-    help: 'Time that an operation of the store took, in seconds.',
+    help: 'Time taken by a store operation, in seconds.',
     labels: { operation: 'one, many, insert, change, add, remove, ping' },
     buckets: SHORT,
   },
   postern_store_errors_total: {
     kind: 'counter',
-    help: 'Operations of the store that failed.',
-    labels: { operation: 'as above', reason: 'away (no answer), fault (any other)' },
+    help: 'Store operations that failed.',
+    labels: { operation: 'as above', reason: 'away (no response), fault (anything else)' },
   },
-  postern_store_away: { kind: 'gauge', help: '1 while the last operation of the store found it away.' },
+  postern_store_away: { kind: 'gauge', help: '1 while the store is unavailable.' },
 
   // the API
   postern_api_calls_total: {
     kind: 'counter',
-    help: 'Calls of the API.',
-    labels: { operation: 'the path of the operation; unknown for all others', status: 'the HTTP status' },
+    help: 'API calls.',
+    labels: { operation: 'the path of the operation, or unknown', status: 'the HTTP status' },
   },
   postern_api_call_seconds: {
     kind: 'histogram',
-    help: 'Time that a call took, in seconds.',
+    help: 'Time taken by an API call, in seconds.',
     labels: { group: 'the first part of the path' },
     buckets: SECONDS,
   },
@@ -205,39 +205,39 @@ export const METRICS = {
   // tasks
   postern_task_runs_total: {
     kind: 'counter',
-    help: 'Runs of tasks on this host.',
-    labels: { task: 'the names of src/tasks', result: 'done, failed, skipped (the store is away)' },
+    help: 'Task runs on this host.',
+    labels: { task: 'the names of src/tasks', result: 'done, failed, skipped (the store is unavailable)' },
   },
   postern_task_seconds: {
     kind: 'histogram',
-    help: 'Time that a run took, in seconds.',
+    help: 'Time taken by a task run, in seconds.',
     labels: { task: 'the names of src/tasks' },
     buckets: [0.01, 0.1, 1, 10, 60, 600],
   },
   postern_task_last_success_timestamp_seconds: {
     kind: 'gauge',
-    help: 'When a task last ran well on this host, seconds since 1970; with several hosts on one store, the greatest counts.',
+    help: 'Time of the last successful run of a task on this host, in seconds since 1970. With several hosts on one store, use the maximum.',
     labels: { task: 'the names of src/tasks' },
   },
 
   // the process
   postern_log_lines_total: {
     kind: 'counter',
-    help: 'Warnings and errors of the log, by event.',
+    help: 'Warnings and errors logged, by event.',
     labels: { level: 'warn, error', event: 'the names in src/base/log.ts' },
   },
   postern_tls_certificate_not_after_timestamp_seconds: {
     kind: 'gauge',
-    help: 'When the certificate in use expires, seconds since 1970.',
+    help: 'Expiry of the TLS certificate in use, in seconds since 1970.',
     labels: { listener: LISTENER },
   },
   postern_config_last_reload_success: {
     kind: 'gauge',
-    help: '1 when the last reading of settings and certificates was taken over, the start included.',
+    help: '1 if the last load of settings and certificates succeeded, including at startup.',
   },
   postern_config_last_reload_success_timestamp_seconds: {
     kind: 'gauge',
-    help: 'When settings and certificates were last taken over, seconds since 1970.',
+    help: 'Time of the last successful load of settings and certificates, in seconds since 1970.',
   },
   postern_build_info: {
     kind: 'gauge',
@@ -246,10 +246,10 @@ export const METRICS = {
   },
   postern_scrape_missing: {
     kind: 'gauge',
-    help: '1 for a metric that could not be read in time for this scrape.',
+    help: '1 for each metric that could not be read in time for this scrape.',
     labels: { metric: 'the names of this list' },
   },
-} as const satisfies Record<`postern_${string}`, Declared>;
+} as const satisfies Record<`postern_${string}`, MetricDeclaration>;
 
 /** A metric as the list has it, whatever its name. */
-export const DECLARED: readonly (readonly [name: string, declared: Declared])[] = Object.entries(METRICS);
+export const DECLARED: readonly (readonly [name: string, declared: MetricDeclaration])[] = Object.entries(METRICS);

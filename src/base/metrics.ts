@@ -1,16 +1,18 @@
 import { frozen } from './frozen.ts';
-import { DECLARED, type Declared, METRICS } from './metric-list.ts';
+import { DECLARED, METRICS, type MetricDeclaration } from './metric-list.ts';
 
 type Names = keyof typeof METRICS;
 /** The metrics of a kind, by name. */
-export type MetricName<K extends Declared['kind']> = {
+type MetricName<K extends MetricDeclaration['kind']> = {
   [N in Names]: (typeof METRICS)[N]['kind'] extends K ? N : never;
 }[Names];
 /** A value for each label of a metric. */
-export type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
+type Labels<N extends Names> = (typeof METRICS)[N] extends { readonly labels: infer L }
   ? { readonly [K in keyof L]: string }
   : Readonly<Record<never, string>>;
-type Given<N extends Names> = (typeof METRICS)[N] extends { readonly labels: unknown } ? [labels: Labels<N>] : [];
+type LabelArguments<N extends Names> = (typeof METRICS)[N] extends { readonly labels: unknown }
+  ? [labels: Labels<N>]
+  : [];
 
 /** A number that only grows. */
 export interface Counter {
@@ -33,8 +35,8 @@ export type Reading<N extends Names> = number | undefined | readonly (readonly [
  * A value of a label comes from a closed list, never from a client: no address, no URL, no name that a sender chose.
  */
 export interface Metrics {
-  counter<N extends MetricName<'counter'>>(name: N, ...labels: Given<N>): Counter;
-  histogram<N extends MetricName<'histogram'>>(name: N, ...labels: Given<N>): Histogram;
+  counter<N extends MetricName<'counter'>>(name: N, ...labels: LabelArguments<N>): Counter;
+  histogram<N extends MetricName<'histogram'>>(name: N, ...labels: LabelArguments<N>): Histogram;
   /** `read` is called at each scrape, under its deadline. Several may show the same gauge with labels of their own. */
   gauge<N extends MetricName<'gauge'>>(name: N, read: () => Reading<N> | Promise<Reading<N>>): void;
   /** Memory that a thread of ours adds to (`createThreadMetrics`); what is in it counts with everything else. */
@@ -52,7 +54,7 @@ export const NO_METRICS: Metrics = Object.freeze({
 });
 
 /** How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for what is above, one for the sum. */
-export function widthOf({ buckets }: Declared): number {
+export function widthOf({ buckets }: MetricDeclaration): number {
   return buckets ? buckets.length + 2 : 1;
 }
 
@@ -79,7 +81,7 @@ export function histogramIn(cells: Float64Array, at: number, buckets: readonly n
 }
 
 /** Where in the memory of a thread a metric with these labels has its cells. */
-export interface Place {
+interface Place {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly at: number;

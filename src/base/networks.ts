@@ -47,7 +47,7 @@ export type Network = readonly [ipaddr.IPv4 | ipaddr.IPv6, number];
  * Reads a setting `allow_private`: addresses or networks ("10.1.2.3", "10.0.0.0/8", "fd00::/8", "[::1]").
  * Throws when an entry is neither, because a guard that silently ignores a line of its settings is worse than none.
  */
-export function parseNetworks(entries: readonly string[]): readonly Network[] {
+function parseNetworks(entries: readonly string[]): readonly Network[] {
   return entries.map((entry) => {
     const text = entry.trim().replace(/^\[(.*)\]/, '$1');
     if (ipaddr.isValidCIDR(text)) return ipaddr.parseCIDR(text);

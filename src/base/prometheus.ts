@@ -1,7 +1,7 @@
 import { AggregatorRegistry, collectDefaultMetrics, Registry } from 'prom-client';
 import type { Clock } from './clock.ts';
 import { frozen } from './frozen.ts';
-import { DECLARED, type Declared, type METRICS } from './metric-list.ts';
+import { DECLARED, type METRICS, type MetricDeclaration } from './metric-list.ts';
 import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Reading, widthOf } from './metrics.ts';
 
 /** The numbers as Prometheus reads them. */
@@ -23,7 +23,7 @@ type Reader = () => Reading<keyof typeof METRICS> | Promise<Reading<keyof typeof
 /** One metric with its sets of labels. */
 interface Family {
   readonly name: string;
-  readonly declared: Declared;
+  readonly declared: MetricDeclaration;
   readonly sets: Map<string, Value>;
   readonly readers: Reader[];
   /** What the gauge showed in this scrape. */
@@ -53,7 +53,7 @@ export function createPrometheus(
       if (place.name === name) for (const cells of shared) yield [place.labels, cells, place.at];
   }
 
-  function cellsOf(name: string, labels: AnyLabels = {}): { cells: Float64Array; declared: Declared } {
+  function cellsOf(name: string, labels: AnyLabels = {}): { cells: Float64Array; declared: MetricDeclaration } {
     const family = families.get(name);
     if (!family) throw new Error(`no such metric: ${name}`);
     const { sets, declared } = family;
@@ -99,7 +99,7 @@ export function createPrometheus(
 }
 
 /** A counter without labels is there from the start, as 0. */
-function createFamily(name: string, declared: Declared): Family {
+function createFamily(name: string, declared: MetricDeclaration): Family {
   const sets = new Map<string, Value>();
   if (declared.kind === 'counter' && !declared.labels) sets.set(keyOf(), [{}, new Float64Array(widthOf(declared)), 0]);
   return { name, declared, sets, readers: [], readings: [] };

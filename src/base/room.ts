@@ -4,7 +4,7 @@ import { frozen } from './frozen.ts';
 import type { Log } from './log.ts';
 
 /** Bytes of a disk: all, and those that we may still use. */
-export interface Disk {
+interface Disk {
   readonly total: number;
   readonly free: number;
 }
@@ -64,7 +64,7 @@ export function createRoom(
     try {
       judge(await look());
     } catch (error) {
-      if (room) log.error(`${name}.fault`, { reason: 'free disk cannot be looked up', error });
+      if (room) log.error(`${name}.fault`, { reason: 'cannot read the free disk space', error });
       room = false;
       seen = undefined;
     }

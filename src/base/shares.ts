@@ -33,7 +33,7 @@ export function createShares(limits: { readonly all: number; readonly each: numb
 }
 
 /** The slowest that something may arrive: bytes a second, over any `seconds`. */
-export interface Floor {
+interface Floor {
   readonly rate: number;
   readonly seconds: number;
 }

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 
 /** Runs what has the same name one after the other, in the order it came. */
-export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
+type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
 /**
  * For rows that many would rewrite at once. The store decides who wins; of those in one process, nobody has to lose first.

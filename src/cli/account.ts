@@ -7,14 +7,14 @@ import { withStore } from './open.ts';
 
 const parts = { clock: systemClock, ids: createIds(systemClock) };
 
-/** The option that says which account a command works on. */
+/** The option that selects the account a command works on. */
 export const accountOption = {
   type: 'string',
   value: 'NAME',
-  help: 'account, by name or id (not needed when there is one)',
+  help: 'account name or id (optional if there is only one)',
 } as const;
 
-/** The account that `--account` names, or the only one. Throws `UsageError` when that is none or several. */
+/** The account named by `--account`, or the only one. Throws `UsageError` if there is none or more than one. */
 export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocation): Promise<AccountRow> {
   const rows = await store.accounts.many({}, { sort: 'number' });
   const wanted = call.text('account');
@@ -22,24 +22,27 @@ export async function theAccount(store: Pick<Store, 'accounts'>, call: Invocatio
   if (found.length === 1 && found[0]) return found[0];
   if (found.length === 0)
     throw new UsageError(
-      wanted === undefined ? 'there is no account yet: postern account create NAME' : `there is no account "${wanted}"`,
+      wanted === undefined
+        ? 'no account exists yet; create one: postern account create NAME'
+        : `no such account: ${wanted}`,
     );
   throw new UsageError(
-    `several accounts match; name one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`,
+    `several accounts match; choose one with --account: ${found.map(({ name, id }) => `${name} (${id})`).join(', ')}`,
   );
 }
 
 export const accountCreate: Command = {
   name: 'account create',
   args: 'NAME',
-  summary: 'Makes an account with its first API key, and prints the key: alone on standard output, and never again.',
+  summary:
+    'Creates an account and its first API key, and prints the key to standard output. The key is shown only once.',
   async run(call, io) {
     const name = call.words[0];
     if (name === undefined) throw new UsageError('missing argument: NAME');
     return withStore(call.settings().settings, async (store) => {
       const account = await createAccount(store, name, parts);
       const key = await createKey(store, account.id, 'first key', parts);
-      if (call.format === 'text') io.err(`Account ${name} (${account.id}). Its API key, shown this once:\n`);
+      if (call.format === 'text') io.err(`Created account ${name} (${account.id}). Its API key, shown only once:\n`);
       call.print([{ id: account.id, name, key }], () => `${key}\n`);
       return EXIT.ok;
     });
@@ -69,21 +72,20 @@ export const accountList: Command = {
   },
 };
 
-const keyParts = { clock: systemClock, ids: createIds(systemClock) };
-/** Hexadecimal digits of a SHA-256; the id of a key that was revoked goes on behind them. */
+/** Hexadecimal digits of a SHA-256; the id of a revoked key continues after them. */
 const HASH_LENGTH = 64;
 
 export const keyCreate: Command = {
   name: 'key create',
   args: '[LABEL]',
-  summary: 'Makes an API key and prints it: alone on standard output, and never again.',
+  summary: 'Creates an API key and prints it to standard output. The key is shown only once.',
   options: { account: accountOption },
   async run(call, io) {
     return withStore(call.settings().settings, async (store) => {
       const owner = await theAccount(store, call);
       const label = call.words[0] ?? '';
-      const key = await createKey(store, owner.id, label, keyParts);
-      if (call.format === 'text') io.err(`A key of account ${owner.name}, shown this once:\n`);
+      const key = await createKey(store, owner.id, label, parts);
+      if (call.format === 'text') io.err(`API key for account ${owner.name}, shown only once:\n`);
       call.print([{ key, label, account: owner.id }], () => `${key}\n`);
       return EXIT.ok;
     });
@@ -92,7 +94,7 @@ export const keyCreate: Command = {
 
 export const keyList: Command = {
   name: 'key list',
-  summary: 'Lists the API keys by their first four characters; the keys themselves are not kept.',
+  summary: 'Lists the API keys by their first four characters; only hashes of keys are stored.',
   options: { account: accountOption },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
@@ -119,7 +121,7 @@ export const keyList: Command = {
 export const keyRevoke: Command = {
   name: 'key revoke',
   args: 'KEY | ID',
-  summary: 'Ends an API key: the key itself, or its id from `key list`. Running daemons refuse it within seconds.',
+  summary: 'Revokes an API key, given in full or by its id from `key list`. Running daemons refuse it within seconds.',
   options: { account: accountOption },
   async run(call) {
     const wanted = call.words[0];
@@ -129,11 +131,10 @@ export const keyRevoke: Command = {
       const hits = (await store.keys.many({ account: owner.id })).filter(
         ({ id, hint }) => id.startsWith(wanted) || (wanted.startsWith(hint) && id.startsWith(keyHash(wanted))),
       );
-      // A revocation that was cut off may have left two rows of one key.
+      // An interrupted revocation may have left two rows for one key.
       const [hit, ...more] = new Map(hits.map((row) => [row.id.slice(0, HASH_LENGTH), row])).values();
-      if (!hit || more.length > 0)
-        throw new UsageError(hit ? 'several keys begin with that id' : 'there is no such key');
-      await revokeKey(store, hit.id.slice(0, HASH_LENGTH), keyParts);
+      if (!hit || more.length > 0) throw new UsageError(hit ? 'several keys match that id' : 'no such key');
+      await revokeKey(store, hit.id.slice(0, HASH_LENGTH), parts);
       call.print([{ id: hit.id.slice(0, 12), revoked: true }], () => `Revoked ${hit.hint}… ${hit.label}\n`);
       return EXIT.ok;
     });

@@ -19,16 +19,16 @@ export const EXIT = {
 /** What each exit code means, for the help text and the manual. */
 export const EXIT_MEANINGS: Readonly<Record<keyof typeof EXIT, string>> = {
   ok: 'success',
-  failed: 'the answer is no, or nothing matched: a check found faults, mail would be refused, a request was rejected',
-  usage: 'wrong usage',
-  unavailable: 'something that is needed is not available',
+  failed: 'a check failed, nothing matched, or the request was rejected',
+  usage: 'usage error',
+  unavailable: 'a required resource is unavailable',
   fault: 'internal error',
   tryLater: 'the store is unavailable; try again later',
-  denied: 'permission denied: run it as root or as the user postern',
-  config: 'the settings cannot be used',
+  denied: 'permission denied: run the command as root or as the user postern',
+  config: 'invalid settings',
 };
 
-/** What a command sees of the process. */
+/** The process as a command sees it. */
 export interface Io {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly pid: number;
@@ -40,31 +40,31 @@ export interface Io {
   onSignal(listener: (signal: 'stop' | 'hangup') => void): void;
 }
 
-/** An option of a command, as help, manual and completions show it. */
+/** An option of a command; help, manual and completions are generated from it. */
 export interface Option {
   readonly type: 'string' | 'boolean';
   readonly short?: string;
   readonly multiple?: boolean;
-  /** Stands for the value in help texts: `--state STATE`. */
+  /** The placeholder of its value in help texts: `--state STATE`. */
   readonly value?: string;
-  /** Every value that it takes, when there are few. */
+  /** All allowed values, when there are few. */
   readonly values?: readonly string[];
   readonly help: string;
 }
 
-/** How results are printed: for a person, as one JSON array, or as one JSON object a line. */
+/** How results are printed: as text, as one JSON array, or as one JSON object per line. */
 export type Format = 'text' | 'json' | 'jsonl';
 
-/** A command line that was read: the words behind the command and its options. */
+/** A parsed command line: the arguments after the command's name, and its options. */
 export interface Invocation {
   readonly words: readonly string[];
   flag(name: string): boolean;
   text(name: string): string | undefined;
   texts(name: string): readonly string[];
   readonly format: Format;
-  /** Prints what was found or done: `records` for scripts, or the text for a person. */
+  /** Prints the results: `records` as JSON, or `text` for people. */
   print(records: readonly object[], text: () => string): void;
-  /** Reads the settings that `--config`, POSTERN_CONFIG and the environment name. */
+  /** Loads the settings from `--config`, POSTERN_CONFIG and the environment. */
   settings(): LoadedSettings;
 }
 
@@ -72,33 +72,33 @@ export interface Command {
   /** As typed: `queue list`. */
   readonly name: string;
   readonly summary: string;
-  /** What may follow the name, for the help text. */
+  /** The arguments, as the help text shows them. */
   readonly args?: string;
   readonly options?: Readonly<Record<string, Option>>;
-  /** More to say in the help text, an example for instance. */
+  /** Added to the end of the help text: an example, for instance. */
   readonly notes?: string;
   run(call: Invocation, io: Io): Promise<number>;
 }
 
-/** A mistake in how a command was called: told with a hint, exit 64. */
+/** A command was called wrongly: exit 64, with a hint. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }
 
-/** The files that a command needs belong to another user: exit 77. */
+/** The command may not access its files: exit 77. */
 export class Denied extends Error {
   override readonly name = 'Denied';
 }
 
 /** Options that every command has. */
 export const COMMON: Readonly<Record<string, Option>> = {
-  config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (also POSTERN_CONFIG)' },
+  config: { type: 'string', short: 'c', value: 'FILE', help: 'settings file (default: $POSTERN_CONFIG)' },
   json: { type: 'boolean', help: 'print the results as one JSON array' },
-  jsonl: { type: 'boolean', help: 'print the results as JSON, one object a line' },
-  help: { type: 'boolean', short: 'h', help: 'print this text' },
+  jsonl: { type: 'boolean', help: 'print the results as JSON, one object per line' },
+  help: { type: 'boolean', short: 'h', help: 'show this help' },
 };
 
-/** Runs what `argv` (without node and script) asks for and answers the exit code. Never throws. */
+/** Runs the command in `argv` (without node and script) and returns its exit code. Never throws. */
 export async function runCommandLine(commands: readonly Command[], argv: readonly string[], io: Io): Promise<number> {
   if (argv[0] === '--version' || argv[0] === '-V') {
     io.out(`postern ${VERSION}\n`);
@@ -130,10 +130,10 @@ function overview(commands: readonly Command[], argv: readonly string[], io: Io)
   const width = Math.max(...shown.map(({ name }) => name.length));
   const lines = shown.map(({ name, summary }) => `  postern ${name.padEnd(width)}  ${summary}`);
   const text =
-    `Postern takes mail in by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n` +
-    'postern COMMAND --help says more; postern --version prints the version. Settings: config/default.yaml.\n';
+    `Postern receives mail by SMTP and posts it to your webhooks.\n\n${lines.join('\n')}\n\n` +
+    'Run "postern COMMAND --help" for details and "postern --version" for the version. Settings: config/default.yaml.\n';
   if (asked) io.out(text);
-  else io.err(group.length > 0 ? text : `postern: there is no command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
+  else io.err(group.length > 0 ? text : `postern: unknown command "${argv.slice(0, 2).join(' ')}"\n\n${text}`);
   return asked ? EXIT.ok : EXIT.usage;
 }
 
@@ -142,8 +142,8 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
   const parsed = parse(options, argv);
   const values: Readonly<Record<string, unknown>> = parsed.values;
   if (values.help === true) return 'help';
-  const stray = parsed.positionals[mostWords(command)];
-  if (stray !== undefined) throw new UsageError(`unexpected argument "${stray}"`);
+  const unexpected = parsed.positionals[maxWords(command)];
+  if (unexpected !== undefined) throw new UsageError(`unexpected argument "${unexpected}"`);
   if (values.json === true && values.jsonl === true) throw new UsageError('--json and --jsonl exclude each other');
   const text = (name: string) => (typeof values[name] === 'string' ? values[name] : undefined);
   const texts = (name: string): readonly string[] => {
@@ -171,10 +171,9 @@ function invocation(command: Command, argv: readonly string[], io: Io): Invocati
 }
 
 /**
- * How many words may follow, as the help text shows them: `DOMAIN PATTERN` are two, `KEY | ID` is one, `[ID…]` any
- * number.
+ * The largest number of arguments, read from `args`: two for `DOMAIN PATTERN`, one for `KEY | ID`, any for `[ID…]`.
  */
-function mostWords({ args }: Command): number {
+function maxWords({ args }: Command): number {
   if (!args) return 0;
   return args.includes('…') ? Infinity : Math.max(...args.split('|').map((form) => form.trim().split(' ').length));
 }
@@ -193,9 +192,7 @@ function explain(error: unknown, command: Command, io: Io): number {
     return EXIT.usage;
   }
   if (error instanceof ConfigError) {
-    io.err(
-      `postern: the settings cannot be used:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`,
-    );
+    io.err(`postern: invalid settings:\n${error.faults.map(({ path, text }) => `  ${path}: ${text}`).join('\n')}\n`);
     return EXIT.config;
   }
   io.err(`postern ${command.name}: ${error instanceof Error ? error.message : String(error)}\n`);
@@ -215,7 +212,7 @@ function helpText(command: Command): string {
   return `${command.summary}\n\nUsage: ${usage}\n\n${rows.map(([left, help]) => `  ${left.padEnd(width)}  ${help}`).join('\n')}\n${notes}`;
 }
 
-/** Rows under headings, columns aligned, for a person at a terminal. What clients sent is made printable. */
+/** A table with aligned columns for a terminal. Control characters in cells are escaped. */
 export function toTable(headings: readonly string[], rows: readonly (readonly (string | number | null)[])[]): string {
   const lines = [headings, ...rows.map((row) => row.map((cell) => (cell === null ? '-' : printable(String(cell)))))];
   const widths = headings.map((_, column) => Math.max(...lines.map((line) => line[column]?.length ?? 0)));
@@ -231,7 +228,7 @@ export function toTable(headings: readonly string[], rows: readonly (readonly (s
   );
 }
 
-/** A span of time in the largest unit that says enough: 45s, 12m, 3h, 5d. */
+/** A duration in one unit: 45s, 12m, 3h, 5d. */
 export function toSpan(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 120) return `${seconds}s`;

@@ -1,15 +1,15 @@
 import { COMMON, type Command, EXIT, type Option, UsageError } from './command.ts';
 
-/** Shells that a completion can be written for. */
-export const SHELLS = ['bash', 'zsh', 'fish'] as const;
-export type Shell = (typeof SHELLS)[number];
+/** Supported shells. */
+const SHELLS = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof SHELLS)[number];
 
-/** The command that prints completions of `commands` and of itself. */
+/** The `completion` command; it completes `commands` and itself. */
 export function createCompletion(commands: readonly Command[]): Command {
   const completion: Command = {
     name: 'completion',
     args: SHELLS.join(' | '),
-    summary: 'Prints the completion for a shell. The Debian package brings all three.',
+    summary: 'Prints the completion script for a shell. The Debian package installs all three.',
     notes:
       '  . <(postern completion bash)\n  postern completion zsh > "${fpath[1]}/_postern"\n  postern completion fish > ~/.config/fish/completions/postern.fish',
     async run(call, io) {
@@ -22,13 +22,13 @@ export function createCompletion(commands: readonly Command[]): Command {
   return completion;
 }
 
-/** The completion of all commands and their options, for one shell. */
-export function completionScript(shell: Shell, commands: readonly Command[]): string {
+/** The completion script of all commands and their options for one shell. */
+function completionScript(shell: Shell, commands: readonly Command[]): string {
   const tree = toTree(commands);
   return { bash: bashScript, zsh: zshScript, fish: fishScript }[shell](tree);
 }
 
-/** A word that may stand first, with what may follow it: its commands, or nothing when it is a command itself. */
+/** A first word: a group with its commands, or a command of its own (`leaf`), or both. */
 interface Head {
   readonly word: string;
   readonly summary: string;
@@ -36,7 +36,7 @@ interface Head {
   readonly leaf: Leaf | undefined;
 }
 
-/** A command with its options. */
+/** One command with its options. */
 interface Leaf {
   readonly word: string;
   readonly name: string;
@@ -56,7 +56,7 @@ function toTree(commands: readonly Command[]): readonly Head[] {
       word: command.name.split(' ').at(-1) ?? '',
       summary: firstSentence(command.summary),
       options: Object.entries({ ...command.options, ...COMMON }).map(([name, option]) => ({ name, ...option })),
-      // `bash | zsh | fish` are words to type, `ADDRESS` stands for one.
+      // `bash | zsh | fish` are literal words; `ADDRESS` is a placeholder.
       words: (command.args ?? '')
         .split('|')
         .map((word) => word.trim())
@@ -76,7 +76,7 @@ const groupsOf = (tree: readonly Head[]) => tree.filter(({ members }) => members
 
 const allLeaves = (tree: readonly Head[]) => tree.flatMap(({ leaf, members }) => (leaf ? [leaf, ...members] : members));
 
-/** In single quotes, as bash and zsh read them. */
+/** Quoted for bash and zsh. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 function bashScript(tree: readonly Head[]): string {
@@ -154,7 +154,7 @@ _postern "$@"
 `;
 }
 
-/** What stands behind an option, as `_arguments` reads it. */
+/** The value of an option in the syntax of `_arguments`. */
 function valueSpec({ type, value, values }: Option): string {
   if (type === 'boolean') return '';
   return `:${value ?? 'value'}:${values ? `(${values.join(' ')})` : value === 'FILE' ? '_files' : ' '}`;
@@ -177,12 +177,12 @@ function fishScript(tree: readonly Head[]): string {
     ...words.map((word) => `complete -c postern -f -n '__postern_in ${name}' -a ${word}\n`),
   ]);
   return `# Completion of postern for fish; generated.
-# Whether exactly so many words were typed, and these.
+# True if exactly these words were typed.
 function __postern_at
   set -l typed (commandline -opc)[2..-1]
   test (count $typed) -eq $argv[1]; and test "$typed" = "$argv[2..-1]"
 end
-# Whether the words typed begin with these.
+# True if the words typed begin with these.
 function __postern_in
   set -l typed (commandline -opc)[2..-1]
   set -l n (count $argv)
@@ -200,7 +200,7 @@ function fishValue({ type, value, values }: Option): string {
   return values ? ` -x -a '${values.join(' ')}'` : value === 'FILE' ? ' -r -F' : ' -x';
 }
 
-/** Options with few values, each once: an option of that name means the same everywhere. */
+/** Options with a list of values, each name once: it means the same in every command. */
 function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly string[]])[] {
   return [
     ...new Map(
@@ -211,7 +211,7 @@ function valuesOf(tree: readonly Head[]): readonly (readonly [string, readonly s
   ];
 }
 
-/** Options that take a value of this kind, or any value that has no list. */
+/** Options whose value is of this kind (`FILE`), or else any value without a list. */
 function valued(tree: readonly Head[], kind: string | undefined): readonly string[] {
   const found = allLeaves(tree)
     .flatMap(({ options }) => options)

@@ -4,19 +4,19 @@ import { type Command, EXIT, toTable } from './command.ts';
 export const configCheck: Command = {
   name: 'config check',
   summary:
-    'Checks all settings and the files that they name, and prints every fault with its path; exit 78 when there is one. The names of the example file are faults.',
+    'Checks all settings and the files they name, and prints every fault with its path; exits 78 if there is one. The placeholder names of the example file count as faults.',
   async run(call) {
     const { settings } = call.settings();
     checkNames(settings);
     checkFiles(settings);
-    call.print([{ ok: true }], () => 'The settings are in order.\n');
+    call.print([{ ok: true }], () => 'The settings are valid.\n');
     return EXIT.ok;
   },
 };
 
 export const configShow: Command = {
   name: 'config show',
-  summary: 'Prints every setting that is in force, and where it came from. Secrets are shown as (set).',
+  summary: 'Prints every effective setting and its origin. Secrets are shown as (set).',
   async run(call) {
     const { shown } = call.settings();
     call.print(shown, () =>

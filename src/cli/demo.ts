@@ -1,10 +1,14 @@
+import { generateKeyPair } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
-import { createServer, type IncomingHttpHeaders } from 'node:http';
+import { createServer as createHttpServer, type IncomingHttpHeaders } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { createServer as createNameServer, Packet } from 'dns2';
 import { createTransport } from 'nodemailer';
 import { z } from 'zod';
 import { systemClock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
 import { createPrometheus } from '../base/prometheus.ts';
@@ -12,31 +16,34 @@ import { loadSettings } from '../config.ts';
 import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
 import { type Command, EXIT, type Io } from './command.ts';
-import { SELECTOR, SENDER_DOMAIN, startDemoZone } from './demo-zone.ts';
 
 const ONCE_MS = 12_000;
+
+/** The sender domain of the demo's message. */
+const SENDER_DOMAIN = 'example.org';
+const SELECTOR = 'demo';
 
 export const demo: Command = {
   name: 'demo',
   summary:
-    'Shows the main job: a real message goes in by SMTP and comes out as a signed webhook post. Needs nothing and leaves nothing.',
+    'Shows the main path: a real message comes in by SMTP and goes out as a signed webhook POST. Needs no setup and leaves nothing behind.',
   options: {
     once: {
       type: 'boolean',
-      help: 'end after the first post: exit 0 when it arrived, SPF, DKIM and DMARC pass and its signatures hold, 1 otherwise',
+      help: 'exit after the first POST: 0 if it arrived, SPF, DKIM and DMARC pass and both signatures are valid, else 1',
     },
   },
   async run(call, io) {
     const folder = await mkdtemp(join(tmpdir(), 'postern-demo-'));
     try {
-      return await show(folder, call.flag('once'), io);
+      return await runDemo(folder, call.flag('once'), io);
     } finally {
       await rm(folder, { recursive: true, force: true });
     }
   },
 };
 
-async function show(folder: string, once: boolean, io: Io): Promise<number> {
+async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
   const posts = queue<Caught>();
   const [catcher, zone] = await Promise.all([startCatcher(posts.push), startDemoZone()]);
   const daemon = await openDaemon(demoSettings(folder, zone.server), {
@@ -51,30 +58,30 @@ async function show(folder: string, once: boolean, io: Io): Promise<number> {
       http,
       firstKey,
     } = await daemon.start();
-    if (!place || !firstKey) throw new Error('the daemon did not start as it should');
+    if (!place || !firstKey) throw new Error('the daemon did not start');
     io.out(
-      `1. Postern runs in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`,
+      `1. Postern is running in a temporary folder: SMTP on ${place.host}:${place.port}, API on ${http.host}:${http.port}\n`,
     );
     const key = await addRoute(caller(`http://${http.host}:${http.port}/api/1.0`, firstKey.key), catcher.url, io);
     const { response } = await send(place, zone.privateKey);
-    io.out(`3. A message of ${SENDER_DOMAIN}, signed with DKIM, went in by SMTP; the answer was: ${response}\n`);
+    io.out(`3. A message from ${SENDER_DOMAIN}, signed with DKIM, was sent by SMTP; the reply was: ${response}\n`);
 
-    const tell = (caught: Caught) => report(caught, key, catcher.url, io);
+    const print = (caught: Caught) => report(caught, key, catcher.url, io);
     const caught = await posts.next(ONCE_MS);
     if (!caught) {
       io.err(`Nothing was posted within ${ONCE_MS / 1000} seconds.\n`);
       return EXIT.failed;
     }
-    const good = tell(caught);
+    const good = print(caught);
     if (once) return good ? EXIT.ok : EXIT.failed;
-    return await goOn(io, `${place.host}:${place.port}`, posts.next, tell);
+    return await goOn(io, `${place.host}:${place.port}`, posts.next, print);
   } finally {
     await daemon.stop();
     await Promise.all([catcher.stop(), zone.stop()]);
   }
 }
 
-/** The defaults alone, on free ports: the operator's file, environment and name servers are not for a demo. */
+/** The defaults on free ports, without the operator's file, environment and name servers. */
 function demoSettings(folder: string, nameServer: string) {
   return loadSettings(undefined, {
     POSTERN_DATA_DIR: folder,
@@ -90,7 +97,7 @@ function demoSettings(folder: string, nameServer: string) {
 const ROUTE = z.object({ id: z.string() });
 const KEY = z.object({ auth_key: z.string() });
 
-/** Answers the key that posts to the URL are signed with. */
+/** Adds a route to the URL and returns the key that signs its posts. */
 async function addRoute(call: Call, url: string, io: Io): Promise<string> {
   await call('/inbound/add-domain', { domain: 'demo.example' });
   const { id } = ROUTE.parse(await call('/inbound/add-route', { domain: 'demo.example', pattern: '*', url }));
@@ -144,7 +151,7 @@ const EVENTS = z
   )
   .min(1);
 
-/** Prints what the webhook got; answers whether its verdicts pass and its two signatures hold. */
+/** Prints what the webhook received; returns whether the verdicts pass and both signatures are valid. */
 function report({ headers, body }: Caught, key: string, url: string, io: Io): boolean {
   const events = new URLSearchParams(body.toString()).get('mandrill_events') ?? '[]';
   const mandrill = headers['x-mandrill-signature'] === mandrillSignature(key, url, { mandrill_events: events });
@@ -153,7 +160,7 @@ function report({ headers, body }: Caught, key: string, url: string, io: Io): bo
     standardSignature([key], String(headers['webhook-id']), Number(headers['webhook-timestamp']), body);
   const [event] = EVENTS.parse(JSON.parse(events));
   const msg = event?.msg;
-  io.out(`4. The webhook got a POST of ${body.length} bytes, webhook-id ${headers['webhook-id']}\n`);
+  io.out(`4. The webhook received a POST of ${body.length} bytes, webhook-id ${headers['webhook-id']}\n`);
   const facts = {
     event: event?.event,
     email: msg?.email,
@@ -167,18 +174,18 @@ function report({ headers, body }: Caught, key: string, url: string, io: Io): bo
   };
   for (const [name, value] of Object.entries(facts)) io.out(`     ${name.padEnd(12)} ${String(value)}\n`);
   io.out(
-    `5. X-Mandrill-Signature ${mandrill ? 'holds' : 'DOES NOT HOLD'}; webhook-signature (Standard Webhooks) ${standard ? 'holds' : 'DOES NOT HOLD'}\n`,
+    `5. X-Mandrill-Signature ${mandrill ? 'is valid' : 'IS NOT VALID'}; webhook-signature (Standard Webhooks) ${standard ? 'is valid' : 'IS NOT VALID'}\n`,
   );
   const passed = msg?.spf.result === 'pass' && msg.dkim.valid && msg.dmarc.result === 'pass';
   return passed && mandrill && standard;
 }
 
-/** Shows every further post until the process is told to stop. */
+/** Shows every further POST until a signal ends the demo. */
 async function goOn(
   io: Io,
   smtp: string,
   next: (ms: number) => Promise<Caught | undefined>,
-  show: (caught: Caught) => boolean,
+  print: (caught: Caught) => boolean,
 ): Promise<number> {
   let stopped = false;
   io.onSignal(() => {
@@ -187,12 +194,12 @@ async function goOn(
   io.out(`\nSend more to anything@demo.example at ${smtp}; Ctrl-C ends the demo.\n`);
   while (!stopped) {
     const caught = await next(500);
-    if (caught) show(caught);
+    if (caught) print(caught);
   }
   return EXIT.ok;
 }
 
-/** Hands over in order what is pushed; `next` gives up after some milliseconds. */
+/** A queue in memory; `next` waits at most so many milliseconds. */
 function queue<T>() {
   const items: T[] = [];
   let wake = () => {};
@@ -216,24 +223,24 @@ function queue<T>() {
   };
 }
 
-/** A POST as the catcher got it. */
-export interface Caught {
+/** A POST as the receiver got it. */
+interface Caught {
   readonly headers: IncomingHttpHeaders;
   readonly body: Buffer;
 }
 
-export interface Catcher {
+interface Catcher {
   readonly url: string;
   stop(): Promise<void>;
 }
 
-/** A webhook receiver for the demo: answers 200 to everything and hands over each POST that carries events. */
-export function startCatcher(onPost: (caught: Caught) => void): Promise<Catcher> {
-  const server = createServer(async (request, response) => {
+/** The webhook receiver: answers 200 to everything and hands over each POST. */
+function startCatcher(onPost: (caught: Caught) => void): Promise<Catcher> {
+  const server = createHttpServer(async (request, response) => {
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(Buffer.from(chunk));
     response.end('ok');
-    // When a route is made, its URL is asked by HEAD; that is no event.
+    // Adding a route probes its URL with HEAD.
     if (request.method === 'POST') onPost({ headers: request.headers, body: Buffer.concat(chunks) });
   });
   return new Promise((resolve, reject) => {
@@ -251,4 +258,54 @@ export function startCatcher(onPost: (caught: Caught) => void): Promise<Catcher>
       });
     });
   });
+}
+
+/** A name server with one zone, and the private key for DKIM. */
+interface DemoZone {
+  /** `127.0.0.1:port`, for `dns.servers`. */
+  readonly server: string;
+  /** PEM. */
+  readonly privateKey: string;
+  stop(): Promise<void>;
+}
+
+/** Text of a TXT record goes in strings of at most 255 octets (RFC 1035 section 3.3.14). */
+const MAX_STRING = 255;
+const TTL = 300;
+const NXDOMAIN = 3;
+
+/**
+ * Starts a name server on loopback for the sender domain, with a new DKIM key, so that SPF, DKIM and DMARC pass on a
+ * machine without a network. Every other name is NXDOMAIN.
+ */
+async function startDemoZone(): Promise<DemoZone> {
+  const { publicKey, privateKey } = await promisify(generateKeyPair)('rsa', {
+    modulusLength: 2048,
+    publicKeyEncoding: { type: 'spki', format: 'der' },
+    privateKeyEncoding: { type: 'pkcs8', format: 'pem' },
+  });
+  const texts: ReadonlyMap<string, string> = new Map([
+    [SENDER_DOMAIN, 'v=spf1 ip4:127.0.0.1 -all'],
+    [`${SELECTOR}._domainkey.${SENDER_DOMAIN}`, `v=DKIM1; k=rsa; p=${publicKey.toString('base64')}`],
+    [`_dmarc.${SENDER_DOMAIN}`, 'v=DMARC1; p=reject'],
+  ]);
+  const server = createNameServer({
+    udp: true,
+    handle(request, send) {
+      const answer = Packet.createResponseFromRequest(request);
+      const [question] = request.questions;
+      const text = texts.get(question?.name.toLowerCase() ?? '');
+      if (text === undefined) answer.header.rcode = NXDOMAIN;
+      else if (question?.type === Packet.TYPE.TXT) answer.answers.push(toRecord(question.name, text));
+      // The client may be gone at the end of the demo.
+      void send(answer).catch(() => {});
+    },
+  });
+  const { udp } = await server.listen({ udp: { port: 0, address: '127.0.0.1' } });
+  return frozen({ server: `127.0.0.1:${udp?.port ?? 0}`, privateKey, stop: () => server.close() });
+}
+
+function toRecord(name: string, text: string) {
+  const strings = text.match(new RegExp(`.{1,${MAX_STRING}}`, 'g')) ?? [];
+  return Object.assign(new Packet.Resource(name, Packet.TYPE.TXT, Packet.CLASS.IN, TTL), { data: strings });
 }

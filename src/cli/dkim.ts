@@ -1,7 +1,6 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { createKeyRotation, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
-
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';
@@ -9,8 +8,8 @@ import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } fro
 import { withStore } from './open.ts';
 
 /**
- * signs: the mail of the domain · next: signs once the DNS shows its record · previous: signed before, its record must
- * stay until then.
+ * signs: the key in use · next: will sign once its record is in the DNS · previous: no longer signs, but its record must
+ * stay for a while.
  */
 type State = 'signs' | 'next' | 'previous';
 
@@ -22,15 +21,15 @@ interface Shown {
   readonly txt: string;
   readonly cname: string;
   /**
-   * Of the key that signs: since when. Of the next one: when it takes over, once its record was seen. Of the previous
-   * one: when its record may go.
+   * signs: since when · next: when it takes over (null until its record was seen) · previous: until when its record
+   * must stay.
    */
   readonly at: string | null;
 }
 
 const rotationSettings = ({ hostname, senders }: Settings) => ({ hostname, dkimSelector: senders.dkim_selector });
 
-/** The keys of a domain, the one that signs first. */
+/** The keys of a domain, beginning with the one in use. */
 function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
   const shown = (
     state: State,
@@ -60,12 +59,12 @@ function toShown(row: DomainKeyRow, settings: Settings): Shown[] {
 
 const SENTENCES: Readonly<Record<State, (at: string | null) => string>> = {
   signs: (at) => `signs since ${at} UTC`,
-  next: (at) => (at === null ? 'signs once the DNS shows its record' : `its record was seen; signs from ${at} UTC`),
-  previous: (at) => `signed before; its record must stay until ${at} UTC`,
+  next: (at) => (at === null ? 'will sign once its record is in the DNS' : `record found; will sign from ${at} UTC`),
+  previous: (at) => `no longer signs; keep its record until ${at} UTC`,
 };
 
 function toText({ state, name, txt, cname, at }: Shown): string {
-  const alias = `or a CNAME to ${cname}, if the TXT record is published there`;
+  const alias = `or a CNAME to ${cname}, if you publish the TXT record there`;
   return `${name}  (${SENTENCES[state](at)})\n  TXT    ${txt}\n  ${alias}\n`;
 }
 
@@ -76,11 +75,11 @@ function theDomain(call: Invocation): string | undefined {
   return domain;
 }
 
-const noKey = (domain: string) => new UsageError(`there is no key of ${domain} (postern dkim list)`);
+const noKey = (domain: string) => new UsageError(`no DKIM key for ${domain} (postern dkim list)`);
 
 export const dkimList: Command = {
   name: 'dkim list',
-  summary: 'Lists the DKIM keys of sender domains, and which of them sign.',
+  summary: 'Lists the DKIM keys of sender domains and their states.',
   async run(call) {
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
@@ -99,7 +98,7 @@ export const dkimList: Command = {
 export const dkimShow: Command = {
   name: 'dkim show',
   args: 'DOMAIN',
-  summary: 'Shows the DKIM records that belong into the DNS of a sender domain.',
+  summary: 'Shows the DKIM records to publish for a sender domain.',
   async run(call) {
     const domain = theDomain(call);
     if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
@@ -117,19 +116,18 @@ export const dkimShow: Command = {
 export const dkimRotate: Command = {
   name: 'dkim rotate',
   args: '[DOMAIN]',
-  summary:
-    'Makes a new DKIM key for a sender domain, which signs once its record is in the DNS; until then the old one does.',
+  summary: 'Makes a new DKIM key for a sender domain. The old key signs until the record of the new one is in the DNS.',
   options: {
-    all: { type: 'boolean', help: 'every domain that has a key' },
-    cancel: { type: 'boolean', help: 'forget the new key instead, if it does not sign yet' },
+    all: { type: 'boolean', help: 'rotate the key of every domain' },
+    cancel: { type: 'boolean', help: 'discard the new key, if it does not sign yet' },
   },
   notes:
-    'Publish the record that it shows, and leave the old one: a running daemon looks for the new one every five\n' +
-    'minutes, and takes it into use when its TTL has passed. The old record has to stay for a week after that.\n' +
+    'Publish the record shown and keep the old one. A running daemon looks for the new record every five minutes and\n' +
+    'uses the key once the TTL of the record has passed. Keep the old record for a week after that.\n' +
     'Two selectors take turns.\n\n  postern dkim rotate example.com',
   async run(call, io) {
     const domain = theDomain(call);
-    if ((domain === undefined) !== call.flag('all')) throw new UsageError('name one DOMAIN, or say --all');
+    if ((domain === undefined) !== call.flag('all')) throw new UsageError('give a DOMAIN or --all');
     const { settings } = call.settings();
     return withStore(settings, async (store) => {
       const domains =
@@ -161,12 +159,12 @@ async function rotate(domains: readonly string[], parts: Parts): Promise<number>
     if (begun.kind === 'resting') {
       resting++;
       const free = toTimestamp(begun.until);
-      const why = `mail of the key before is under way; its selector comes free on ${free} UTC`;
+      const why = `mail signed with the previous key may be in transit; its selector is free again on ${free} UTC`;
       io.err(`postern dkim rotate: ${domain}: ${why}\n`);
     } else shown.push(...toShown(begun.row, settings).filter(({ state }) => state === 'next'));
   }
   const which = shown.length === 1 ? 'this record' : 'these records';
-  const text = () => `Publish ${which}, and leave the old:\n\n${shown.map(toText).join('\n')}`;
+  const text = () => `Publish ${which} and keep the old:\n\n${shown.map(toText).join('\n')}`;
   if (shown.length > 0 || call.format !== 'text') call.print(shown, text);
   return resting > 0 ? EXIT.failed : EXIT.ok;
 }
@@ -181,8 +179,8 @@ async function cancel(domains: readonly string[], parts: Parts): Promise<number>
   }
   call.print(shown, () =>
     shown.length === 0
-      ? 'No key was waiting.\n'
-      : shown.map(({ domain, selector }) => `${domain} goes on with ${selector}.\n`).join(''),
+      ? 'No new key to discard.\n'
+      : shown.map(({ domain, selector }) => `${domain} keeps signing with ${selector}.\n`).join(''),
   );
   return shown.length === 0 && domains.length === 1 ? EXIT.failed : EXIT.ok;
 }

@@ -20,10 +20,9 @@ import {
   senderDomains,
   sending,
 } from './doctor/names.ts';
-
 import { withStore } from './open.ts';
 
-/** In the order in which one thing rests on another. */
+/** All checks; a check that others depend on comes before them. */
 const CHECKS: readonly Check[] = [
   clockCheck,
   disk,
@@ -45,36 +44,35 @@ const CHECKS: readonly Check[] = [
 
 export const doctor: Command = {
   name: 'doctor',
-  summary:
-    'Looks at everything that a mail host needs, and says what to do about what is wrong; exit 1 when mail suffers.',
+  summary: 'Checks everything that a mail host needs and says how to fix what is wrong. Exits 1 if it finds a fault.',
   options: {
     reach: {
       type: 'string',
       value: 'DOMAIN',
-      help: 'also connect to the mail server of this domain, to see whether port 25 is open to the outside',
+      help: 'also connect to the mail server of this domain, to check that outbound port 25 is open',
     },
   },
   notes:
-    'Nothing is changed, and no mail is sent. Run it as the user of the daemon, with its settings:\n' +
+    'Changes nothing and sends no mail. Run it as the user of the daemon, with its settings:\n' +
     '  sudo -u postern postern doctor --config /etc/postern/postern.yaml',
   async run(call, io) {
     const { settings } = call.settings();
     const found: Finding[] = [];
-    const told = (findings: readonly Finding[]) => {
+    const report = (findings: readonly Finding[]) => {
       found.push(...findings);
       if (call.format === 'text') io.out(findings.map(toLines).join(''));
     };
     await examine(
       settings,
       { settingsFile: call.text('config') ?? (io.env.POSTERN_CONFIG || undefined), reach: call.text('reach') },
-      told,
+      report,
     );
     const faults = found.filter(({ verdict }) => verdict === 'fault').length;
     const warnings = found.filter(({ verdict }) => verdict === 'warning').length;
     call.print(
       found,
       () =>
-        `\n${faults === 0 && warnings === 0 ? 'Nothing is wrong.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`,
+        `\n${faults === 0 && warnings === 0 ? 'No problems found.' : `${count(faults, 'fault')}, ${count(warnings, 'warning')}.`}\n`,
     );
     return faults === 0 ? EXIT.ok : EXIT.failed;
   },
@@ -83,7 +81,7 @@ export const doctor: Command = {
 async function examine(
   settings: Settings,
   given: Pick<World, 'settingsFile' | 'reach'>,
-  told: (findings: readonly Finding[]) => void,
+  report: (findings: readonly Finding[]) => void,
 ): Promise<void> {
   const resolver = createResolver(dnsSettings(settings), {
     clock: systemClock,
@@ -92,8 +90,8 @@ async function examine(
     metrics: NO_METRICS,
     cacheEntries: 0,
   });
-  const look = async (world: World, checks: readonly Check[]) => {
-    for (const check of checks) told(await check.run(world).catch((error: unknown) => [gaveUp(check, error)]));
+  const runAll = async (world: World, checks: readonly Check[]) => {
+    for (const check of checks) report(await check.run(world).catch((error: unknown) => [failed(check, error)]));
   };
   const world: World = {
     settings,
@@ -104,21 +102,21 @@ async function examine(
     root: '/',
     ...given,
   };
-  // A question to the DNS does not keep a process alive: in the daemon that is right.
+  // DNS queries do not keep the process alive, which is right in the daemon but not here.
   const alive = setInterval(() => {}, 1000);
-  // The store decides what there is to look at; when it is away, that is a finding and the rest is looked at without it.
+  // Without the store, that is one finding; the other checks still run.
   let rest = CHECKS;
   try {
-    if (!hasStore(settings)) return await look(world, CHECKS);
+    if (!hasStore(settings)) return await runAll(world, CHECKS);
     await withStore(settings, async (store) => {
       await store.ping();
       rest = [];
-      await look({ ...world, store }, CHECKS);
+      await runAll({ ...world, store }, CHECKS);
     });
   } catch (error) {
-    told([gaveUp(storeCheck, error)]);
-    await look(
-      { ...world, noStore: 'the store is away' },
+    report([failed(storeCheck, error)]);
+    await runAll(
+      { ...world, noStore: 'the store is unavailable' },
       rest.filter((check) => check !== storeCheck),
     );
   } finally {
@@ -127,18 +125,18 @@ async function examine(
   }
 }
 
-/** A look must not make what is not there. */
+/** Whether there is a store: opening the embedded one would create it. */
 function hasStore({ store, data_dir: dir }: Settings): boolean {
   return store.url !== '' || store.url_file !== '' || existsSync(join(dir, 'store.db'));
 }
 
-function gaveUp(check: Check, error: unknown): Finding {
+function failed(check: Check, error: unknown): Finding {
   return fault(
     check.name,
     error instanceof Error ? error.message : String(error),
     check === storeCheck
-      ? 'Without it mail is taken for known routes only, and the API answers 503. See that it runs and that store.url is right.'
-      : 'See what stands in the way of looking.',
+      ? 'Without it, mail is accepted for known routes only and the API answers 503. Check that it runs and that store.url is correct.'
+      : 'Find out why this could not be checked.',
   );
 }
 

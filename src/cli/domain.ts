@@ -10,21 +10,21 @@ import { accountOption, theAccount } from './account.ts';
 import { type Command, EXIT, type Invocation, toTable, UsageError } from './command.ts';
 import { withOperations, withStore } from './open.ts';
 
-/** A record of the API, as it answers it. */
-export const RECORD = z.record(z.string(), z.unknown());
+/** A record as the API answers it. */
+const RECORD = z.record(z.string(), z.unknown());
 
-/** The account that a row belongs to, whoever asks: an operator may name any of them. */
-export async function ownerOf(store: Pick<Store, 'accounts'>, account: string): Promise<AccountRow> {
+/** The account that owns a row. */
+async function ownerOf(store: Pick<Store, 'accounts'>, account: string): Promise<AccountRow> {
   const row = await store.accounts.one({ id: account });
-  if (!row) throw new Error(`the account ${account} is not there any more`);
+  if (!row) throw new Error(`account ${account} no longer exists`);
   return row;
 }
 
-/** Which account is meant where several claim a domain that none of them has proven. */
-export const claimantOption = { ...accountOption, help: 'the account, where several claim the domain, by name or id' };
+/** Selects an account where several claim an unproven domain. */
+const claimantOption = { ...accountOption, help: 'account name or id, if several claim the domain' };
 
-/** The domain that a command names, with its account: who has it, else who claims it. */
-export async function theDomain(
+/** The domain given on the command line, with the account that owns it or else claims it. */
+async function theDomain(
   store: Store,
   call: Invocation,
 ): Promise<{ readonly domain: string; readonly account: AccountRow }> {
@@ -38,24 +38,24 @@ export async function theDomain(
     ({ account }) => !wanted || account === wanted.id,
   );
   if (!row) throw new UsageError(`${word} is not an inbound domain here (postern domain list, postern domain add)`);
-  if (!owned && another) throw new UsageError(`several accounts claim ${word}: name one with --account`);
+  if (!owned && another) throw new UsageError(`several accounts claim ${word}; choose one with --account`);
   return { domain: row.domain, account: await ownerOf(store, row.account) };
 }
 
-/** What has to happen before mail is taken for a domain that was added; '' when nothing has to. */
+/** The record that must be published before mail is accepted for a new domain; '' if none is needed. */
 function proofHint(record: Readonly<Record<string, unknown>>): string {
   if (record.routed !== false) return '';
   const [name, value] = [String(record.txt_name), String(record.txt_value)];
-  return `Mail for it is taken once the DNS proves that it is theirs:\n\n  ${name}  TXT  "${value}"\n`;
+  return `Mail for it is accepted once this record is in the DNS:\n\n  ${name}  TXT  "${value}"\n`;
 }
 
 export const domainAdd: Command = {
   name: 'domain add',
   args: 'DOMAIN',
-  summary: 'Adds an inbound domain to an account, by the rules of /inbound/add-domain.',
+  summary: 'Adds an inbound domain to an account, as /inbound/add-domain does.',
   options: { account: accountOption },
   notes:
-    'A running daemon takes mail for it within seconds (inbound.refresh_ms), once a route matches: postern route add.',
+    'A running daemon accepts mail for it within seconds (inbound.refresh_ms), once it has a route: postern route add.',
   async run(call) {
     const [domain] = call.words;
     if (domain === undefined) throw new UsageError('missing argument: DOMAIN');
@@ -74,7 +74,7 @@ export const domainRemove: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
   summary:
-    'Removes an inbound domain with its routes: mail for it is refused from then on. What was accepted is still delivered.',
+    'Removes an inbound domain and its routes; new mail for it is refused. Mail already accepted is still delivered.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
@@ -91,7 +91,7 @@ export const domainCheck: Command = {
   args: 'DOMAIN',
   options: { account: claimantOption },
   summary:
-    'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exit 1 when none names this service.',
+    'Looks up the MX records of an inbound domain, as /inbound/check-domain does; exits 1 if none points to this service.',
   async run(call) {
     const { settings } = call.settings();
     const { domain, account } = await withStore(settings, (store) => theDomain(store, call));
@@ -113,8 +113,8 @@ export const domainCheck: Command = {
 
 export const domainList: Command = {
   name: 'domain list',
-  summary: 'Lists the inbound domains of all accounts, or of one.',
-  options: { account: { ...accountOption, help: 'only of this account, by name or id' } },
+  summary: 'Lists the inbound domains of all accounts or of one.',
+  options: { account: { ...accountOption, help: 'only this account, by name or id' } },
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const names = new Map((await store.accounts.many({}, { sort: 'number' })).map(({ id, name }) => [id, name]));
@@ -130,7 +130,7 @@ export const domainList: Command = {
       }));
       call.print(shown, () =>
         toTable(
-          ['domain', 'account', 'takes mail', 'valid MX', 'created'],
+          ['domain', 'account', 'accepts mail', 'valid MX', 'created'],
           shown.map((row) => [
             row.domain,
             row.account_name ?? row.account,
@@ -148,7 +148,7 @@ export const domainList: Command = {
 export const routeList: Command = {
   name: 'route list',
   args: '[DOMAIN]',
-  summary: 'Lists the routes of all accounts, or of one domain.',
+  summary: 'Lists all routes, or those of one domain.',
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const [domain] = call.words;
@@ -179,14 +179,15 @@ export const routeAdd: Command = {
   args: 'DOMAIN PATTERN URL',
   options: { account: claimantOption },
   summary:
-    'Adds a route to an inbound domain, by the rules of /inbound/add-route: mail to mailboxes that match the pattern is posted to the URL.',
+    'Adds a route to an inbound domain, as /inbound/add-route does: mail to mailboxes that match the pattern is posted to the URL.',
   notes:
-    'In the pattern * is any run of characters and ? one. The receiver must run: the URL has to answer HEAD with 200, or a POST with 2xx.\n\n' +
+    'In the pattern, * matches any number of characters and ? matches one. The receiver must be running: the URL has to\n' +
+    'answer HEAD with 200, or a POST with 2xx.\n\n' +
     "  postern route add in.example.com 'support-*' https://app.example.com/mail",
   async run(call) {
     const [domain, pattern, url] = call.words;
     if (domain === undefined || pattern === undefined || url === undefined)
-      throw new UsageError('missing argument: DOMAIN PATTERN URL');
+      throw new UsageError('missing arguments: DOMAIN PATTERN URL');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => (await theDomain(store, call)).account);
     const record = RECORD.parse(
@@ -200,14 +201,14 @@ export const routeAdd: Command = {
 export const routeRemove: Command = {
   name: 'route remove',
   args: 'ID',
-  summary: 'Removes a route. What was accepted is still delivered.',
+  summary: 'Removes a route. Mail already accepted is still delivered.',
   async run(call) {
     const [id] = call.words;
     if (id === undefined) throw new UsageError('missing argument: ID (postern route list shows the ids)');
     const { settings } = call.settings();
     const account = await withStore(settings, async (store) => {
       const row = await store.inboundRoutes.one({ id });
-      if (!row) throw new UsageError(`there is no route ${id} (postern route list)`);
+      if (!row) throw new UsageError(`no such route: ${id} (postern route list)`);
       return ownerOf(store, row.account);
     });
     const record = RECORD.parse(await withOperations(settings, (run) => run('/inbound/delete-route', account, { id })));
@@ -217,15 +218,15 @@ export const routeRemove: Command = {
 };
 
 const SENTENCES = {
-  'no-route': 'the domain is ours, but no route matches the mailbox: 550 5.1.1',
-  'not-ours': 'the domain is no inbound domain here: 550 5.7.1',
-  unknown: 'the store is away and the routes were never read: 451 4.3.0',
+  'no-route': 'no route of the domain matches the mailbox: 550 5.1.1',
+  'not-ours': 'not an inbound domain here: 550 5.7.1',
+  unknown: 'the store is unavailable and the routes were never read: 451 4.3.0',
 } as const;
 
 export const routeTest: Command = {
   name: 'route test',
   args: 'ADDRESS',
-  summary: 'Says which route mail to an address would take; exit 1 when it would be refused.',
+  summary: 'Shows which route matches an address; exits 1 if mail to it would be refused.',
   async run(call) {
     const text = call.words[0];
     const address = text === undefined ? undefined : parseAddress(text);

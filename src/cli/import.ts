@@ -5,10 +5,10 @@ import { type ApiClient, CallRefused, createApiClient, Unreachable } from './imp
 import { type Item, KINDS, type Kind } from './import/kinds.ts';
 
 const THEIRS = 'https://mandrillapp.com/api/1.0';
-/** Calls at one time to the target. */
+/** Concurrent calls to the target. */
 const AT_ONCE = 4;
-/** After this many things of one kind a line says how far it is. */
-const SAY_EVERY = 500;
+/** Progress is reported after this many items of a kind. */
+const REPORT_EVERY = 500;
 
 interface Result {
   readonly kind: string;
@@ -22,39 +22,39 @@ interface Result {
 export const importMandrill: Command = {
   name: 'import mandrill',
   summary:
-    'Brings an account over: templates, lists, subaccounts, domains, routes and webhooks. What is there already stays as it is.',
+    'Imports an account: templates, lists, subaccounts, domains, routes and webhooks. Existing items are not changed.',
   options: {
-    from: { type: 'string', value: 'URL', help: `the API to read (without: ${THEIRS})` },
-    'from-key-file': { type: 'string', value: 'FILE', help: 'its key (without: the variable MANDRILL_API_KEY)' },
-    to: { type: 'string', value: 'URL', help: 'the API of this Postern (without: http.listen of the settings)' },
+    from: { type: 'string', value: 'URL', help: `the API to import from (default: ${THEIRS})` },
+    'from-key-file': { type: 'string', value: 'FILE', help: 'a file with its key (default: $MANDRILL_API_KEY)' },
+    to: { type: 'string', value: 'URL', help: 'the API of this Postern (default: http.listen in the settings)' },
     'key-file': {
       type: 'string',
       value: 'FILE',
-      help: 'a key of the account that it goes to (postern key create makes one)',
+      help: 'a file with a key of the target account (postern key create)',
     },
     only: {
       type: 'string',
       multiple: true,
       value: 'KIND',
-      help: `only ${KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may stand several times`,
+      help: `only ${KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may be repeated`,
     },
-    'dry-run': { type: 'boolean', help: 'only say what would be brought over' },
+    'dry-run': { type: 'boolean', help: 'only show what would be imported' },
   },
   notes:
-    'Nothing is changed on the other side. Run it as often as you like: it goes on where it stopped. Keys are read from files,\nbecause a command line can be seen by everybody on the machine.',
+    'The source account is not changed. Run it as often as you like: it continues where it stopped. Keys are read from\nfiles, because other users of the machine can see command lines.',
   async run(call, io) {
-    const kinds = chosen(call);
+    const kinds = chooseKinds(call);
     const { from, to } = clients(call, io);
     const results: Result[] = [];
-    let begun = false;
+    let connected = false;
     try {
-      await Promise.all([greet(from, 'the account that is read'), greet(to, 'the account that it goes to')]);
-      begun = true;
-      for (const kind of kinds) results.push(await bringAll(kind, from, to, call.flag('dry-run'), io));
+      await Promise.all([greet(from, 'source account'), greet(to, 'target account')]);
+      connected = true;
+      for (const kind of kinds) results.push(await importAll(kind, from, to, call.flag('dry-run'), io));
     } catch (error) {
       if (!(error instanceof Unreachable || error instanceof CallRefused)) throw error;
       io.err(
-        `postern import mandrill: ${error.message}\n${!begun ? '' : 'What was brought over until now stays; run it again to go on.\n'}`,
+        `postern import mandrill: ${error.message}\n${connected ? 'Everything imported so far is kept; run it again to continue.\n' : ''}`,
       );
       return EXIT.unavailable;
     }
@@ -63,10 +63,10 @@ export const importMandrill: Command = {
   },
 };
 
-function chosen(call: Invocation): readonly Kind[] {
+function chooseKinds(call: Invocation): readonly Kind[] {
   const names = call.texts('only').map((name) => name.replaceAll('-', ' '));
   const unknown = names.find((name) => !KINDS.some((kind) => kind.name === name));
-  if (unknown !== undefined) throw new UsageError(`there is no kind "${unknown}"`);
+  if (unknown !== undefined) throw new UsageError(`unknown kind "${unknown}"`);
   return names.length === 0 ? KINDS : KINDS.filter(({ name }) => names.includes(name));
 }
 
@@ -81,7 +81,7 @@ function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly
   const ours = file('key-file');
   if (!ours) throw new UsageError('missing key of the account to import into: --key-file FILE');
   const { host, port } = call.settings().settings.http.listen;
-  // Not the clock of the daemon, whose timers keep no process alive: while this waits there may be nothing else.
+  // Not the daemon's clock: its timers do not keep the process alive.
   const waiter = { wait: (ms: number) => setTimeout(ms) };
   return {
     from: createApiClient(call.text('from') ?? THEIRS, theirs, waiter),
@@ -101,27 +101,27 @@ function readKey(path: string): string {
   }
 }
 
-/** A wrong key or address is told before anything is done. */
+/** Fails on a wrong key or URL before anything is imported. */
 async function greet(api: ApiClient, side: string): Promise<void> {
   await api.greet().catch((error: unknown) => {
     throw new Unreachable(`${side}: ${error instanceof Error ? error.message : String(error)}`);
   });
 }
 
-async function bringAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io): Promise<Result> {
+async function importAll(kind: Kind, from: ApiClient, to: ApiClient, dryRun: boolean, io: Io): Promise<Result> {
   const notes = new Set<string>();
   const say = (note: string) => void notes.add(note);
   const failed: { name: string; reason: string }[] = [];
   const items = await kind.items(from, to, say);
   const missing = items.filter(({ there }) => !there);
-  io.err(`${kind.name}: ${items.length} found, ${items.length - missing.length} there already\n`);
+  io.err(`${kind.name}: ${items.length} found, ${items.length - missing.length} already exist\n`);
   let imported = 0;
   const bring = async (item: Item) => {
     try {
       if (!dryRun) await item.bring();
       imported++;
       if (item.note !== undefined) say(`for each: ${item.note}`);
-      if (imported % SAY_EVERY === 0) io.err(`${kind.name}: ${imported} of ${missing.length}\n`);
+      if (imported % REPORT_EVERY === 0) io.err(`${kind.name}: ${imported} of ${missing.length}\n`);
     } catch (error) {
       if (error instanceof Unreachable || (error instanceof CallRefused && error.error === 'Invalid_Key')) throw error;
       failed.push({ name: item.name, reason: error instanceof Error ? error.message : String(error) });
@@ -143,8 +143,8 @@ function report(results: readonly Result[], dryRun: boolean): string {
   const failures = results.flatMap(({ kind, failed }) => failed.map(({ name, reason }) => [kind, name, reason]));
   const notes = results.flatMap(({ kind, notes }) => notes.map((note) => `  ${kind}: ${note}\n`));
   return (
-    toTable(['', 'found', 'there already', dryRun ? 'would be imported' : 'imported', 'failed'], rows) +
-    (failures.length === 0 ? '' : `\nNot imported:\n${toTable(['', 'what', 'why'], failures)}`) +
-    (notes.length === 0 ? '' : `\nStill to do, or to know:\n${notes.join('')}`)
+    toTable(['', 'found', 'existing', dryRun ? 'would be imported' : 'imported', 'failed'], rows) +
+    (failures.length === 0 ? '' : `\nNot imported:\n${toTable(['', 'item', 'reason'], failures)}`) +
+    (notes.length === 0 ? '' : `\nNotes:\n${notes.join('')}`)
   );
 }

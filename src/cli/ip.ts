@@ -9,27 +9,27 @@ import { withStore } from './open.ts';
 
 const ids = createIds(systemClock);
 
-/** No mail can come from these. Private addresses can be right behind a NAT, and loopback on a developer's machine. */
+/** Ranges that cannot send mail. Private addresses may be right behind a NAT, and loopback on a developer's machine. */
 const NEVER_SENDS: readonly string[] = ['unspecified', 'broadcast', 'multicast'];
 
 function theAddress(call: Invocation): string {
-  const [word, ...more] = call.words;
-  if (word === undefined || more.length > 0) throw new UsageError('missing argument: ADDRESS');
+  const [word] = call.words;
+  if (word === undefined) throw new UsageError('missing argument: ADDRESS');
   const id = toIpId(word);
-  if (id === undefined) throw new UsageError(`"${word}" is no IP address`);
-  if (NEVER_SENDS.includes(ipaddr.parse(id).range())) throw new UsageError(`no mail can be sent from ${id}`);
+  if (id === undefined) throw new UsageError(`"${word}" is not an IP address`);
+  if (NEVER_SENDS.includes(ipaddr.parse(id).range())) throw new UsageError(`mail cannot be sent from ${id}`);
   return id;
 }
 
 function theDomain(call: Invocation): string | undefined {
   const given = call.text('domain');
   const domain = given === undefined ? undefined : toAsciiDomain(given);
-  if (given !== undefined && !domain?.includes('.')) throw new UsageError(`"${given}" is no domain name`);
+  if (given !== undefined && !domain?.includes('.')) throw new UsageError(`"${given}" is not a domain name`);
   return domain;
 }
 
-/** Says what stands in the way of a change in the inventory. */
-async function inTheWay(store: Store, id: string): Promise<UsageError> {
+/** The reason why an address of the inventory cannot be changed. */
+async function conflict(store: Store, id: string): Promise<UsageError> {
   const row = await store.ips.one({ id });
   return new UsageError(row ? `${id} is in use by account ${row.account}` : `${id} is not in the inventory`);
 }
@@ -37,15 +37,15 @@ async function inTheWay(store: Store, id: string): Promise<UsageError> {
 export const ipAdd: Command = {
   name: 'ip add',
   args: 'ADDRESS',
-  summary: 'Puts an address into the inventory that accounts are provisioned from.',
+  summary: 'Adds an address to the inventory, from which accounts get dedicated addresses.',
   options: {
     domain: {
       type: 'string',
       value: 'NAME',
-      help: 'what its reverse DNS names (without: the address under our hostname)',
+      help: 'its reverse DNS name (default: the address as a label below hostname)',
     },
   },
-  notes: 'For an address that is there already, this changes its domain, and ends its rest if an account gave it back.',
+  notes: 'For an address already in the inventory, this changes its domain and ends its quarantine.',
   async run(call) {
     const id = theAddress(call);
     const domain = theDomain(call);
@@ -66,7 +66,7 @@ export const ipAdd: Command = {
         (await store.ips.insert(row)) === 'duplicate' &&
         !(await store.ips.change({ id, account: INVENTORY }, { homeDomain: domain, freeAt: now, claim }))
       )
-        throw await inTheWay(store, id);
+        throw await conflict(store, id);
       call.print([{ ip: id, domain: domain ?? null }], () => `Added ${id}\n`);
       return EXIT.ok;
     });
@@ -76,11 +76,11 @@ export const ipAdd: Command = {
 export const ipRemove: Command = {
   name: 'ip remove',
   args: 'ADDRESS',
-  summary: 'Takes an address out of the inventory. One that an account has stays with it.',
+  summary: 'Removes an address from the inventory. An address in use stays with its account.',
   async run(call) {
     const id = theAddress(call);
     return withStore(call.settings().settings, async (store) => {
-      if (!(await store.ips.remove({ id, account: INVENTORY }))) throw await inTheWay(store, id);
+      if (!(await store.ips.remove({ id, account: INVENTORY }))) throw await conflict(store, id);
       call.print([{ ip: id, removed: true }], () => `Removed ${id}\n`);
       return EXIT.ok;
     });
@@ -103,8 +103,8 @@ function toShown(row: IpRow, names: ReadonlyMap<string, string>, now: Date) {
 
 export const ipList: Command = {
   name: 'ip list',
-  summary: 'Lists all addresses: those of the inventory and those that accounts have.',
-  notes: 'A custom domain that is pending waits for you: set the PTR record of the address to it.',
+  summary: 'Lists all addresses: those in the inventory and those in use by accounts.',
+  notes: 'A pending custom domain needs your action: set the PTR record of the address to it.',
   async run(call) {
     return withStore(call.settings().settings, async (store) => {
       const names = new Map((await store.accounts.many({})).map(({ id, name }) => [id, name]));
@@ -112,7 +112,7 @@ export const ipList: Command = {
       const shown = (await store.ips.many({}, { sort: 'id' })).map((row) => toShown(row, names, now));
       const waiting = (await store.ipRequests.many({})).length;
       const note =
-        waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account waits' : 'accounts wait'} for an address.\n`;
+        waiting === 0 ? '' : `\n${waiting} ${waiting === 1 ? 'account is' : 'accounts are'} waiting for an address.\n`;
       call.print(
         shown,
         () =>

@@ -12,12 +12,12 @@ import type { Settings } from '../settings.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { Denied } from './command.ts';
 
-/** What goes wrong while a command works is said by the command itself; the log of the daemon is not its place. */
+/** Commands report their own errors; nothing goes to the daemon's log. */
 const quiet: Log = createLog('silent');
 
 const queueDir = (settings: Settings) => join(settings.data_dir, 'spool');
 
-/** Lends the queue of this host to `use`, whether the daemon runs or not: it notices within a second what was changed. */
+/** Lends this host's queue to `use`. A running daemon notices changes within a second. */
 export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Promise<T>): Promise<T> {
   const dir = queueDir(settings);
   mustHaveQueue(dir);
@@ -45,8 +45,8 @@ export async function withStore<T>(settings: Settings, use: (store: Store) => Pr
 }
 
 /**
- * Lends the operations of the API to `use`: what an operator adds and removes goes by the rules that hold for accounts.
- * The daemon may run beside it, and notices within `inbound.refresh_ms` what was changed.
+ * Lends the API's operations to `use`, so that an operator's changes follow the same rules as those of an account.
+ * A running daemon notices changes within `inbound.refresh_ms`.
  */
 export async function withOperations<T>(settings: Settings, use: (run: Daemon['run']) => Promise<T>): Promise<T> {
   mustHaveQueue(queueDir(settings));
@@ -65,10 +65,10 @@ export async function withOperations<T>(settings: Settings, use: (run: Daemon['r
 }
 
 function mustHaveQueue(dir: string): void {
-  if (!mustBeOurs(dir)) throw new Error(`there is no queue in ${dirname(dir)} (data_dir); has the daemon run here?`);
+  if (!mustBeOurs(dir)) throw new Error(`no queue found in ${dirname(dir)} (data_dir); has the daemon run here?`);
 }
 
-/** Whether the folder is there. Throws `Denied` when it is another user's. */
+/** Whether the folder exists. Throws `Denied` if another user owns it. */
 function mustBeOurs(dir: string): boolean {
   try {
     accessSync(dir, constants.R_OK | constants.W_OK | constants.X_OK);
@@ -78,7 +78,7 @@ function mustBeOurs(dir: string): boolean {
     if (code === 'ENOENT') return false;
     if (code === 'EACCES')
       throw new Denied(
-        `permission denied: ${dir} (data_dir) belongs to another user; run it as root, or as the user of the daemon (sudo -u postern postern …)`,
+        `permission denied: ${dir} (data_dir) belongs to another user; run this as root or as the daemon's user (sudo -u postern postern …)`,
       );
     throw error;
   }

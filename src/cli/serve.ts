@@ -22,15 +22,15 @@ import {
   systemdNotify,
 } from './systemd.ts';
 
-/** How long a stop may take before the process ends anyway: what is unfinished is safe on the spool. */
+/** The longest a stop may take; unfinished work is safe in the queue. */
 const STOP_MS = 60_000;
-/** How often the service manager hears of a start that takes long, in seconds. Its own limit is 90. */
-const START_NOTE_S = 30;
+/** How often a slow start asks the service manager for more time, in seconds. Its own limit is 90. */
+const EXTEND_EVERY_S = 30;
 
 export const serve: Command = {
   name: 'serve',
   summary:
-    'Takes mail by SMTP and calls by HTTP until it is stopped (SIGTERM). Under a service manager SIGHUP reads settings and certificates again.',
+    'Runs the daemon: accepts mail by SMTP and API calls by HTTP until SIGTERM. Under a service manager, SIGHUP reloads settings and certificates.',
   async run(call, io) {
     const { settings, shown } = call.settings();
     checkFiles(settings);
@@ -42,7 +42,7 @@ export const serve: Command = {
       tell: supervision.socket === undefined ? undefined : systemdNotify(supervision.socket),
       log,
     });
-    const endWait = waitLonger(notifier);
+    const endWait = extendStart(notifier);
     const opened = await open(settings, io, { log, metrics }).finally(endWait);
     if (typeof opened === 'number') return opened;
     const { daemon, announce } = opened;
@@ -56,10 +56,10 @@ export const serve: Command = {
     const reload = createReload(call, shown, { daemon, notifier, log, metrics });
     const { cert, key } = settings.smtp.tls;
     const endCertificates = watchCertificates(cert === '' ? [] : [cert, key], reload);
-    // Before anybody hears that we are ready: a manager may reload at once, and a SIGHUP that nobody listens for ends the process.
+    // Before we say that we are ready: a manager may reload at once, and a SIGHUP without a handler ends the process.
     const stopped = untilStopped(io, isManaged(io, supervision.socket) ? reload : undefined);
     announce();
-    await notifier.ready('Taking mail');
+    await notifier.ready('Accepting mail');
     await stopped;
     endWatch();
     endCertificates();
@@ -67,12 +67,12 @@ export const serve: Command = {
   },
 };
 
-/** A start that works on something large (the file of an older version, a long queue) is not to be taken for one that hangs. */
-function waitLonger(notifier: Notifier): () => void {
-  let cancel = systemClock.after(START_NOTE_S * 1000, again);
+/** A start with much to do (a file of an older version, a long queue) must not be taken for one that hangs. */
+function extendStart(notifier: Notifier): () => void {
+  let cancel = systemClock.after(EXTEND_EVERY_S * 1000, again);
   function again(): void {
-    void notifier.starting(2 * START_NOTE_S);
-    cancel = systemClock.after(START_NOTE_S * 1000, again);
+    void notifier.starting(2 * EXTEND_EVERY_S);
+    cancel = systemClock.after(EXTEND_EVERY_S * 1000, again);
   }
   return () => cancel();
 }
@@ -112,26 +112,25 @@ function place({ host, port }: { readonly host: string; readonly port: number })
   return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
 }
 
-/** What node and SQLite say of a folder or a file that is another user's, or no folder at all. */
+/** Errors of Node and SQLite for a data_dir that is not a folder or not writable. */
 const CANNOT_WRITE = /^(?:EACCES|EPERM|EROFS|ENOTDIR|EEXIST)|unable to open database file|readonly database/;
 
 function reason(error: unknown, dataDir: string): string {
   const text = error instanceof Error ? error.message : String(error);
   if (/EADDRINUSE/.test(text))
-    return `${text}\nAnother program holds this port; smtp.listen and http.listen choose others.`;
+    return `${text}\nAnother program uses this port; choose another one in smtp.listen or http.listen.`;
   if (/EADDRNOTAVAIL/.test(text))
-    return `${text}\nThis machine has no such address; smtp.listen and http.listen choose others.`;
+    return `${text}\nThis machine does not have that address; choose another one in smtp.listen or http.listen.`;
   if (/listen EACCES/.test(text))
-    return `${text}\nPorts below 1024 need the systemd socket unit, or CAP_NET_BIND_SERVICE.`;
+    return `${text}\nPorts below 1024 need the systemd socket unit or CAP_NET_BIND_SERVICE.`;
   if (CANNOT_WRITE.test(text))
-    return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be one that this user can write to.`;
+    return `${text}\nThe folder ${resolve(dataDir)} (data_dir) must be writable for this user.`;
   return text;
 }
 
 /**
- * What a person at a terminal sees at the start. The log proper goes to standard output, one JSON object a line.
- * Anything but a terminal keeps what it is told (a journal, the log of a container, a file), and a key has no business there; the
- * operator knows the one that he set himself.
+ * The message on standard error after a start; the log goes to standard output. A new key is shown on a terminal only,
+ * because a journal or a container's log would keep it.
  */
 function greeting(
   settings: Settings,
@@ -142,30 +141,29 @@ function greeting(
   const url = settings.public_url;
   const made = settings.bootstrap.api_key === '' ? firstKey : undefined;
   const shown = terminal ? made : undefined;
-  const key = shown === undefined ? '' : `  API key    ${shown}   (made now, shown this once)\n`;
+  const key = shown === undefined ? '' : `  API key    ${shown}   (new, shown only once)\n`;
   const where =
-    made === undefined ? 'Its API key is the one of bootstrap.api_key.' : 'An API key for it:  postern key create';
-  const hint = firstKey !== undefined && shown === undefined ? `The first account was made. ${where}\n` : '';
+    made === undefined ? 'Its API key is bootstrap.api_key.' : 'Create an API key for it:  postern key create';
+  const hint = firstKey !== undefined && shown === undefined ? `Created the first account. ${where}\n` : '';
   const submission = places.submission.length === 0 ? '' : `  submission ${places.submission.join(', ')}\n`;
   return (
-    `\nPostern ${VERSION} takes mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}` +
+    `\nPostern ${VERSION} accepts mail.\n\n  SMTP       ${places.smtp.join(', ')}\n${submission}  API        ${url}/api/1.0/\n  reference  ${url}/docs\n${key}\n${hint}` +
     `Try:  curl -d '{"key":"${shown ?? 'YOUR_KEY'}"}' ${url}/api/1.0/users/ping2.json\n` +
-    (shown === undefined ? '\n' : 'See mail come in and go out:  npm run demo\n\n')
+    (shown === undefined ? '\n' : 'To see it work:  npm run demo\n\n')
   );
 }
 
-/** For people on a terminal, JSON lines for everything else, or what the settings say. */
+/** The log in the format of `log.format`; by default for people on a terminal, JSON lines elsewhere. */
 function openLog({ log }: Settings, io: Io): Log {
   const pretty = log.format === 'pretty' || (log.format === 'auto' && io.terminals.out);
   if (!pretty) return createLog(log.level);
-  // https://no-color.org: set to anything but nothing.
+  // https://no-color.org: set and not empty.
   return createTerminalLog(log.level, io.terminals.out && !io.env['NO_COLOR'] && io.env['TERM'] !== 'dumb');
 }
 
 /**
- * Whether a service manager runs us, which sends SIGHUP to have the settings read again (systemd.exec(5)). To everybody
- * else it means that the terminal is closed. INVOCATION_ID alone is not enough on a terminal: desktops hand theirs down
- * to every shell.
+ * Whether a service manager runs us, for which SIGHUP means reload (systemd.exec(5)); otherwise it means that the terminal
+ * was closed. On a terminal INVOCATION_ID is not enough: shells of a desktop session inherit it.
  */
 function isManaged({ env, terminals }: Io, notifySocket: string | undefined): boolean {
   const onTerminal = terminals.in || terminals.out || terminals.err;
@@ -189,39 +187,39 @@ interface Running {
   readonly metrics: Metrics;
 }
 
-/** Reads settings and certificates again, one time after the other. What is wrong changes nothing. */
+/** Reloads settings and certificates, one reload at a time. Invalid ones change nothing. */
 function createReload(
   call: Invocation,
   atStart: LoadedSettings['shown'],
   { daemon, notifier, log, metrics }: Running,
 ): () => void {
   let last = Promise.resolve();
-  let state = { taken: true, at: systemClock.now() };
-  metrics.gauge('postern_config_last_reload_success', () => Number(state.taken));
+  let state = { ok: true, at: systemClock.now() };
+  metrics.gauge('postern_config_last_reload_success', () => Number(state.ok));
   metrics.gauge('postern_config_last_reload_success_timestamp_seconds', () => state.at / 1000);
   async function reload(): Promise<void> {
     await notifier.reloading();
     try {
       const { settings, shown } = call.settings();
       await daemon.reload(settings);
-      state = { taken: true, at: systemClock.now() };
+      state = { ok: true, at: systemClock.now() };
       const later = changedBetween(atStart, shown);
       log.info('daemon.reloaded', later.length > 0 ? { after_a_restart: later } : {});
     } catch (error) {
-      state = { ...state, taken: false };
+      state = { ...state, ok: false };
       log.error('daemon.reload_refused', {
         reason: error instanceof Error ? error.message : String(error),
-        note: 'the old settings stay in force',
+        note: 'the previous settings stay in force',
       });
     }
-    await notifier.ready('Taking mail');
+    await notifier.ready('Accepting mail');
   }
   return () => {
     last = last.then(reload);
   };
 }
 
-/** Settings that differ and that a running daemon does not take over. */
+/** Changed settings that need a restart. */
 function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['shown']): string[] {
   const old = new Map(before.map(({ path, value }) => [path, JSON.stringify(value)]));
   return after
@@ -231,21 +229,21 @@ function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['
 
 async function close(daemon: Daemon, notifier: Notifier, log: Log): Promise<number> {
   log.info('daemon.stopping');
-  await notifier.stopping('Finishing what is under way');
+  await notifier.stopping('Finishing open sessions');
   const late = new Promise<'late'>((resolve) => systemClock.after(STOP_MS, () => resolve('late')));
   const outcome = await Promise.race([daemon.stop(), late]);
   log.info(
     'daemon.stopped',
-    outcome === 'late' ? { note: 'the deadline passed; what is unfinished stays on the spool' } : {},
+    outcome === 'late' ? { note: 'the deadline passed; unfinished work stays in the queue' } : {},
   );
   return EXIT.ok;
 }
 
 /**
- * Calls `changed` soon after one of the files was replaced. Looks at them once a second rather than asking the kernel to
- * tell, because renewal swaps symbolic links, which watchers of the kernel do not follow.
+ * Calls `changed` soon after one of the files was replaced. Polls once a second, because renewal swaps symbolic links,
+ * which inotify does not follow.
  */
-export function watchCertificates(files: readonly string[], changed: () => void): () => void {
+function watchCertificates(files: readonly string[], changed: () => void): () => void {
   for (const file of files) watchFile(file, { interval: 1000, persistent: false }, changed);
   return () => {
     for (const file of files) unwatchFile(file, changed);

@@ -3,23 +3,23 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 
-/** What the daemon tells the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
+/** Reports our state to the service manager (sd_notify(3)). No call throws; without a manager nothing happens. */
 export interface Notifier {
-  /** The start goes on: the manager waits so many seconds more for `ready`. */
+  /** Asks the manager to wait this many more seconds for `ready`. */
   starting(seconds: number): Promise<void>;
-  /** Listeners are open and mail may come. */
+  /** The listeners are open. */
   ready(status: string): Promise<void>;
-  /** Settings are being read again; `ready` must follow. */
+  /** Settings are being reloaded; `ready` must follow. */
   reloading(): Promise<void>;
-  /** We drain and end. */
+  /** The daemon is draining. */
   stopping(status: string): Promise<void>;
   /** One line for `systemctl status`. */
   status(text: string): Promise<void>;
-  /** We are alive: resets the watchdog. */
+  /** Resets the watchdog. */
   alive(): Promise<void>;
 }
 
-/** Hands assignments such as `READY=1` over. Resolves when the manager has them, rejects when it cannot be told. */
+/** Sends assignments such as `READY=1`. Resolves when the manager has read them, rejects if it cannot be reached. */
 export type Tell = (assignments: readonly string[]) => Promise<void>;
 
 /**
@@ -35,30 +35,30 @@ export function systemdNotify(socket: string, program = 'systemd-notify'): Tell 
     });
 }
 
-/** A newline would start another assignment: text from elsewhere must not become MAINPID=. */
+/** A newline would start another assignment, such as MAINPID=. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\u2028\u2029]+/gu, ' ').slice(0, 200);
 }
 
-export interface NotifierDeps {
-  /** Undefined when no manager listens. */
+interface NotifierDeps {
+  /** Undefined without a manager. */
   readonly tell: Tell | undefined;
   readonly log: Log;
 }
 
-/** The notifier of this process. A fault is said once, and again only after it has passed. */
+/** The notifier of this process. A failure is logged once, until a message gets through again. */
 export function createNotifier({ tell, log }: NotifierDeps): Notifier {
-  let said = false;
+  let failing = false;
   let last: Promise<void> = Promise.resolve();
 
   async function attempt(assignments: readonly string[]) {
     try {
       await tell?.(assignments);
-      said = false;
+      failing = false;
     } catch (error) {
-      if (said) return;
-      said = true;
-      log.warn('daemon.note', { note: 'the service manager cannot be told of our state (systemd-notify)', error });
+      if (failing) return;
+      failing = true;
+      log.warn('daemon.note', { note: 'cannot notify the service manager (systemd-notify)', error });
     }
   }
 
@@ -72,7 +72,7 @@ export function createNotifier({ tell, log }: NotifierDeps): Notifier {
   return frozen({
     starting: (seconds) => send(`EXTEND_TIMEOUT_USEC=${seconds * 1_000_000}`, 'STATUS=Starting'),
     ready: (status) => send('READY=1', `STATUS=${oneLine(status)}`),
-    reloading: () => send('RELOADING=1', 'STATUS=Reading settings again'),
+    reloading: () => send('RELOADING=1', 'STATUS=Reloading settings'),
     stopping: (status) => send('STOPPING=1', `STATUS=${oneLine(status)}`),
     status: (text) => send(`STATUS=${oneLine(text)}`),
     alive: () => send('WATCHDOG=1'),
@@ -87,7 +87,7 @@ export interface InheritedSocket {
   readonly fd: number;
 }
 
-/** What a start was handed cannot be made sense of: starting on other ports instead would surprise. */
+/** The inherited sockets are malformed; starting on other ports instead would surprise the operator. */
 export class SocketFault extends Error {
   override readonly name = 'SocketFault';
 }
@@ -95,15 +95,16 @@ export class SocketFault extends Error {
 /** Descriptors begin after standard input, output and error (SD_LISTEN_FDS_START). */
 const FIRST_FD = 3;
 
-/** Far above any unit of ours; a larger number is garbage, and must not become a loop. */
-const MOST = 64;
+/** Far above any unit of ours. */
+const MAX_SOCKETS = 64;
 
 /** FileDescriptorName= allows 255 printable ASCII characters, the colon excepted. */
 const NAME = /^[ -9;-~]{0,255}$/;
 
 function countOf(text: string | undefined): number {
   if (text === undefined) return 0;
-  if (!/^\d{1,4}$/.test(text) || Number(text) > MOST) throw new SocketFault('LISTEN_FDS is not a number of sockets');
+  if (!/^\d{1,4}$/.test(text) || Number(text) > MAX_SOCKETS)
+    throw new SocketFault('LISTEN_FDS is not a number of sockets');
   return Number(text);
 }
 
@@ -130,21 +131,21 @@ export function inheritedSockets(
   return namesOf(env['LISTEN_FDNAMES'], count).map((name, index) => ({ name, fd: FIRST_FD + index }));
 }
 
-/** What systemd hands to a process it watches over. */
-export interface Supervision {
-  /** NOTIFY_SOCKET: where messages go; undefined when nobody listens. */
+/** How systemd supervises this process. */
+interface Supervision {
+  /** NOTIFY_SOCKET: where notifications go; undefined without a manager. */
   readonly socket: string | undefined;
-  /** Milliseconds between two signs of life, half of what is allowed; undefined when none are asked for. */
+  /** Milliseconds between keep-alives, half of the watchdog period; undefined without a watchdog. */
   readonly pingEveryMs: number | undefined;
 }
 
 /** A path or an abstract name (AF_UNIX), or the vsock of a virtual machine's host. */
 const SOCKET = /^[/@].{1,106}$|^vsock:\d+:\d+$/;
 
-/** Shortest period that is honoured: below it the pings alone would load the machine. */
+/** The shortest period that is honoured: faster keep-alives would load the machine. */
 const SHORTEST_USEC = 200_000;
 
-/** Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)). What is malformed or another's is left out. */
+/** Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)). Malformed values, and those for another process, are ignored. */
 export function readSupervision(env: Readonly<Record<string, string | undefined>>, pid: number): Supervision {
   const socket = env['NOTIFY_SOCKET'];
   if (socket === undefined || !SOCKET.test(socket)) return { socket: undefined, pingEveryMs: undefined };
@@ -153,18 +154,18 @@ export function readSupervision(env: Readonly<Record<string, string | undefined>
   return { socket, pingEveryMs: ours && usec >= SHORTEST_USEC ? Math.floor(usec / 2000) : undefined };
 }
 
-export interface WatchdogDeps {
-  /** Proof that mail could be taken: touches the loop, the spool and the listener. Rejects, or never answers, when not. */
+interface WatchdogDeps {
+  /** Checks that mail can be accepted: event loop, queue and listener. Rejects or hangs if not. */
   readonly check: () => Promise<void>;
-  /** Gives the sign of life. */
+  /** Sends the keep-alive. */
   readonly alive: () => Promise<void>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /**
- * Checks every `pingEveryMs` and gives a sign of life only after a check that passed. A check that hangs is not started
- * a second time; the manager's own period then decides when we are ended. The answer stops it.
+ * Checks every `pingEveryMs` and sends a keep-alive only after a check that passed. A hanging check is not started again:
+ * then the manager ends the process when its period is over. Returns a function that stops the watchdog.
  */
 export function startWatchdog({ check, alive, clock, log }: WatchdogDeps, pingEveryMs: number): () => void {
   let stopped = false;
@@ -175,7 +176,7 @@ export function startWatchdog({ check, alive, clock, log }: WatchdogDeps, pingEv
       await check();
       if (!stopped) await alive();
     } catch (error) {
-      if (!stopped) log.error('daemon.fault', { what: 'the watchdog check failed; no sign of life was given', error });
+      if (!stopped) log.error('daemon.fault', { what: 'the watchdog check failed; no keep-alive was sent', error });
     }
     if (!stopped) cancel = clock.after(pingEveryMs, () => void round());
   }

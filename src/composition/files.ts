@@ -34,7 +34,7 @@ export function checkNames({ hostname, public_url: publicUrl }: Pick<Settings, '
   ];
   const faults = names
     .filter(({ name }) => PLACEHOLDER.test(name.toLowerCase()))
-    .map(({ path, name }) => ({ path, text: `${name} is a placeholder: set the real name of this host` }));
+    .map(({ path, name }) => ({ path, text: `${name} is a placeholder; set the real name of this host` }));
   if (faults.length > 0) throw new ConfigError(faults);
 }
 
@@ -58,7 +58,7 @@ export function readStoreUrl({ url, url_file: file }: Settings['store']): string
   if (file === '') return url;
   const named = readNamed('store.url_file', file).trim();
   // An empty one must not lead to the embedded store: without our domains all mail would be refused for good.
-  if (!isMongoUrl(named)) throw fault('store.url_file', `${file} must hold a URL: ${MONGO_URL}`);
+  if (!isMongoUrl(named)) throw fault('store.url_file', `${file} must contain a URL: ${MONGO_URL}`);
   return named;
 }
 

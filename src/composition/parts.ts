@@ -14,7 +14,10 @@ import type { Routing, SigningKeys } from '../inbound/types.ts';
 import { createReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { createDispatcher } from '../queue/dispatcher.ts';
+import type { Roads } from '../queue/road.ts';
+import { createSenderReports } from '../returns/reports.ts';
 import { createFeedback, type Returns } from '../returns/returns.ts';
+import { createReturnRoad, type SendOwn } from '../returns/road.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
 import { createCustomDomains, createTrackingDomains } from '../sending/domains/custom-domains.ts';
@@ -22,25 +25,19 @@ import { createDomainTests } from '../sending/domains/domain-tests.ts';
 import { createDomainKeys, createKeySwitch, newKeyPair } from '../sending/domains/keys.ts';
 import { createSenderDomains } from '../sending/domains/sender-domains.ts';
 import { createMailer, createNotices } from '../sending/notices.ts';
+import { createOutboundRoad, type MailParts } from '../sending/road.ts';
 import type { MailCarrier } from '../sending/types.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
 import { createBatching, createTallies } from '../webhooks/batches.ts';
-import { createDestinations, type DeliveryDeps } from '../webhooks/carry.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
 import { createRenderer } from '../webhooks/render/pool.ts';
 import { createSample } from '../webhooks/render/sample.ts';
+import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
-import {
-  type DaemonDeps,
-  dispatcherSettings,
-  dnsSettings,
-  ownNames,
-  posterSettings,
-  rendererSettings,
-} from './slices.ts';
+import { type DaemonDeps, dnsSettings, ownNames, posterSettings, rendererSettings, roadSettings } from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
@@ -165,7 +162,7 @@ interface DeliveryParts {
   readonly resolver: Resolver;
   readonly signingKeys: SigningKeys;
   readonly returns: Returns;
-  readonly mail: DeliveryDeps['mail'];
+  readonly mail: MailParts;
   /** What carries mail of our own. */
   readonly ownCarrier: MailCarrier;
   readonly loopbackOnly: boolean;
@@ -180,25 +177,18 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
   const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
+  const limits = roadSettings(settings);
+  const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
+  const shared = { spool, senderReports, time, clock, ids, log, metrics };
   const destinations = createDestinations({ store, routing, clock });
-  const postmaster = { address: settings.smtp.postmaster, carrier: ownCarrier };
-  const notifying = { hostname, from: settings.mail.from };
-  const dispatcher = createDispatcher(dispatcherSettings(settings), {
-    spool,
-    renderer,
-    poster,
-    destinations,
-    signingKeys,
-    returns,
-    mail,
-    postmaster,
-    notifying,
-    clock,
-    time,
-    ids,
-    log,
-    metrics,
-  });
+  const webhooks = createWebhookRoad(limits.webhooks, { ...shared, renderer, poster, destinations, signingKeys });
+  const roads: Roads = {
+    inbound: webhooks,
+    events: webhooks,
+    outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer: renderer }),
+    return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
+  };
+  const dispatcher = createDispatcher({ spool, roads, time, clock, ids, log, metrics });
   return {
     poster,
     renderer,
@@ -206,4 +196,10 @@ export function createDelivery(settings: Settings, deps: DaemonDeps, parts: Deli
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),
   };
+}
+
+/** Mail of our own as it is, from nobody. */
+function sendOver(carrier: MailCarrier): SendOwn {
+  return ({ bytes, recipient }) =>
+    carrier.carry({ composed: { bytes, mailFrom: '', links: [] }, recipient, sourceAddresses: [] });
 }

@@ -113,20 +113,27 @@ export function rendererSettings(settings: Settings) {
   };
 }
 
-export function dispatcherSettings({ delivery, outbound }: Settings) {
-  return {
+/** What each road may do at one time, and for how long it tries. */
+export function roadSettings({ delivery, outbound, smtp }: Settings) {
+  const webhooks = {
     concurrency: delivery.concurrency,
     concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
     retryHours: delivery.retry_hours,
-    mailConcurrency: outbound.concurrency,
-    concurrencyPerDestination:
-      outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+  };
+  return {
+    webhooks,
+    returns: { ...webhooks, postmaster: smtp.postmaster },
+    outbound: {
+      concurrency: outbound.concurrency,
+      concurrencyPerEndpoint:
+        outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
+      maxAgeHours: outbound.max_age_hours,
+    },
   };
 }
 
 export function sendingSettings({ hostname, senders, outbound }: Settings) {
-  const { max_age_hours: maxAgeHours, signing_domain: ownDomain } = outbound;
-  return { hostname, maxAgeHours, ownDomain, dkimSelector: senders.dkim_selector };
+  return { hostname, ownDomain: outbound.signing_domain, dkimSelector: senders.dkim_selector };
 }
 
 /** `holder`: what this life of this process calls itself in the store. */

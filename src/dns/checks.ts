@@ -3,7 +3,7 @@ import ipaddr from 'ipaddr.js';
 import { type Resolver, sameName } from './types.ts';
 
 /** Whether the mail of a domain comes to us. `unknown`: the DNS could not say, and what was known before still holds. */
-export type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 /**
  * Whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the address of a

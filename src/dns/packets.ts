@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Answer, MxRecord, RecordType } from './types.ts';
 
 /** One record of a reply, as far as we read it. */
-export interface ReplyRecord {
+interface ReplyRecord {
   readonly owner: string;
   readonly type: string;
   readonly ttl: number;
@@ -11,7 +11,7 @@ export interface ReplyRecord {
 }
 
 /** A whole packet that answers our question. */
-export interface Reply {
+interface Reply {
   readonly rcode: number;
   readonly truncated: boolean;
   readonly records: readonly ReplyRecord[];
@@ -90,7 +90,7 @@ function toValue(record: Resource, type: string): string | MxRecord | undefined 
 }
 
 export type Reason = 'timeout' | 'servfail' | 'refused' | 'malformed' | 'unreachable';
-export type Heard =
+export type QuestionOutcome =
   | { readonly kind: 'reply'; readonly reply: Reply }
   | { readonly kind: 'failure'; readonly reason: Reason };
 
@@ -101,7 +101,7 @@ const RCODE_REASONS = new Map<number, Reason>([
 ]);
 
 /** What a reply means for the question: something to read, or a reason to ask elsewhere. */
-export function judge(reply: Reply | undefined): Heard {
+export function judge(reply: Reply | undefined): QuestionOutcome {
   if (!reply || reply.truncated) return { kind: 'failure', reason: 'malformed' };
   if (reply.rcode === 0 || reply.rcode === 3)
     return reply.referral ? { kind: 'failure', reason: 'refused' } : { kind: 'reply', reply };
@@ -131,7 +131,7 @@ function questionLength(query: Buffer): number {
 }
 
 /** What a reply says about a name: an answer, or the name that an alias leads to and that is to be asked next. */
-export type Reading<T> =
+type Reading<T> =
   | { readonly kind: 'answer'; readonly answer: Answer<T>; readonly ttl: number }
   | { readonly kind: 'alias'; readonly target: string; readonly ttl: number };
 

@@ -4,13 +4,13 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { type Codec, type Heard, isReplyTo, judge, type Reason } from './packets.ts';
+import { type Codec, isReplyTo, judge, type QuestionOutcome, type Reason } from './packets.ts';
 import type { Server } from './system.ts';
 import type { RecordType } from './types.ts';
 
 /** Asks the name servers one question under one deadline. */
 export interface Asking {
-  ask(name: string, type: RecordType, deadline: number): Promise<Heard>;
+  ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome>;
   stop(): void;
 }
 
@@ -41,30 +41,30 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   const line: (() => void)[] = [];
   const ends = new Set<() => void>();
 
-  async function ask(name: string, type: RecordType, deadline: number): Promise<Heard> {
+  async function ask(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
     if (running >= MOST_AT_ONCE) await new Promise<void>((resolve) => line.push(resolve));
     running++;
     const began = clock.monotonic();
     try {
-      const heard = await askAll(name, type, deadline);
-      count(type, heard, clock.monotonic() - began);
-      if (!stopped) outage.note(name, heard);
-      return heard;
+      const outcome = await askAll(name, type, deadline);
+      count(type, outcome, clock.monotonic() - began);
+      if (!stopped) outage.note(name, outcome);
+      return outcome;
     } finally {
       running--;
       line.shift()?.();
     }
   }
 
-  function askAll(name: string, type: RecordType, deadline: number): Promise<Heard> {
+  function askAll(name: string, type: RecordType, deadline: number): Promise<QuestionOutcome> {
     const ms = Math.min(deadline - clock.monotonic(), outage.lasts() ? settings.timeoutMs / TURNS : settings.timeoutMs);
     if (stopped || ms <= 0) return Promise.resolve({ kind: 'failure', reason: stopped ? 'unreachable' : 'timeout' });
     return new Promise((resolve) => {
       const end = () => round.end({ kind: 'failure', reason: 'unreachable' });
-      const round = startRound(deps, turnsOf(deps.servers(), preferred), name, type, ms, (heard, server) => {
+      const round = startRound(deps, turnsOf(deps.servers(), preferred), name, type, ms, (outcome, server) => {
         ends.delete(end);
         if (server) preferred = keyOf(server);
-        resolve(heard);
+        resolve(outcome);
       });
       ends.add(end);
       round.begin();
@@ -80,12 +80,12 @@ export function createAsking(deps: Deps, settings: { readonly timeoutMs: number 
   });
 }
 
-/** Counts questions by what was heard; each pair of type and result is bound once. */
-function createCount(metrics: Metrics): (type: RecordType, heard: Heard, ms: number) => void {
+/** Counts questions by what was outcome; each pair of type and result is bound once. */
+function createCount(metrics: Metrics): (type: RecordType, outcome: QuestionOutcome, ms: number) => void {
   const seconds = metrics.histogram('postern_dns_seconds');
   const counters = new Map<string, Counter>();
-  return (type, heard, ms) => {
-    const result = heard.kind === 'failure' ? heard.reason : heard.reply.rcode === 3 ? 'nxdomain' : 'answered';
+  return (type, outcome, ms) => {
+    const result = outcome.kind === 'failure' ? outcome.reason : outcome.reply.rcode === 3 ? 'nxdomain' : 'answered';
     const key = `${type} ${result}`;
     const counter = counters.get(key) ?? metrics.counter('postern_dns_questions_total', { type, result });
     counters.set(key, counter);
@@ -101,12 +101,12 @@ function createOutage(clock: Clock, log: Log) {
   const lasts = () => silences >= SILENCES;
   return {
     lasts,
-    note(name: string, heard: Heard): void {
-      const silent = heard.kind === 'failure' && (heard.reason === 'timeout' || heard.reason === 'unreachable');
+    note(name: string, outcome: QuestionOutcome): void {
+      const silent = outcome.kind === 'failure' && (outcome.reason === 'timeout' || outcome.reason === 'unreachable');
       silences = silent ? silences + 1 : 0;
       if (!silent || !lasts() || clock.monotonic() - notedAt < NOTE_EVERY_MS) return;
       notedAt = clock.monotonic();
-      log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: heard.reason });
+      log.warn('dns.fault', { note: 'the name servers do not answer', name, reason: outcome.reason });
     },
   };
 }
@@ -118,14 +118,14 @@ interface RoundDeps {
 }
 
 /** At least so many datagrams before a question is given up, over all servers. */
-export const TURNS = 4;
+const TURNS = 4;
 /** A server as text, to compare. */
-export function keyOf(server: Server): string {
+function keyOf(server: Server): string {
   return `${server.address} ${server.port}`;
 }
 
 /** The order in which the servers are asked, the preferred one first, until there are enough turns. */
-export function turnsOf(servers: readonly Server[], preferred: string): Server[] {
+function turnsOf(servers: readonly Server[], preferred: string): Server[] {
   const order = [...servers].sort((a, b) => Number(keyOf(b) === preferred) - Number(keyOf(a) === preferred));
   const turns: Server[] = [];
   for (let round = 0; round < 2 || turns.length < TURNS; round++) {
@@ -139,13 +139,13 @@ export function turnsOf(servers: readonly Server[], preferred: string): Server[]
  * Takes the turns one after the other. An earlier server is still listened to while a later one is asked: a slow answer is
  * an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
  */
-export function startRound(
+function startRound(
   deps: RoundDeps,
   turns: readonly Server[],
   name: string,
   type: RecordType,
   ms: number,
-  done: (heard: Heard, server?: Server) => void,
+  done: (outcome: QuestionOutcome, server?: Server) => void,
 ) {
   const open = new Set<() => void>();
   const said = new Set<string>();
@@ -156,13 +156,13 @@ export function startRound(
   let cancelTurn = () => {};
   const cancelAll = deps.clock.after(ms, () => end({ kind: 'failure', reason }));
 
-  function end(heard: Heard, server?: Server): void {
+  function end(outcome: QuestionOutcome, server?: Server): void {
     if (over) return;
     over = true;
     cancelAll();
     cancelTurn();
     for (const close of open) close();
-    done(heard, server);
+    done(outcome, server);
   }
 
   function failed(server: Server, why: Reason): void {
@@ -186,10 +186,10 @@ export function startRound(
     }
     const asked = server;
     cancelTurn = deps.clock.after(ms / turns.length, begin);
-    startTurn(deps, asked, name, type, open, (heard) => {
+    startTurn(deps, asked, name, type, open, (outcome) => {
       if (over) return;
-      if (heard.kind === 'reply') end(heard, asked);
-      else failed(asked, heard.reason);
+      if (outcome.kind === 'reply') end(outcome, asked);
+      else failed(asked, outcome.reason);
     });
   }
 
@@ -203,7 +203,7 @@ function startTurn(
   name: string,
   type: RecordType,
   open: Set<() => void>,
-  done: (heard: Heard) => void,
+  done: (outcome: QuestionOutcome) => void,
 ): void {
   function send(over: 'udp' | 'tcp', opt: boolean): void {
     const query = deps.codec.encode(deps.newId(), name, type, opt);
@@ -231,7 +231,7 @@ function startTurn(
 }
 
 /** What a packet on the way back may do to the one who waits. */
-export interface Listener {
+interface Listener {
   /** Bytes that claim to be the answer. True when they were, and nothing more is awaited. */
   packet(bytes: Buffer): boolean;
   /** Nothing will come from there any more. */
@@ -248,7 +248,7 @@ const LARGEST_STREAM = 32_768;
  * beside the id (RFC 5452 section 9.2). The socket is connected, so the system drops what comes from anybody but the
  * server, and tells at once when nobody listens there. The answer closes it.
  */
-export function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
+function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
   const family = isIPv6(server.address) ? 6 : 4;
   const socket: UdpSocket = createSocket({
     type: family === 6 ? 'udp6' : 'udp4',
@@ -279,7 +279,7 @@ export function sendUdp(server: Server, query: Buffer, listener: Listener): () =
 }
 
 /** Sends a question over TCP, framed by its length (RFC 7766 section 8). The answer closes the connection. */
-export function sendTcp(server: Server, query: Buffer, listener: Listener): () => void {
+function sendTcp(server: Server, query: Buffer, listener: Listener): () => void {
   const socket = connect({ host: server.address, port: server.port });
   let closed = false;
   let held = Buffer.alloc(0);

@@ -114,9 +114,9 @@ function createLookup<T>({ asking, cache, read, clock }: LookupDeps<T>, timeoutM
     let target = name;
     let ttl = Number.MAX_SAFE_INTEGER; // who asks sees all of it; only the keeping is bounded
     for (let aliases = 0; aliases < LONGEST_ALIAS_CHAIN; aliases++) {
-      const heard = await asking.ask(target, type, deadline);
-      if (heard.kind === 'failure') return { answer: heard, keepMs: KEPT_FAILURE_MS };
-      const reading = readReply(heard.reply, target, type, ttl, read);
+      const outcome = await asking.ask(target, type, deadline);
+      if (outcome.kind === 'failure') return { answer: outcome, keepMs: KEPT_FAILURE_MS };
+      const reading = readReply(outcome.reply, target, type, ttl, read);
       if (reading.kind === 'answer') return { answer: reading.answer, keepMs: keepMs(reading.answer, reading.ttl) };
       target = reading.target;
       ttl = reading.ttl;

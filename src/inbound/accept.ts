@@ -4,7 +4,7 @@ import { deliveryId, type Ids } from '../base/ids.ts';
 import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
-import type { Acceptance, Accepted, Routed } from './types.ts';
+import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
 
 /**
  * Takes responsibility for a message: one message and one delivery per routed recipient, written as a unit and synced.
@@ -25,7 +25,7 @@ export function createAcceptance(
       const messageId = ids.message();
       return { messageId, body: spool.body(messageId) };
     },
-    async accept(messageId, arrival, routed, body): Promise<Accepted> {
+    async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const receivedAt = clock.now();
       const deliveries = toDeliveries(messageId, routed);
       const only = deliveries.length === 1 ? deliveries[0]?.recipient : undefined;
@@ -45,7 +45,7 @@ export function createAcceptance(
 }
 
 /** A client may name a recipient twice; one delivery is enough, and the id is the same anyway. */
-function toDeliveries(messageId: string, routed: readonly Routed[]): Delivery[] {
+function toDeliveries(messageId: string, routed: readonly RoutedRecipient[]): Delivery[] {
   const byId = new Map(
     routed.map(({ recipient, match }) => {
       const id = deliveryId(messageId, match.routeId, recipient);

@@ -19,7 +19,7 @@ export interface OwnershipSettings {
   readonly ownership: 'auto' | 'first' | 'txt';
 }
 
-export interface OwnershipDeps {
+interface OwnershipDeps {
   readonly store: Pick<Store, 'inboundDomains' | 'accounts'>;
   readonly routing: Pick<Routing, 'changed'>;
   readonly resolver: Resolver;
@@ -29,7 +29,7 @@ export interface OwnershipDeps {
 }
 
 /** A TXT record that proves a domain. */
-export interface Proof {
+interface Proof {
   readonly name: string;
   readonly value: string;
 }
@@ -166,7 +166,7 @@ export interface RetestInboundSettings {
   readonly mxHosts: readonly string[];
 }
 
-export interface RetestInboundDeps {
+interface RetestInboundDeps {
   readonly store: Pick<Store, 'inboundDomains'>;
   readonly resolver: Resolver;
   readonly ownership: Pick<Ownership, 'settle'>;

@@ -3,7 +3,7 @@ import { toAsciiDomain } from '../mail/address.ts';
 import { POSTMASTER_URL } from '../mail/return-address.ts';
 import type { Lookup } from './types.ts';
 
-export interface PostmasterSettings {
+interface PostmasterSettings {
   /**
    * Names of ours, which no account has, as A-labels: the host name, the return domain, other hosts that share the
    * work.

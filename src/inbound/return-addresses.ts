@@ -8,14 +8,14 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
 import type { Lookup, ReturnAddresses } from './types.ts';
 
-export interface ReturnAddressSettings {
+interface ReturnAddressSettings {
   /** Domain of reverse-paths and of addresses for unsubscribing, lower-case A-labels. */
   readonly returnDomain: string;
   /** How often new accounts are looked for, in milliseconds. */
   readonly refreshMs: number;
 }
 
-export interface ReturnAddressDeps {
+interface ReturnAddressDeps {
   readonly store: Pick<Store, 'accounts'>;
   /** What our tokens are signed with; rejects with `StoreAway` while it cannot be read. */
   readonly secret: () => Promise<string>;

@@ -19,7 +19,7 @@ interface Domain {
   readonly urls: ReadonlyMap<string, string>;
 }
 
-export interface RoutingSettings {
+interface RoutingSettings {
   /** How often the table is compared with the store, in milliseconds: other hosts may have changed it. */
   readonly refreshMs: number;
 }
@@ -136,7 +136,7 @@ function find(domain: Domain, mailbox: string): Match | undefined {
 }
 
 /** The patterns with wildcards of one domain, as a table: looking a mailbox up takes the same time among ten and among 100,000. */
-export interface Globs<T> {
+interface Globs<T> {
   /** Of those that match, the one with the most literal characters, and among these the first that was given. */
   find(mailbox: string): T | undefined;
 }

@@ -35,7 +35,7 @@ export interface ReturnAddresses {
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
 
-export interface Routed {
+export interface RoutedRecipient {
   /** The address as the client gave it. */
   readonly recipient: string;
   readonly match: Match;
@@ -48,7 +48,7 @@ export interface Arrival {
   readonly protocol: string;
 }
 
-export type Accepted =
+export type AcceptResult =
   | { readonly outcome: 'accepted'; readonly messageId: string }
   | { readonly outcome: 'full' | 'fault' };
 
@@ -57,7 +57,7 @@ export interface Acceptance {
   /** A new message: its id and the place its bytes go to. */
   begin(): { readonly messageId: string; readonly body: BodyWriter };
   /** Answers after the sync. */
-  accept(messageId: string, arrival: Arrival, routed: readonly Routed[], body: Body): Promise<Accepted>;
+  accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
 }
 
 /** The keys that sign posts to an endpoint, the present one first; two while a rotation lasts. */

@@ -22,7 +22,7 @@ export interface ListedMailbox extends Mailbox {
 }
 
 /** What an address field holds. */
-export interface AddressList {
+interface AddressList {
   /** In their order; the members of groups stand beside the others. */
   readonly mailboxes: readonly ListedMailbox[];
   /** Members in which no address was found, as they were written. */
@@ -292,7 +292,7 @@ function scan(text: string, tokens: Token[]): boolean {
 }
 
 type Enclosed = 'quoted' | 'literal' | 'comment';
-interface Opened {
+interface OpenEnclosure {
   readonly kind: Enclosed;
   readonly end: number;
 }
@@ -304,7 +304,7 @@ const CLOSINGS: Readonly<Record<Enclosed, string>> = { quoted: '"', literal: ']'
  * Where the quoted string, literal or comment ends that begins here; none: it has no end; undefined: nothing of that
  * kind begins.
  */
-function endOfOpened(text: string, start: number): Opened | 'none' | undefined {
+function endOfOpened(text: string, start: number): OpenEnclosure | 'none' | undefined {
   const kind = OPENINGS[text.charAt(start)];
   if (kind === undefined) return undefined;
   let depth = 1; // comments nest; they are counted, not called

@@ -19,7 +19,7 @@ const CODES = {
   transient: 70,
 } as const;
 
-export type BounceWord = keyof typeof CODES;
+type BounceWord = keyof typeof CODES;
 
 interface Rule {
   /** Enhanced status codes (RFC 3463) without their class, as `subject.detail`; a whole subject as `subject.`. */

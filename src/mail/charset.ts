@@ -3,7 +3,7 @@ import { TextDecoder } from 'node:util';
 import iconv from 'iconv-lite';
 
 /** Text from bytes; may be called for piece after piece of one text, `final` with the last. */
-export type Decode = (bytes: Buffer, final: boolean) => string;
+type Decode = (bytes: Buffer, final: boolean) => string;
 
 /** A charset, as it is needed for one text. */
 interface Charset {
@@ -172,7 +172,7 @@ const TILDE = 0x7e;
  * lines or encoded words were joined. Bytes of the upper half are read as `upper` has them: text of EUC-KR is often
  * called ISO-2022-KR.
  */
-export function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
+function createIso2022Decoder(upper: 'euc-jp' | 'euc-kr' | 'gbk'): Decode {
   const sets = { g0: ASCII, g1: upper === 'gbk' ? GB_2312 : KS_X_1001, g2: LATIN1 };
   let out = false;
   let held = Buffer.alloc(0);
@@ -221,7 +221,7 @@ function escapeAt(input: Buffer, at: number): string {
 }
 
 /** Decodes HZ (RFC 1843): GB 2312 between `~{` and `~}`, which ends with the line at the latest. */
-export function createHzDecoder(): Decode {
+function createHzDecoder(): Decode {
   let plane = ASCII;
   let held = Buffer.alloc(0);
   return (bytes, final) => {

@@ -1,7 +1,7 @@
 import type { Outgoing } from './outgoing.ts';
 
 /** The other end of a session, as the connection and its greeting showed it. */
-export interface Client {
+interface Client {
   /** IP address without brackets or zone; an IPv4-mapped IPv6 address is written as IPv4. Null for mail injected without one. */
   readonly address: string | null;
   /** What HELO or EHLO said, null when nothing was said. */
@@ -54,7 +54,7 @@ export interface Verdicts {
 /** RFC 7208 section 2.6. */
 export type SpfResult = 'pass' | 'fail' | 'softfail' | 'neutral' | 'none' | 'temperror' | 'permerror';
 
-export interface Trace {
+interface Trace {
   readonly envelope: Envelope;
   readonly protocol: string;
   readonly hostname: string;

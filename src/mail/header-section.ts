@@ -20,7 +20,7 @@ export interface HeaderSection {
 }
 
 /** Octets of header that are looked at. Postfix stops at 100 KiB; lists and trace lines of today need a little more. */
-export const MOST_HEADER_BYTES = 256 * 1024;
+const MOST_HEADER_BYTES = 256 * 1024;
 
 const NAME = /^[\x21-\x39\x3b-\x7e]+$/;
 const FIELD = /^([\x21-\x39\x3b-\x7e]+)[ \t]*:/;

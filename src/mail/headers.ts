@@ -125,7 +125,7 @@ function escaped(char: string): string {
 }
 
 /** A header value with parameters (RFC 2045 section 5.1): `text/plain; charset=utf-8`. */
-export interface Structured {
+export interface ParameterizedValue {
   /** In lower case and without white space around it; empty when there is none. */
   readonly value: string;
   /** By name in lower case. A name that comes twice keeps its last value. */
@@ -138,7 +138,7 @@ const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
 /** Splits a value from its parameters in one pass. RFC 2231 parameters keep their written names (`filename*0*`). */
-export function parseStructured(text: string): Structured {
+export function parseStructured(text: string): ParameterizedValue {
   const params = new Map<string, string>();
   let at = 0;
   let value: string | undefined;
@@ -153,7 +153,7 @@ export function parseStructured(text: string): Structured {
 }
 
 /** Whether a parameter is in one of the extended forms of RFC 2231: `name*=`, or in pieces, `name*0=`. */
-export function isExtended({ params }: Structured, name: string): boolean {
+export function isExtended({ params }: ParameterizedValue, name: string): boolean {
   for (const key of params.keys()) if (key.startsWith(`${name}*`)) return true;
   return false;
 }
@@ -162,7 +162,7 @@ export function isExtended({ params }: Structured, name: string): boolean {
  * A parameter of ASCII, such as a boundary, in whatever form it is; '' when there is none. The extended form goes
  * before the plain one, as mailparser has it: we have to see the same parts.
  */
-export function asciiParameter(type: Structured, name: string): string {
+export function asciiParameter(type: ParameterizedValue, name: string): string {
   if (!isExtended(type, name)) return type.params.get(name) ?? '';
   const pieces: { readonly number: number; readonly text: string }[] = [];
   for (const [key, value] of type.params) {

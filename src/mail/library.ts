@@ -33,7 +33,7 @@ declare module 'mailparser' {
   }
 }
 
-interface Seen {
+interface PartState {
   readonly node: TreeNode;
   readonly flowed: boolean;
   readonly encoding: TransferEncoding;
@@ -61,7 +61,7 @@ const DECODED_BY_US: ReadonlySet<TransferEncoding> = new Set<TransferEncoding>([
  */
 class Parser extends MailParser {
   /** Every part that was found, in its order. */
-  readonly seen: Seen[] = [];
+  readonly seen: PartState[] = [];
 
   /** Called by the constructor of mailparser, before there are fields. */
   override getDecoder() {
@@ -173,7 +173,7 @@ function isText(node: TreeNode): boolean {
 }
 
 /** The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it. */
-function textOf({ node, encoding }: Seen): string {
+function textOf({ node, encoding }: PartState): string {
   const text = node.textContent ?? '';
   return node.parent === undefined || encoding === 'base64' || encoding === 'uuencode' || text === ''
     ? text

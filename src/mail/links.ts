@@ -6,7 +6,7 @@ import type { Analytics } from './outgoing.ts';
 /** What stands in place of a link; undefined: it stays as it is. */
 export type Relink = (url: string) => string | undefined;
 
-export interface HtmlChanges {
+interface HtmlChanges {
   /** Asked for each http link of an `a` or `area`, entities decoded. */
   readonly relink?: Relink | undefined;
   /** Markup that goes to the end of the body. */
@@ -175,7 +175,7 @@ function withoutTail(found: string): string {
 }
 
 /** A text with pieces of it replaced, from the first to the last. */
-export interface Output {
+interface Output {
   replace(start: number, end: number, text: string): void;
   /** The whole; `insert` stands at the place `at` of the old text, behind everything that was replaced before it. */
   finish(insert: string, at: number): string;

@@ -151,12 +151,12 @@ function parseUtc(text: string): Date | undefined {
 }
 
 /** Values by name: what stands for all recipients, and what for one. */
-export interface Objects<T> {
+interface Objects<T> {
   readonly all: Map<string, T>;
   readonly byRecipient: Map<string, Map<string, T>>;
 }
 
-export interface Asked<T> {
+interface ObjectField<T> {
   readonly name: string;
   readonly isKey: (name: string) => boolean;
   /** Undefined for what is ignored. */
@@ -172,7 +172,7 @@ export interface McReading {
   one<T>(name: string, parse: (text: string) => T | undefined): T | null;
   flag(name: string): boolean | null;
   /** Of a field of JSON objects that may come several times; `_rcpt` in one says whom it is about. Later values win. */
-  objects<T>(asked: Asked<T>): Objects<T>;
+  objects<T>(asked: ObjectField<T>): Objects<T>;
   /** Notes that a value was ignored, all of it or in part. */
   ignore(name: string): void;
   /** Full names of such fields until now, each once. */
@@ -185,7 +185,7 @@ const TRUE = /^(?:true|on|yes|y|1)$/i;
 const FALSE = /^(?:false|off|no|n|0)$/i;
 const RCPT = '_rcpt';
 
-export function createMcReading(fields: readonly HeaderField[]): McReading {
+function createMcReading(fields: readonly HeaderField[]): McReading {
   const given = collect(fields);
   const ignored = new Set<string>();
   const all = (name: string) => given.get(name.toLowerCase()) ?? [];
@@ -205,7 +205,7 @@ export function createMcReading(fields: readonly HeaderField[]): McReading {
     all,
     one,
     flag: (name) => one(name, (text) => (TRUE.test(text) ? true : FALSE.test(text) ? false : undefined)),
-    objects: <T>(asked: Asked<T>) => readObjects({ all, ignore }, asked),
+    objects: <T>(asked: ObjectField<T>) => readObjects({ all, ignore }, asked),
     ignore,
     ignored: () => [...ignored],
   });
@@ -223,7 +223,7 @@ function collect(fields: readonly HeaderField[]): Map<string, string[]> {
 
 function readObjects<T>(
   { all, ignore }: Pick<McReading, 'all' | 'ignore'>,
-  { name, isKey, read, maxBytes = Infinity }: Asked<T>,
+  { name, isKey, read, maxBytes = Infinity }: ObjectField<T>,
 ): Objects<T> {
   const found: Objects<T> = { all: new Map(), byRecipient: new Map() };
   for (const text of all(name)) {
@@ -262,7 +262,7 @@ function parseObject(text: string): object | undefined {
 }
 
 /** What a recipient's own values are kept under. */
-export function recipientKey(text: string): string | undefined {
+function recipientKey(text: string): string | undefined {
   const address = parseAddress(text.trim());
   if (!address || address.domain.startsWith('[')) return undefined;
   return `${address.text.slice(0, address.text.lastIndexOf('@'))}@${address.domain}`.toLowerCase();

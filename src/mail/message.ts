@@ -1,6 +1,13 @@
 import { correspondentsOf } from './author.ts';
 import { decoderOfText } from './charset.ts';
-import { allValues, decodeWords, type HeaderField, isExtended, parseStructured, type Structured } from './headers.ts';
+import {
+  allValues,
+  decodeWords,
+  type HeaderField,
+  isExtended,
+  type ParameterizedValue,
+  parseStructured,
+} from './headers.ts';
 import { readWithLibrary } from './library.ts';
 import { mediaTypeOf, type Part, type Scan, scanStructure } from './structure.ts';
 import { decodeTransfer, isCleanBase64, type TransferEncoding, toTransferEncoding } from './transfer.ts';
@@ -20,7 +27,7 @@ export function scanMessage(bytes: Buffer): Scan {
  * declines mailparser reads as a whole (docs/decisions/0018). Addresses are read by the one reader of addresses in any
  * case. Throws when the parser fails.
  */
-export async function parseMessage(bytes: Buffer, root: Part): Promise<Parsed> {
+export async function parseMessage(bytes: Buffer, root: Part): Promise<ParsedMessage> {
   const body = walkBody(bytes, root) ?? (await readWithLibrary(bytes));
   return { ...correspondentsOf(root.fields), subject: walkSubject(root.fields), ...body, fields: root.fields };
 }
@@ -61,7 +68,7 @@ export interface Addressing {
 }
 
 /** What parsing found in a message. */
-export interface Parsed extends Addressing {
+export interface ParsedMessage extends Addressing {
   readonly fields: readonly HeaderField[];
   readonly text: Text | undefined;
   /** Whether the text is format=flowed (RFC 3676); it is left as it was written. */
@@ -72,10 +79,10 @@ export interface Parsed extends Addressing {
 }
 
 /** What stands in the body of a message. */
-export type Body = Omit<Parsed, 'fields' | keyof Addressing>;
+export type Body = Omit<ParsedMessage, 'fields' | keyof Addressing>;
 
 /** The texts of a message and its files, part by part. */
-interface Found {
+interface Parts {
   readonly texts: Text[];
   readonly html: Text[];
   /** Whether the first text is format=flowed. */
@@ -94,7 +101,7 @@ const UTF8_PARAMETER = /^utf-8'[^']*'((?:[\w!#$&+.^`{}~-]|%[0-9a-f]{2})*)$/i;
  * the forms of RFC 2231, but for the name of a file in UTF-8 and one piece.
  */
 export function walkBody(bytes: Buffer, root: Part): Body | undefined {
-  const found: Found = { texts: [], html: [], flowed: false, files: [], declined: false };
+  const found: Parts = { texts: [], html: [], flowed: false, files: [], declined: false };
   walkPart(bytes, root, found);
   return found.declined ? undefined : bodyOf(found);
 }
@@ -103,13 +110,13 @@ export function walkBody(bytes: Buffer, root: Part): Body | undefined {
  * The body that parts make. Beside a text the first HTML part is its formatted form; without one all of them are what
  * is there to read.
  */
-export function bodyOf({ texts, html, flowed, files }: Omit<Found, 'declined'>): Body {
+export function bodyOf({ texts, html, flowed, files }: Omit<Parts, 'declined'>): Body {
   const shown = texts.length > 0 ? html[0] : joined(html, '<br/>\n');
   return { text: joined(texts, '\n'), textFlowed: flowed, html: shown, files };
 }
 
 /** The subject, decoded; '' when there is none. Of several the last one counts, as mailparser has it. */
-export function walkSubject(fields: readonly HeaderField[]): string {
+function walkSubject(fields: readonly HeaderField[]): string {
   return decodeWords(allValues(fields, 'subject').at(-1) ?? '');
 }
 
@@ -125,7 +132,7 @@ function joined(texts: readonly Text[], separator: string): Text | undefined {
   };
 }
 
-function walkPart(bytes: Buffer, part: Part, found: Found): void {
+function walkPart(bytes: Buffer, part: Part, found: Parts): void {
   for (const child of part.children) walkPart(bytes, child, found);
   if (isExtended(part.type, 'charset') || isExtended(part.type, 'boundary')) found.declined = true;
   // A multipart without parts is shown as what it is then: text.
@@ -143,14 +150,14 @@ function walkPart(bytes: Buffer, part: Part, found: Found): void {
  * What nobody declared, or wrongly, is text (RFC 2045 section 5.2), but a file of unknown type when it is sent as
  * one.
  */
-function typeOf(part: Part, disposition: Structured): string {
+function typeOf(part: Part, disposition: ParameterizedValue): string {
   const type = mediaTypeOf(part);
   const declared = part.type.value !== '' || type !== 'text/plain';
   if (declared && MEDIA_TYPE.test(type) && !type.startsWith('multipart/')) return type;
   return disposition.value === '' || disposition.value === 'inline' ? 'text/plain' : 'application/octet-stream';
 }
 
-function addText(part: Part, type: string, body: Buffer, encoding: TransferEncoding, found: Found): void {
+function addText(part: Part, type: string, body: Buffer, encoding: TransferEncoding, found: Parts): void {
   const { params } = part.type;
   // The line break before a delimiter belongs to the delimiter (RFC 2046), but the payload has always shown it.
   const tail = part.parent === undefined || encoding === 'base64' || encoding === 'uuencode' ? '' : '\n';
@@ -165,12 +172,12 @@ function addText(part: Part, type: string, body: Buffer, encoding: TransferEncod
 
 interface EncodedFile {
   readonly type: string;
-  readonly disposition: Structured;
+  readonly disposition: ParameterizedValue;
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
 }
 
-function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile, found: Found): void {
+function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile, found: Parts): void {
   const contentId = allValues(part.fields, 'content-id')[0]?.replace(/^<|>$/g, '').trim();
   const own = parameter(disposition, 'filename');
   const name = own === '' ? parameter(part.type, 'name') : own;
@@ -192,7 +199,7 @@ function addFile(part: Part, { type, disposition, body, encoding }: EncodedFile,
  * A parameter that names a file: plain, with encoded words as most software writes it, or the UTF-8 form of RFC 2231.
  * Undefined for its other forms.
  */
-function parameter(type: Structured, name: string): string | undefined {
+function parameter(type: ParameterizedValue, name: string): string | undefined {
   const extended = type.params.get(`${name}*`);
   if (extended !== undefined) return percentDecoded(UTF8_PARAMETER.exec(extended)?.[1]);
   return isExtended(type, name) ? undefined : decodeWords(type.params.get(name) ?? '');
@@ -207,7 +214,7 @@ function percentDecoded(value: string | undefined): string | undefined {
 }
 
 /** A text body as it stands in the message. */
-export interface EncodedText {
+interface EncodedText {
   readonly body: Buffer;
   readonly encoding: TransferEncoding;
   /** The charset that was declared. */
@@ -224,7 +231,7 @@ const LF = 0x0a;
 const EQUALS = 0x3d;
 
 /** Decodes a text body, to LF line ends. */
-export function decodeBody(text: EncodedText): Text {
+function decodeBody(text: EncodedText): Text {
   if (text.body.length > LONGEST_STRING) return () => lazyPieces(text);
   const bytes = decodeTransfer(text.body, text.encoding);
   const decoded = toLf(decoderOfText(text.charset, () => [bytes])(bytes, true));

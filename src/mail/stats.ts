@@ -15,7 +15,7 @@ export interface Tally {
 }
 
 /** The counts of one thing in the hour that begins at `start`. */
-export interface Hour extends Tally {
+interface Hour extends Tally {
   readonly start: Date;
 }
 

@@ -2,16 +2,16 @@ import {
   asciiParameter,
   firstValue,
   type HeaderField,
+  type ParameterizedValue,
   parseHeaders,
   parseStructured,
-  type Structured,
 } from './headers.ts';
 import { breachOfBlock, CAPS } from './outgoing.ts';
 
 /** A part of a message, as offsets into its bytes. */
 export interface Part {
   readonly fields: readonly HeaderField[];
-  readonly type: Structured;
+  readonly type: ParameterizedValue;
   readonly parent: Part | undefined;
   readonly children: Part[];
   readonly headerStart: number;

@@ -1,7 +1,7 @@
 // The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here again, structurally.
 
 /** What puts an address on the list. `custom` is a person; the others are events of messages. */
-export type RejectReason = 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
+type RejectReason = 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
 
 const DAY_MS = 86_400_000;
 const YEAR_MS = 365 * DAY_MS;

@@ -1,29 +1,4 @@
-// Classes of bytes in a base64 body: 0 foreign, 1 a character, 2 a line end, 3 padding.
-const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
-  const char = String.fromCharCode(byte);
-  if (/[A-Za-z0-9+/]/.test(char)) return 1;
-  if (char === '\r' || char === '\n') return 2;
-  return char === '=' ? 3 : 0;
-});
-// What the bytes of a block weigh, so that their sum tells how many of each class there are.
-const BLOCK = 1000;
-const PADDING = 1 << 10;
-const FOREIGN = 1 << 20;
-const BASE64_WEIGHT = Int32Array.from(BASE64_CLASS, (kind) => [FOREIGN, 0, 1, PADDING][kind] ?? FOREIGN);
-const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
-  const char = String.fromCharCode(byte);
-  return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
-});
-// 1 for the bytes that quoted-printable treats in their own way.
-const QUOTED_CLASS = Uint8Array.from({ length: 256 }, (_, byte) =>
-  '=\r\n'.includes(String.fromCharCode(byte)) ? 1 : 0,
-);
-const LF = 0x0a;
-const CR = 0x0d;
-const SPACE = 0x20;
-const TAB = 0x09;
-const EQUALS = 0x3d;
-
+/** How a body is encoded for transport (RFC 2045 section 6). */
 export type TransferEncoding = 'identity' | 'base64' | 'quoted-printable' | 'uuencode';
 
 /** Encodings by their names; uuencode was never registered and goes by several. */
@@ -51,6 +26,32 @@ export function decodeTransfer(body: Buffer, encoding: TransferEncoding): Buffer
   if (encoding === 'uuencode') return decodeUuencode(body);
   return encoding === 'base64' ? decodeBase64(body) : decodeQuotedPrintable(body);
 }
+
+// Classes of bytes in a base64 body: 0 foreign, 1 a character, 2 a line end, 3 padding.
+const BASE64_CLASS = Uint8Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte);
+  if (/[A-Za-z0-9+/]/.test(char)) return 1;
+  if (char === '\r' || char === '\n') return 2;
+  return char === '=' ? 3 : 0;
+});
+// What the bytes of a block weigh, so that their sum tells how many of each class there are.
+const BLOCK = 1000;
+const PADDING = 1 << 10;
+const FOREIGN = 1 << 20;
+const BASE64_WEIGHT = Int32Array.from(BASE64_CLASS, (kind) => [FOREIGN, 0, 1, PADDING][kind] ?? FOREIGN);
+const HEX_VALUE = Int8Array.from({ length: 256 }, (_, byte) => {
+  const char = String.fromCharCode(byte);
+  return /[0-9A-Fa-f]/.test(char) ? Number.parseInt(char, 16) : -1;
+});
+// 1 for the bytes that quoted-printable treats in their own way.
+const QUOTED_CLASS = Uint8Array.from({ length: 256 }, (_, byte) =>
+  '=\r\n'.includes(String.fromCharCode(byte)) ? 1 : 0,
+);
+const LF = 0x0a;
+const CR = 0x0d;
+const SPACE = 0x20;
+const TAB = 0x09;
+const EQUALS = 0x3d;
 
 /**
  * Whether a body is base64 as it should be: whole groups in lines, padding at the end only. Then its lines may be
@@ -106,7 +107,7 @@ export function decodeBase64(body: Buffer): Buffer {
  * Decodes quoted-printable in one pass (RFC 2045 section 6.7): white space at the end of a line was added on the way
  * and goes, a `=` that begins nothing stays.
  */
-export function decodeQuotedPrintable(body: Uint8Array): Buffer {
+function decodeQuotedPrintable(body: Uint8Array): Buffer {
   const out = Buffer.allocUnsafe(body.length);
   let length = 0;
   // White space before here was written by an escape, or stands in a line that is over: it stays.

@@ -1,7 +1,7 @@
 import Bowser from 'bowser';
 
 /** What opened a message or followed a link, by its own words, under the names that consumers of click and open events read. */
-export interface UserAgent {
+interface UserAgent {
   readonly type: 'Browser' | 'Mobile Browser' | 'Email Client' | 'Robot';
   readonly ua_family: string;
   readonly ua_name: string;

@@ -1,35 +1,28 @@
+import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { createRunningTime } from '../base/running-time.ts';
+import type { Ids } from '../base/ids.ts';
+import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
+import type { RunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
-import { type Carried, createCarrier, type DeliveryDeps, PUT_OFF } from '../webhooks/carry.ts';
-import type { DeliveryKind } from './delivery.ts';
-import { createMeters, createNotices, showEndpoints } from './meters.ts';
-import { toMemory } from './schedule/breaker.ts';
+import type { DeliveryKind, Spool } from './delivery.ts';
+import { createMeters, createNotices, type Meters, showEndpoints } from './meters.ts';
+import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createRounds, isInDoubt, type Rounds } from './schedule/gate.ts';
-import {
-  createLanes,
-  hasPlace,
-  isLookDue,
-  type Lane,
-  nextStart,
-  nextWake,
-  takeNext,
-  type Waiting,
-} from './schedule/lane.ts';
+import { createAgenda, createGate, createRounds, type Rounds } from './schedule/gate.ts';
+import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
 
-export interface DispatcherSettings {
-  /** Posts at one time, in all. */
-  readonly concurrency: number;
-  /** Posts at one time to one endpoint. */
-  readonly concurrencyPerEndpoint: number;
-  /** Messages on their way over SMTP at one time, in all; as many as posts when not set. */
-  readonly mailConcurrency?: number | undefined;
-  /** Messages on their way to one destination of mail at one time; as many as posts when not set. */
-  readonly concurrencyPerDestination?: number | undefined;
-  /** How long a delivery is tried. */
-  readonly retryHours: number;
+export interface DispatcherDeps {
+  readonly spool: Spool;
+  /** The road of each kind of delivery. */
+  readonly roads: Roads;
+  /** How long things have been tried. */
+  readonly time: RunningTime;
+  readonly clock: Clock;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly metrics: Metrics;
 }
 
 export interface Dispatcher extends Service {
@@ -37,80 +30,75 @@ export interface Dispatcher extends Service {
   idle(): boolean;
 }
 
-/** Attempts that are made ready, posted or noted at one time, for each post. */
-const ATTEMPTS_PER_POST = 4;
+/** Attempts that are made ready, on their way or noted at one time, for each that is on its way. */
+const ATTEMPTS_PER_PLACE = 4;
 /** How long `stop` waits for those in flight. */
 const STOP_WAIT = 10_000;
+/** How long an attempt that could not be made for a reason of ours is put off. */
+const PUT_OFF = 30_000;
+
+/** Attempts that may be made ready over a road, and those of them that may be on their way. */
+interface Places {
+  readonly posts: Rounds;
+  readonly attempts: Rounds;
+}
 
 /**
- * Brings deliveries from the spool to their endpoints: those that are due, in turn over the endpoints, as many at a time as
- * the settings and each endpoint allow. What is in flight when the process ends is still waiting on the spool.
+ * Brings deliveries from the queue to their endpoints, each over the road of its kind: those that are due, in turn over the
+ * endpoints, as many at a time as the road and each endpoint allow. What is in flight when the process ends is still waiting
+ * on the queue.
  */
-export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDeps): Dispatcher {
-  const { spool, clock, ids, log } = deps;
-  const most = (kind: DeliveryKind) =>
-    kind === 'outbound'
-      ? (settings.concurrencyPerDestination ?? settings.concurrencyPerEndpoint)
-      : settings.concurrencyPerEndpoint;
-  const limit = settings.retryHours * 3_600_000;
-  const limitOf = (kind: DeliveryKind) => (kind === 'outbound' ? (deps.mail?.limit ?? limit) : limit);
+export function createDispatcher(deps: DispatcherDeps): Dispatcher {
+  const { spool, roads, time, clock, ids, log, metrics } = deps;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
-  const time = deps.time ?? createRunningTime(clock);
-  const notices = createNotices(log);
-  const lanes = createLanes(clock, most);
-  const meters = createMeters(deps.metrics);
-  showEndpoints(lanes, deps.metrics);
+  const notices = createNotices(log, roads);
+  const lanes = createLanes(clock, roads);
+  const meters = createMeters(metrics);
+  showEndpoints(lanes, metrics);
   const agenda = createAgenda<Lane>(clock, poke);
-  const intake = createIntake({ spool, clock, log, lanes, poke });
-  const feeder = createFeeder({ spool, clock, log, lanes: lanes.count, poke, stopping });
-  // An attempt is made ready, posted and noted; only the post has to do with the endpoint and waits for its place there.
-  // Mail going out has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
-  const places = {
-    posts: createPlaces(settings.concurrency),
-    mail: createPlaces(settings.mailConcurrency ?? settings.concurrency),
-  };
-  const placesOf = ({ kind }: Lane) => (kind === 'outbound' ? places.mail : places.posts);
-  const carrier = createCarrier({ ...deps, time, meters, limit, stopping, abandoned: () => phase === 'abandoned' });
-
-  function createPlaces(concurrency: number) {
+  const intake = createIntake({ spool, clock, log, roads, lanes, poke });
+  const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
+  const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
+  // An attempt is made ready, carried and noted; only the middle has to do with the endpoint and waits for its place there.
+  // Each road has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
+  const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
-    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_POST, startOne) };
-  }
+    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_PLACE, startOne) };
+  });
+  const allPlaces = [...new Set(Object.values(places))];
 
   /** Looks what there is to do for an endpoint: read more, start something now, or wait for a time. */
   function poke(lane: Lane): void {
     if (phase !== 'running') return;
     const now = clock.monotonic();
-    if (isLookDue(lane, now)) giveUpOld(lane, now);
+    if (lane.isLookDue(now)) giveUpOld(lane, now);
     if (lane.queue.wantsLoad(now)) feeder.feed(lane);
-    if (nextStart(lane, now) > now) agenda.set(lane, nextWake(lane, now));
-    else placesOf(lane).attempts.add(lane);
+    if (lane.nextStart(now) > now) agenda.set(lane, lane.nextWake(now));
+    else places[lane.kind].attempts.add(lane);
   }
 
   function startOne(lane: Lane): void {
-    const waiting = takeNext(lane, clock.monotonic());
+    const waiting = lane.takeNext(clock.monotonic());
     if (waiting) void send(lane, waiting);
     poke(lane);
   }
 
   function postOne(lane: Lane, posts: Rounds): void {
-    if (hasPlace(lane)) lane.turns.shift()?.();
-    if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
+    if (lane.callNext()) posts.add(lane);
   }
 
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
-    const inDoubt = isInDoubt(lane);
-    const { attempts, posts } = placesOf(lane);
+    const { inDoubt } = lane;
+    const { attempts, posts } = places[lane.kind];
     attempts.begin(inDoubt);
-    lane.usedAt = clock.monotonic();
     const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled) => {
       meters.attempt(waiting.delivery, result, settled);
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
       poke(lane);
     });
-    const carried = await carrier.carry(waiting, gate);
+    const carried = await engine.carry(waiting, gate);
     gate.close();
     requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
     if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
@@ -121,10 +109,11 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   /** Deliveries of an endpoint that is away get no attempts; those whose time is over end without one. */
   function giveUpOld(lane: Lane, now: number): void {
     if (!time.sure()) return;
-    const { attempts } = placesOf(lane);
-    for (const waiting of lane.queue.takeOver(now, ({ budgetFrom }) => time.age(budgetFrom) >= limitOf(lane.kind))) {
+    const { attempts } = places[lane.kind];
+    const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
+    for (const waiting of lane.queue.takeOver(now, isOver)) {
       attempts.begin(false);
-      void carrier.giveUp(waiting).then((carried) => {
+      void engine.giveUp(waiting).then((carried) => {
         requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
         if (carried.kind === 'gone') notices.givenUp(lane, waiting);
         attempts.end(false);
@@ -133,9 +122,8 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
   }
 
   function keep(lane: Lane): void {
-    const memory = toMemory(lane.state, clock.now() - clock.monotonic());
-    if (memory === lane.kept) return;
-    lane.kept = memory;
+    const memory = lane.newMemory(clock.now() - clock.monotonic());
+    if (memory === undefined) return;
     const { account, url, kind } = lane;
     spool.keepEndpoint({ account, url, kind }, memory).catch((error: unknown) => log.error('spool.fault', { error }));
   }
@@ -149,23 +137,85 @@ export function createDispatcher(settings: DispatcherSettings, deps: DeliveryDep
       phase = 'stopping';
       intake.close();
       agenda.stop();
-      for (const lane of lanes.all()) for (const turn of lane.turns.splice(0)) turn();
-      await Promise.all(
-        [places.posts, places.mail].map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))),
-      );
+      for (const lane of lanes.all()) lane.callAll();
+      await Promise.all(allPlaces.map(({ attempts }) => attempts.stop((expired) => clock.after(STOP_WAIT, expired))));
       phase = 'abandoned';
     },
-    idle: () => !places.posts.attempts.busy() && !places.mail.attempts.busy() && !feeder.busy() && !intake.busy(),
+    idle: () => allPlaces.every(({ attempts }) => !attempts.busy()) && !feeder.busy() && !intake.busy(),
   });
 }
 
-/** What becomes of a delivery in memory after it was taken and carried; the spool knows already. */
-function requeue(
-  queue: EndpointQueue,
-  waiting: Waiting,
-  carried: Carried,
-  { wall, steady: now }: { readonly wall: number; readonly steady: number },
-): void {
+/** Places for each kind; kinds that go over the same road share them. */
+function placesOf(roads: Roads, create: (concurrency: number) => Places): Readonly<Record<DeliveryKind, Places>> {
+  const made = new Map(Object.values(roads).map((road) => [road, create(road.concurrency)]));
+  const of = (kind: DeliveryKind) => made.get(roads[kind]) ?? create(roads[kind].concurrency);
+  return { inbound: of('inbound'), events: of('events'), outbound: of('outbound'), return: of('return') };
+}
+
+interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 'log'> {
+  readonly meters: Meters;
+  /** True once the dispatcher stops: then nothing is waited for. */
+  readonly stopping: () => boolean;
+  readonly abandoned: () => boolean;
+}
+
+/** Takes deliveries over their roads. Neither function ever throws. */
+function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }: EngineDeps) {
+  /**
+   * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
+   * posting, for it would post the same things again and again.
+   */
+  const settle: Engine['settle'] = async ({ id, kind }, settlement, fresh) => {
+    for (let logged = false; ; logged = true) {
+      try {
+        await spool.settle(settlement, fresh);
+        if (settlement.state === 'dead') meters.dead(kind);
+        return;
+      } catch (error) {
+        if (stopping()) return;
+        if (!logged) log.error('delivery.fault', { delivery: id, error });
+        await new Promise<void>((resolve) => {
+          clock.after(PUT_OFF, resolve);
+        });
+        if (stopping()) return;
+      }
+    }
+  };
+  const engine: Engine = frozen({ settle, abandoned });
+
+  /** Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know. */
+  async function stillWaits({ delivery }: Waiting): Promise<boolean> {
+    const queued = await spool.delivery(delivery.id);
+    return queued?.state === 'waiting' && queued.url === delivery.url;
+  }
+
+  return frozen({
+    async carry(waiting: Waiting, gate: Gate): Promise<Carried> {
+      const { delivery } = waiting;
+      try {
+        const held = waiting.attempts > 0 || delivery.notBefore !== undefined;
+        if (held && !(await stillWaits(waiting))) return { kind: 'gone' };
+        return await roads[delivery.kind].attempt(waiting, gate, engine);
+      } catch (error) {
+        if (!stopping()) log.error('delivery.fault', { delivery: delivery.id, message: delivery.messageId, error });
+        return { kind: 'put off' };
+      }
+    },
+    /** Ends a delivery whose time was over while its endpoint was away, unless somebody chose another time for it. */
+    async giveUp(waiting: Waiting): Promise<Carried> {
+      const { delivery } = waiting;
+      try {
+        return await roads[delivery.kind].expire(waiting, engine);
+      } catch (error) {
+        log.error('delivery.fault', { delivery: delivery.id, error });
+        return { kind: 'gone' };
+      }
+    },
+  });
+}
+
+/** What becomes of a delivery in memory after it was taken and carried; the queue knows already. */
+function requeue(queue: EndpointQueue, waiting: Waiting, carried: Carried, { wall, steady: now }: Times): void {
   if (carried.kind === 'turned back') return queue.putBack(waiting);
   if (carried.kind === 'put off') {
     const due = now + (carried.at === undefined ? PUT_OFF : Math.max(0, carried.at - wall));
@@ -181,6 +231,7 @@ function requeue(
   queue.defer({
     ...waiting,
     attempts: waiting.attempts + 1,
+    timed: false,
     parked: settlement.parked,
     due: now + wait,
     failedAt: now,

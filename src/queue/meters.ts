@@ -1,13 +1,11 @@
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
-import type { Verdicts } from '../mail/envelope.ts';
-import type { Carried } from '../webhooks/carry.ts';
-import type { Told } from '../webhooks/types.ts';
+import type { Metrics } from '../base/metrics.ts';
 import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, type EndpointKind } from './delivery.ts';
+import type { Carried, Roads } from './road.ts';
 import type { Change } from './schedule/breaker.ts';
 import type { Lane, Waiting } from './schedule/lane.ts';
-import type { Settled } from './settle.ts';
+import type { AttemptSummary, Settled } from './settle.ts';
 
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
@@ -15,18 +13,12 @@ const ENDPOINTS = ['webhook', 'outbound', 'return'] as const satisfies readonly 
 
 /** What is counted of deliveries. */
 export interface Meters {
-  attempt(delivery: Pick<Delivery, 'kind'>, result: Told, settled: Pick<Settled, 'outcome'>): void;
+  attempt(delivery: Pick<Delivery, 'kind'>, result: AttemptSummary, settled: Pick<Settled, 'outcome'>): void;
   /** It was given up. */
   dead(kind: DeliveryKind): void;
-  /** Verdicts that were just taken. */
-  verdicts(verdicts: Verdicts): void;
-  /** A message went out raw. */
-  unparsed(): void;
-  /** What became of mail going out: the kind of its event. */
-  sending(kind: string): void;
 }
 
-export function createMeters(metrics: Metrics = NO_METRICS): Meters {
+export function createMeters(metrics: Metrics): Meters {
   const attempts = table(DELIVERY_KINDS, (of) =>
     table(OUTCOMES, (outcome) =>
       table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
@@ -34,34 +26,20 @@ export function createMeters(metrics: Metrics = NO_METRICS): Meters {
   );
   const seconds = table(DELIVERY_KINDS, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
   const dead = table(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
-  const unparsed = metrics.counter('postern_message_parse_failures_total');
-  const sending = new Map<string, Counter>(
-    ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
-      result,
-      metrics.counter('postern_sending_results_total', { result }),
-    ]),
-  );
   return frozen({
     attempt(delivery, result, { outcome }) {
       attempts[delivery.kind][outcome][codeOf(result)].add();
       seconds[delivery.kind].observe(result.durationMs / 1000);
     },
     dead: (kind) => dead[kind].add(),
-    verdicts: countVerdicts(metrics),
-    unparsed: () => unparsed.add(),
-    sending: (kind) => sending.get(kind)?.add(),
   });
 }
 
 /** Shows what is known of endpoints; one pass over those that have work, or had some of late. */
-export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics = NO_METRICS): void {
+export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
   metrics.gauge('postern_endpoints', () => {
     const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
-    for (const {
-      kind,
-      state: { phase },
-      probing,
-    } of lanes.all())
+    for (const { kind, phase, probing } of lanes.all())
       counts[ENDPOINT_KINDS[kind]][probing && phase !== 'closed' ? 'half_open' : phase]++;
     return ENDPOINTS.flatMap((endpoint) =>
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
@@ -74,28 +52,7 @@ export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics
   });
 }
 
-function countVerdicts(metrics: Metrics): (verdicts: Verdicts) => void {
-  const of = (method: string, ...results: readonly string[]) => {
-    const count = (result: string) => metrics.counter('postern_authentication_results_total', { method, result });
-    const known = new Map<string, Counter>(results.map((result) => [result, count(result)]));
-    const other = count('other');
-    return (result: string) => (known.get(result) ?? other).add();
-  };
-  const methods = {
-    spf: of('spf', 'pass', 'fail', 'softfail', 'neutral', 'none', 'temperror', 'permerror'),
-    dkim: of('dkim', 'pass', 'fail', 'none'),
-    dmarc: of('dmarc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
-    arc: of('arc', 'pass', 'fail', 'none', 'temperror', 'permerror'),
-  };
-  return ({ spf, dkim, dmarc, arc }) => {
-    methods.spf(spf.result);
-    methods.dkim(dkim.valid ? 'pass' : dkim.signed ? 'fail' : 'none');
-    methods.dmarc(dmarc.result);
-    methods.arc(arc.result);
-  };
-}
-
-function codeOf(result: Told): (typeof CODES)[number] {
+function codeOf(result: AttemptSummary): (typeof CODES)[number] {
   if (result.kind !== 'answered') return 'none';
   if (result.status >= 600 || result.status < 200) return 'other';
   return result.status < 300 ? '2xx' : result.status < 400 ? '3xx' : result.status < 500 ? '4xx' : '5xx';
@@ -112,19 +69,18 @@ export interface Notices {
   attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
   /** A delivery that ended without an attempt, because its time was over while its endpoint was away. */
   givenUp(lane: Lane, waiting: Waiting): void;
-  endpoint(lane: Lane, change: Change, result: Told): void;
+  endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
 }
 
-export function createNotices(log: Log): Notices {
+export function createNotices(log: Log, roads: Roads): Notices {
   return frozen({
     attempt(lane, waiting, { settled, result }) {
       const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
       if (settled.outcome === 'delivered') return log.info('delivery.delivered', fields);
-      // Bounces are nothing that somebody must look after.
       if (settled.outcome === 'failed')
-        return waiting.delivery.kind === 'outbound' || waiting.delivery.task === 'report'
-          ? log.warn('delivery.failed', fields)
-          : log.error('delivery.failed', fields);
+        return roads[waiting.delivery.kind].isAlarming(waiting.delivery)
+          ? log.error('delivery.failed', fields)
+          : log.warn('delivery.failed', fields);
       log.warn('delivery.deferred', {
         ...fields,
         retry_in_s: Math.round(settled.wait / 1000),
@@ -135,7 +91,7 @@ export function createNotices(log: Log): Notices {
       log.error('delivery.failed', {
         ...namesOf(lane, waiting),
         attempt: waiting.attempts,
-        error: `endpoint ${lane.state.phase}`,
+        error: `endpoint ${lane.phase}`,
       });
     },
     endpoint(lane, change, result) {
@@ -157,7 +113,7 @@ function namesOf(lane: Lane, { delivery }: Waiting) {
   };
 }
 
-function toFields(result: Told) {
+function toFields(result: AttemptSummary) {
   const told = result.kind === 'answered' ? { status: result.status } : { error: result.error };
   return { ...told, ms: result.durationMs };
 }

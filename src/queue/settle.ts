@@ -1,5 +1,56 @@
-import type { AttemptResult } from '../webhooks/types.ts';
 import type { AttemptRecord, DeliveryState, QueuedDelivery, Settlement } from './delivery.ts';
+
+// What an attempt means for its delivery and its endpoint: over HTTP (`settle`) and over SMTP (`settleMail`).
+
+/** Why no answer came over HTTP. This vocabulary is shown to users; internals never are. */
+export type AttemptError =
+  | 'forbidden address'
+  | 'host not found'
+  | 'DNS failure'
+  | 'connection refused'
+  | 'connection failed'
+  | 'TLS failure'
+  | 'timeout'
+  | 'connection reset'
+  | 'malformed answer';
+
+/** What an attempt over HTTP brought. */
+export type AttemptResult =
+  | {
+      readonly kind: 'answered';
+      readonly status: number;
+      readonly retryAfter: string | null;
+      readonly answer: string;
+      readonly durationMs: number;
+    }
+  /** `connected`: whether a connection was made before it failed (for the breaker). */
+  | {
+      readonly kind: 'unanswered';
+      readonly error: AttemptError;
+      readonly connected: boolean;
+      readonly durationMs: number;
+    };
+
+/** What an attempt over SMTP brought: what a server said to the message, or that none was reached. */
+export type MailAttempt =
+  /** `code` is that of the reply that decided, `diag` its text in one line with its enhanced code. */
+  | {
+      readonly kind: 'answered';
+      readonly code: number;
+      readonly diag: string;
+      readonly host: string;
+      readonly address: string;
+      readonly source: string | null;
+      readonly tls: boolean;
+      readonly durationMs: number;
+    }
+  /** No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such domain, null MX). */
+  | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
+
+/** What metrics and the log say of an attempt over either. */
+export type AttemptSummary =
+  | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
+  | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
 
 const SECOND = 1000;
 const MINUTE = 60 * SECOND;
@@ -18,7 +69,7 @@ const PARK_AFTER = 4;
 const LONGEST_RETRY_AFTER = 6 * HOUR;
 
 export interface Budget {
-  /** How long the delivery has been tried, in milliseconds of our own running time (see wall.ts). */
+  /** How long the delivery has been tried, in milliseconds of our own running time (base/running-time.ts). */
   readonly age: number;
   /** Age at which it is given up. */
   readonly limit: number;
@@ -80,6 +131,66 @@ export function settle(attempted: Attempted): Settled {
   return { outcome: 'deferred', settlement: { ...base, parked, state: 'waiting', dueAt: now + wait }, wait, lesson };
 }
 
+/** An attempt over SMTP, for `settleMail`. */
+export interface MailAttempted {
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
+  readonly attempt: MailAttempt;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+  /** In [0, 1). */
+  readonly jitter: number;
+  readonly budget: Budget;
+}
+
+/**
+ * Says what an attempt over SMTP means: 2xx is delivered, 5xx is over at once, everything else is tried again until the time
+ * is over (RFC 5321 section 4.5.4.1: four to five days).
+ */
+export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttempted): Settled {
+  const base = { deliveryId: delivery.id, attempt: toMailRecord(attempt, now), at: now, parked: false };
+  const lesson = lessonOfMail(attempt);
+  const end = (outcome: 'delivered' | 'failed', state: 'delivered' | 'dead'): Settled => ({
+    outcome,
+    settlement: { ...base, state, dueAt: now },
+    wait: 0,
+    lesson,
+  });
+  if (attempt.kind === 'answered' && attempt.code >= 200 && attempt.code < 300) return end('delivered', 'delivered');
+  if (isFinal(attempt) || (budget.mayEnd && budget.age >= budget.limit)) return end('failed', 'dead');
+  const wait = Math.round(gap(delivery.attempts + 1, false, false) * (1 + JITTER * jitter));
+  return { outcome: 'deferred', settlement: { ...base, state: 'waiting', dueAt: now + wait }, wait, lesson };
+}
+
+/** Whether no other attempt over SMTP would bring anything else. */
+export function isFinal(attempt: MailAttempt): boolean {
+  return attempt.kind === 'answered' ? attempt.code >= 500 : attempt.permanent;
+}
+
+/** An attempt over SMTP as metrics and the log say it. */
+export function summaryOf(attempt: MailAttempt): AttemptSummary {
+  const { durationMs } = attempt;
+  if (attempt.kind === 'unanswered') return { kind: 'unanswered', error: attempt.reason, durationMs };
+  return { kind: 'answered', status: attempt.code, durationMs };
+}
+
+/** No server, and 421 (RFC 5321 section 3.8: the service is closing), speak of the destination; other refusals of the recipient. */
+function lessonOfMail(attempt: MailAttempt): Lesson {
+  if (attempt.kind === 'unanswered') return attempt.permanent ? present : away;
+  if (attempt.code === 421) return away;
+  return attempt.code < 300 ? passed : present;
+}
+
+/** The history shows the start of an answer. */
+const SHOWN = 512;
+
+function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
+  const { durationMs } = attempt;
+  const base = { at: now - durationMs, durationMs };
+  if (attempt.kind === 'unanswered')
+    return { ...base, status: null, error: attempt.reason.slice(0, SHOWN), answer: '' };
+  return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };
+}
+
 /** The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone from the spool, or put off. */
 export function settleUnattempted(
   deliveryId: string,
@@ -98,6 +209,8 @@ export function longestWait(delivery: Pick<QueuedDelivery, 'parked' | 'lastStatu
 }
 
 const passed: Lesson = { kind: 'passed', aside: false, strained: false, leaveAlone: 0 };
+const present: Lesson = { ...passed, kind: 'present' };
+const away: Lesson = { ...passed, kind: 'unanswered', strained: true };
 
 function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): Lesson {
   if (result.kind === 'unanswered') {
@@ -118,11 +231,6 @@ function shouldPark({ delivery, result, othersPass }: Attempted): boolean {
   if (!othersPass || delivery.attempts + 1 < PARK_AFTER) return false;
   // No connection is nothing that a message could cause.
   return result.kind === 'answered' || result.connected;
-}
-
-/** Milliseconds until the next attempt after so many of a mail going out; `jitter` in [0, 1). */
-export function mailGap(attempts: number, jitter: number): number {
-  return gap(attempts, false, false) * (1 + JITTER * jitter);
 }
 
 function gap(attempts: number, parked: boolean, wasParked: boolean): number {

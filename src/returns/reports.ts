@@ -8,34 +8,27 @@ import { parseAddress } from '../mail/address.ts';
 import { type DsnRequest, type RecipientDsn, toMailDate } from '../mail/envelope.ts';
 import { REPORT_SCHEME } from '../mail/return-address.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
+import type { Fate, SenderReports } from '../queue/road.ts';
 
-export interface NotifyingSettings {
+export interface SenderReportSettings {
   readonly hostname: string;
   /** Whom reports are from. */
   readonly from: string;
 }
 
-export interface NotifyingDeps {
+export interface SenderReportDeps {
   readonly spool: Pick<Spool, 'message' | 'body' | 'accept'>;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Tells senders what became of their messages, as far as they asked for it (RFC 3461). */
-export interface Notifying {
-  /**
-   * Puts a report onto the spool when this is something that was asked for. `diag`: what a server said. Never throws.
-   */
-  tell(message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string): Promise<void>;
-}
-
 /** The account of reports on the spool. No account has this id. */
 const REPORTS = 'reports';
 
-export function createNotifying(
-  { hostname, from }: NotifyingSettings,
-  { spool, clock, log }: NotifyingDeps,
-): Notifying {
+export function createSenderReports(
+  { hostname, from }: SenderReportSettings,
+  { spool, clock, log }: SenderReportDeps,
+): SenderReports {
   async function report(
     message: Message,
     { id, recipient }: Pick<Delivery, 'id' | 'recipient'>,
@@ -96,9 +89,6 @@ export function createNotifying(
       ),
   });
 }
-
-/** What became of a message for one recipient. relayed: another server took it, which promised nothing. */
-export type Fate = 'delivered' | 'relayed' | 'failed';
 
 export interface ReportFacts {
   /** Whose report it is: the host, and the address that it comes from. */

@@ -1,63 +1,105 @@
+import { readFile } from 'node:fs/promises';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
-import type { Settlement, Spool } from '../queue/delivery.ts';
+import type { Body, Message, Spool } from '../queue/delivery.ts';
+import type { Carried, Engine, Gate, Road } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
-import { settle, settleUnattempted } from '../queue/settle.ts';
+import {
+  type AttemptResult,
+  type MailAttempt,
+  settle,
+  settleMail,
+  settleUnattempted,
+  summaryOf,
+} from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Carried, Gate } from '../webhooks/carry.ts';
-import type { AttemptResult } from '../webhooks/types.ts';
 import type { Handled, Returns } from './returns.ts';
 
-export interface ReturningDeps {
+// The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
+// operator, and reports go to the senders who asked for them.
+
+export interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+  /** How long a delivery is tried; what is given up is a dead letter, and can be read as long as those are kept. */
+  readonly retryHours: number;
+  /** `smtp.postmaster`; empty: mail to the postmaster waits. */
+  readonly postmaster: string;
+}
+
+/** Sends mail of our own as it is, from nobody. Never throws. */
+export type SendOwn = (mail: { readonly bytes: Uint8Array; readonly recipient: string }) => Promise<MailAttempt>;
+
+export interface ReturnRoadDeps {
   readonly spool: Pick<Spool, 'message'>;
   readonly returns: Returns;
+  readonly sendOwn: SendOwn;
+  readonly time: RunningTime;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
-  readonly time: RunningTime;
-  /** After how many milliseconds it is given up: a mail that we cannot read through a fault of ours. */
-  readonly limit: number;
-  /** Writes a settlement, however long the spool takes to be able to. */
-  note(settlement: Settlement): Promise<void>;
+}
+
+interface Found {
+  readonly message: Message;
+  readonly body: Body;
 }
 
 /** A report that is faster than the row of its message is so by a moment, or by as long as the store was away. */
 const SHORTEST_GAP_MS = 1000;
 const LONGEST_GAP_MS = 60_000;
 const gapFor = (ageMs: number) => Math.min(Math.max(ageMs, SHORTEST_GAP_MS), LONGEST_GAP_MS);
+/** How often mail is looked at that has nowhere to go. A start with another setting does so at once. */
+const LOOK_MS = 3_600_000;
 
-/** The way of mail that came back: it goes no further than here. */
-export interface Returning {
-  attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
-}
-
-export function createReturning(deps: ReturningDeps): Returning {
+/** The road of what comes back. */
+export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadDeps): Road {
   const { spool, returns, clock, log, time } = deps;
+  const limit = settings.retryHours * 3_600_000;
+  const budgetOf = ({ budgetFrom }: Waiting) => ({ age: time.age(budgetFrom), limit, mayEnd: time.sure() });
+
+  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
+    const { delivery } = waiting;
+    const found = await spool.message(delivery.messageId, delivery.id);
+    if (!found) return await end(waiting, engine, 'dropped');
+    if (delivery.task === 'report') return await send(waiting, found, delivery.recipient, gate, engine);
+    if (delivery.task !== 'forward') return await take(waiting, found, gate, engine);
+    if (settings.postmaster === '') return await keep(waiting, found.message, engine);
+    return await send(waiting, found, settings.postmaster, gate, engine);
+  }
+
+  /** Reads feedback. */
+  async function take(waiting: Waiting, found: Found, gate: Gate, engine: Engine): Promise<Carried> {
+    if (!(await gate.enter())) return { kind: 'turned back' };
+    const began = clock.monotonic();
+    const handled = await read(waiting, found);
+    if (handled === undefined) return { kind: 'put off' };
+    if (handled !== 'fault' && handled.kind === 'later')
+      return { kind: 'put off', at: clock.now() + gapFor(clock.now() - found.message.receivedAt) };
+    return await note(waiting, gate, engine, handled, Math.round(clock.monotonic() - began));
+  }
 
   /** Undefined: not now, because the store is away. */
-  async function read(
-    waiting: Waiting,
-    found: NonNullable<Awaited<ReturnType<Spool['message']>>>,
-  ): Promise<Handled | 'fault' | undefined> {
+  async function read({ delivery }: Waiting, { message, body }: Found): Promise<Handled | 'fault' | undefined> {
     try {
-      return await returns.handle(waiting.delivery, found.message, found.body, clock.now());
+      return await returns.handle(delivery, message, body, clock.now());
     } catch (error) {
       if (error instanceof StoreAway) return undefined;
-      log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, error });
+      log.error('delivery.fault', { delivery: delivery.id, message: delivery.messageId, error });
       return 'fault';
     }
   }
 
   /** Written into the history as what a receiver would have answered; tried again as any delivery when the fault is ours. */
-  async function end(
-    { delivery, attempts, parked, budgetFrom }: Waiting,
+  async function note(
+    waiting: Waiting,
     gate: Gate,
+    engine: Engine,
     handled: Handled | 'fault',
     durationMs: number,
   ): Promise<Carried> {
+    const { delivery, attempts, parked } = waiting;
     const done = handled !== 'fault' && handled.kind === 'done';
     const result: AttemptResult = {
       kind: 'answered',
@@ -71,30 +113,73 @@ export function createReturning(deps: ReturningDeps): Returning {
       result,
       now: clock.now(),
       jitter: deps.ids.jitter(),
-      budget: { age: time.age(budgetFrom), limit: deps.limit, mayEnd: time.sure() },
+      budget: budgetOf(waiting),
       othersPass: gate.othersPass(),
     });
     gate.leave(result, settled);
-    await deps.note(settled.settlement);
+    await engine.settle(delivery, settled.settlement);
     // What became of it stands in the log already, in its own words.
     return done ? { kind: 'gone' } : { kind: 'settled', settled, result };
   }
 
+  /**
+   * Sends a mail on byte for byte behind our Received line, from nobody (RFC 5321 section 4.5.5): SPF judges our host and not
+   * the sender's, and what cannot be forwarded comes back to none.
+   */
+  async function send(
+    waiting: Waiting,
+    { message, body }: Found,
+    recipient: string,
+    gate: Gate,
+    engine: Engine,
+  ): Promise<Carried> {
+    if (!(await gate.enter())) return { kind: 'turned back' };
+    const raw = body.kind === 'inline' ? body.bytes : await readFile(body.path);
+    const attempt = await deps.sendOwn({ bytes: Buffer.concat([Buffer.from(message.trace), raw]), recipient });
+    if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
+    const { delivery, attempts } = waiting;
+    const settled = settleMail({
+      delivery: { id: delivery.id, attempts },
+      attempt,
+      now: clock.now(),
+      jitter: deps.ids.jitter(),
+      budget: budgetOf(waiting),
+    });
+    const result = summaryOf(attempt);
+    gate.leave(result, settled);
+    await engine.settle(delivery, settled.settlement);
+    return { kind: 'settled', settled, result };
+  }
+
+  /** Kept on the queue, where `postern queue` shows it; a line of the log says so once. */
+  async function keep(waiting: Waiting, { id, envelope }: Message, engine: Engine): Promise<Carried> {
+    const { age, mayEnd } = budgetOf(waiting);
+    if (mayEnd && age >= limit) return await end(waiting, engine, 'dead');
+    if (age < LOOK_MS) {
+      log.warn('postmaster.kept', {
+        delivery: waiting.delivery.id,
+        message: id,
+        sender: envelope.mailFrom,
+        recipient: waiting.delivery.recipient,
+        note: 'smtp.postmaster is not set',
+      });
+    }
+    return { kind: 'put off', at: clock.now() + LOOK_MS };
+  }
+
+  async function end({ delivery, parked }: Waiting, engine: Engine, state: 'dropped' | 'dead'): Promise<Carried> {
+    await engine.settle(delivery, settleUnattempted(delivery.id, state, parked, clock.now()));
+    return { kind: 'gone' };
+  }
+
   return frozen({
-    async attempt(waiting, gate): Promise<Carried> {
-      const { delivery } = waiting;
-      const found = await spool.message(delivery.messageId, delivery.id);
-      if (!found) {
-        await deps.note(settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
-        return { kind: 'gone' };
-      }
-      if (!(await gate.enter())) return { kind: 'turned back' };
-      const began = clock.monotonic();
-      const handled = await read(waiting, found);
-      if (handled === undefined) return { kind: 'put off' };
-      if (handled !== 'fault' && handled.kind === 'later')
-        return { kind: 'put off', at: clock.now() + gapFor(clock.now() - found.message.receivedAt) };
-      return end(waiting, gate, handled, Math.round(clock.monotonic() - began));
-    },
+    concurrency: settings.concurrency,
+    concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    limit,
+    timed: false,
+    // A report that its sender's server refuses is like any bounce.
+    isAlarming: ({ task }) => task !== 'report',
+    attempt,
+    expire: (waiting, engine) => end(waiting, engine, 'dead'),
   });
 }

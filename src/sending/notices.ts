@@ -7,9 +7,10 @@ import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
+import type { MailAttempt } from '../queue/settle.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
-import type { Mail, MailAttempt, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
+import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
 export interface NoticeDeps {
   /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */

@@ -2,21 +2,21 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Body, Message, Settlement, Spool } from '../queue/delivery.ts';
-import type { Meters } from '../queue/meters.ts';
+import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
-import { settleUnattempted } from '../queue/settle.ts';
-import type { Notifying } from '../returns/reports.ts';
+import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Carried, Gate } from '../webhooks/carry.ts';
-import type { Renderer, Told } from '../webhooks/types.ts';
 import { type Happening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
-import { type SettledMail, settleMail, tellsDeferral, toExpiry } from './settle-mail.ts';
-import type { ComposeJob, ComposeSettings, Leaving, MailAttempt, MailCarrier, Sources } from './types.ts';
+import { tellsDeferral, toExpiry, toHappening } from './settle-mail.ts';
+import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sources } from './types.ts';
+
+// The road of the kind `outbound`: mail of an account, composed for its recipient and carried to a server of theirs.
 
 /** Who may sign a message. Null: it goes out unsigned. */
 export type SignerOf = (account: string, outgoing: Outgoing) => Promise<ComposeJob['dkim']>;
@@ -36,27 +36,20 @@ export interface MailParts {
   reported(): void;
 }
 
-export interface RoadDeps extends MailParts {
+export interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+  /** How long mail is tried. */
+  readonly maxAgeHours: number;
+}
+
+export interface OutboundRoadDeps extends MailParts {
   readonly spool: Pick<Spool, 'message' | 'attempts'>;
-  readonly renderer: Pick<Renderer, 'compose'>;
+  readonly composer: Composer;
+  readonly senderReports: SenderReports;
+  readonly time: RunningTime;
   readonly clock: Clock;
   readonly ids: Ids;
   readonly log: Log;
-  readonly time: RunningTime;
-  /** After how many milliseconds mail is given up. */
-  readonly limit: number;
-  readonly abandoned: () => boolean;
-  readonly notifying: Notifying;
-  /** Writes a settlement, however long the spool takes to be able to. */
-  note(settlement: Settlement): Promise<void>;
-  readonly meters?: Pick<Meters, 'sending'> | undefined;
-}
-
-/** The road of mail going out, from the spool to the servers of its recipient. */
-export interface Road {
-  attempt(waiting: Waiting, gate: Gate): Promise<Carried>;
-  /** Its time is over while its destination is away. */
-  expire(waiting: Waiting): Promise<Carried>;
+  readonly metrics: Metrics;
 }
 
 interface Loaded {
@@ -74,23 +67,27 @@ const LOST = rejected('invalid', 'the message was lost on our disk');
 /** No claim to be given back. */
 const NOBODY_ELSES = { kind: 'ours', first: false } as const;
 
-export function createRoad(deps: RoadDeps): Road {
-  const { spool, leaving, scheduling, clock, log, time, limit } = deps;
+/** The road of mail going out. */
+export function createOutboundRoad(settings: OutboundRoadSettings, deps: OutboundRoadDeps): Road {
+  const { spool, leaving, scheduling, clock, log, time } = deps;
+  const limit = settings.maxAgeHours * 3_600_000;
+  const count = createResultMeters(deps.metrics);
 
-  async function attempt(waiting: Waiting, gate: Gate): Promise<Carried> {
+  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
     try {
       const found = await load(waiting);
-      if (!found) return await end(waiting, undefined, 'dropped', LOST, null);
+      if (!found) return await end(waiting, engine, undefined, 'dropped', LOST, null);
       const leave = await leaving.mayLeave(waiting.delivery.account, found.outgoing, waiting.budgetFrom, clock.now());
-      if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at);
+      if (leave.kind === 'later' && !isOver(waiting)) return await putOff(waiting, leave.at, engine);
       // As late as can be, so that what is held back can be cancelled; before anything is told of it.
       const claim = await claimOf(waiting);
-      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
       if (leave.kind === 'never')
-        return await end(waiting, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
-      if (leave.kind === 'now') return await send(waiting, found, gate, claim.first);
+        return await end(waiting, engine, found.message, 'dead', rejected('rule', leave.reason), leave.reason);
+      if (leave.kind === 'now') return await send(waiting, found, gate, engine, claim.first);
       return await end(
         waiting,
+        engine,
         found.message,
         'dead',
         toExpiry('it was held back'),
@@ -118,30 +115,32 @@ export function createRoad(deps: RoadDeps): Road {
   async function giveWay(
     { delivery, parked }: Waiting,
     claim: Exclude<Claim, { readonly kind: 'ours' }>,
+    engine: Engine,
   ): Promise<Carried> {
     if (claim.kind === 'moved') return { kind: 'put off', at: claim.at, moved: true };
-    await deps.note(settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
+    await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
     return { kind: 'gone' };
   }
 
   const isOver = ({ budgetFrom }: Waiting) => time.sure() && time.age(budgetFrom) >= limit;
 
   /** Written down, so that a restart keeps to it; no attempt is counted. */
-  async function putOff({ delivery }: Waiting, at: number): Promise<Carried> {
-    await deps.note({ ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
+  async function putOff({ delivery }: Waiting, at: number, engine: Engine): Promise<Carried> {
+    await engine.settle(delivery, { ...settleUnattempted(delivery.id, 'waiting', false, clock.now()), dueAt: at });
     return { kind: 'put off', at };
   }
 
-  async function send(waiting: Waiting, found: Loaded, gate: Gate, first: boolean): Promise<Carried> {
+  async function send(waiting: Waiting, found: Loaded, gate: Gate, engine: Engine, first: boolean): Promise<Carried> {
     const { delivery } = waiting;
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
-    if (!job) return await end(waiting, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
+    if (!job)
+      return await end(waiting, engine, found.message, 'dropped', rejected('rule', 'its account is gone'), null);
     const [composed, sourceAddresses] = await Promise.all([
-      deps.renderer.compose(job),
+      deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
     ]);
-    if (composed.kind === 'refused') return await refuse(waiting, found.message, composed);
+    if (composed.kind === 'refused') return await refuse(waiting, found.message, composed, engine);
     if (!(await gate.enter())) {
       // Until its destination is back it can be cancelled again. Where the store cannot be told, it cannot.
       if (first) await scheduling.release(delivery.id).catch(() => undefined);
@@ -154,6 +153,7 @@ export function createRoad(deps: RoadDeps): Road {
       links,
       await deps.mailCarrier.carry({ composed: composed.composed, recipient, sourceAddresses }),
       gate,
+      engine,
     );
   }
 
@@ -162,20 +162,17 @@ export function createRoad(deps: RoadDeps): Road {
     waiting: Waiting,
     message: Message,
     { reason, final }: { readonly reason: string; readonly final: boolean },
+    engine: Engine,
   ): Promise<Carried> {
     const error = `cannot be composed: ${reason}`;
-    if (final) return await end(waiting, message, 'dead', rejected('invalid', error), error);
+    if (final) return await end(waiting, engine, message, 'dead', rejected('invalid', error), error);
     log.error('delivery.fault', { delivery: waiting.delivery.id, message: waiting.delivery.messageId, reason: error });
     const attempt: MailAttempt = { kind: 'unanswered', reason: error, permanent: false, durationMs: 0 };
     const settled = settleNow(waiting, attempt);
-    await note(
-      waiting,
-      message,
-      settled.settlement,
-      settled.outcome === 'failed' ? rejected('invalid', error) : undefined,
-    );
-    if (settled.outcome === 'failed') await deps.notifying.tell(message, waiting.delivery, 'failed', '');
-    return { kind: 'settled', settled, result: toTold(attempt) };
+    const happening = settled.outcome === 'failed' ? rejected('invalid', error) : undefined;
+    await note(waiting, engine, message, settled.settlement, happening);
+    if (settled.outcome === 'failed') await deps.senderReports.tell(message, waiting.delivery, 'failed', '');
+    return { kind: 'settled', settled, result: summaryOf(attempt) };
   }
 
   /** The same job at every attempt, so that the same mail goes out. */
@@ -207,22 +204,24 @@ export function createRoad(deps: RoadDeps): Road {
     links: readonly string[],
     attempt: MailAttempt,
     gate: Gate,
+    engine: Engine,
   ): Promise<Carried> {
     // Those that are cut at the end of the process say nothing of their destination.
-    if (deps.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
+    if (engine.abandoned() && attempt.kind === 'unanswered') return { kind: 'turned back' };
     const settled = settleNow(waiting, attempt);
-    const result = toTold(attempt);
-    deps.meters?.sending(settled.happening.kind);
+    const happening = toHappening(attempt, settled);
+    const result = summaryOf(attempt);
+    count(happening.kind);
     gate.leave(result, settled);
     const tells = settled.outcome !== 'deferred' || (await isNews(waiting));
-    await note(waiting, message, settled.settlement, tells ? withLinks(settled.happening, links) : undefined);
+    await note(waiting, engine, message, settled.settlement, tells ? withLinks(happening, links) : undefined);
     const fate = settled.outcome === 'failed' ? 'failed' : 'relayed';
     if (settled.outcome !== 'deferred')
-      await deps.notifying.tell(message, waiting.delivery, fate, diagOf(attempt, settled.happening));
+      await deps.senderReports.tell(message, waiting.delivery, fate, diagOf(attempt, happening));
     return { kind: 'settled', settled, result };
   }
 
-  function settleNow({ delivery: { id }, attempts, budgetFrom }: Waiting, attempt: MailAttempt): SettledMail {
+  function settleNow({ delivery: { id }, attempts, budgetFrom }: Waiting, attempt: MailAttempt): Settled {
     return settleMail({
       delivery: { id, attempts },
       attempt,
@@ -244,16 +243,19 @@ export function createRoad(deps: RoadDeps): Road {
   /** Ends it without a server having been asked. */
   async function end(
     waiting: Waiting,
+    engine: Engine,
     message: Message | undefined,
     state: 'dead' | 'dropped',
     happening: Happening,
     error: string | null,
   ): Promise<Carried> {
     const now = clock.now();
-    deps.meters?.sending(happening.kind);
+    count(happening.kind);
     const attempt = error === null ? null : { at: now, durationMs: 0, status: null, error, answer: '' };
-    await note(waiting, message, { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt }, happening);
-    if (message) await deps.notifying.tell(message, waiting.delivery, 'failed', String(happening.detail['diag'] ?? ''));
+    const settlement = { ...settleUnattempted(waiting.delivery.id, state, false, now), attempt };
+    await note(waiting, engine, message, settlement, happening);
+    if (message)
+      await deps.senderReports.tell(message, waiting.delivery, 'failed', String(happening.detail['diag'] ?? ''));
     const { id, messageId, account } = waiting.delivery;
     log.warn('delivery.failed', {
       delivery: id,
@@ -267,27 +269,41 @@ export function createRoad(deps: RoadDeps): Road {
 
   async function note(
     { delivery, attempts }: Waiting,
+    engine: Engine,
     message: Message | undefined,
     settlement: Settlement,
     happening: Happening | undefined,
   ): Promise<void> {
     const report = happening && toReport({ delivery, attempts, at: settlement.at, message }, happening);
     const hidden = settlement.state !== 'waiting' && message?.envelope.outgoing?.extras?.hideContent === true;
-    await deps.note({ ...settlement, report, ...(hidden && { forget: true }) });
+    await engine.settle(delivery, { ...settlement, report, ...(hidden && { forget: true }) });
     if (report) deps.reported();
   }
 
   return frozen({
+    concurrency: settings.concurrency,
+    concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    limit,
+    timed: true,
+    // Bounces are nothing that somebody must look after.
+    isAlarming: () => false,
     attempt,
-    async expire(waiting) {
+    async expire(waiting, engine): Promise<Carried> {
       const found = await load(waiting);
       // Its time is over whatever the store would say; a store that is away need not be waited for.
       const claim = await claimOf(waiting).catch((error: unknown): Claim => {
         if (error instanceof StoreAway) return NOBODY_ELSES;
         throw error;
       });
-      if (claim.kind !== 'ours') return await giveWay(waiting, claim);
-      return await end(waiting, found?.message, 'dead', found ? toExpiry('no server could be reached') : LOST, null);
+      if (claim.kind !== 'ours') return await giveWay(waiting, claim, engine);
+      return await end(
+        waiting,
+        engine,
+        found?.message,
+        'dead',
+        found ? toExpiry('no server could be reached') : LOST,
+        null,
+      );
     },
   });
 }
@@ -297,10 +313,15 @@ function withLinks(happening: Happening, links: readonly string[]): Happening {
   return happening.kind === 'send' && links.length > 0 ? { ...happening, links } : happening;
 }
 
-function toTold(attempt: MailAttempt): Told {
-  if (attempt.kind === 'unanswered')
-    return { kind: 'unanswered', error: attempt.reason, durationMs: attempt.durationMs };
-  return { kind: 'answered', status: attempt.code, durationMs: attempt.durationMs };
+/** Counts what became of mail, by the kind of its event. */
+function createResultMeters(metrics: Metrics): (kind: Happening['kind']) => void {
+  const results = new Map<string, Counter>(
+    ['send', 'deferral', 'hard_bounce', 'soft_bounce', 'reject'].map((result) => [
+      result,
+      metrics.counter('postern_sending_results_total', { result }),
+    ]),
+  );
+  return (kind) => results.get(kind)?.add();
 }
 
 /** What the server said: of a refusal as the event has it. */

@@ -20,8 +20,6 @@ import type { ComposeJob, Leaving, MailCarrier, Sources } from './types.ts';
 
 export interface SendingSettings extends SignerSettings {
   readonly hostname: string;
-  /** How long mail is tried. */
-  readonly maxAgeHours: number;
 }
 
 export interface SendingDeps {
@@ -46,7 +44,7 @@ const FRESH_MS = 60_000;
 export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
-): { readonly mail: MailParts & { readonly limit: number }; readonly reporter: Reporter } {
+): { readonly mail: MailParts; readonly reporter: Reporter } {
   const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
@@ -59,7 +57,6 @@ export function createSending(
       scheduling,
       sources,
       mailCarrier,
-      limit: settings.maxAgeHours * 3_600_000,
       signerOf: createSignerOf(settings, { store, keys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
       composing: async (account: string, { extras }: Outgoing) => ({

@@ -1,6 +1,7 @@
 import type { DsnRequest } from '../mail/envelope.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { Body, QueuedDelivery } from '../queue/delivery.ts';
+import type { MailAttempt } from '../queue/settle.ts';
 
 /** A mail of our own to one person. */
 export interface Mail {
@@ -138,21 +139,16 @@ export interface Composed {
   readonly links: readonly string[];
 }
 
-/** What a server said to one message, or that none was reached. */
-export type MailAttempt =
-  /** `code` is the SMTP reply code of the reply that decided, `diag` its text in one line with its enhanced code. */
-  | {
-      readonly kind: 'answered';
-      readonly code: number;
-      readonly diag: string;
-      readonly host: string;
-      readonly address: string;
-      readonly source: string | null;
-      readonly tls: boolean;
-      readonly durationMs: number;
-    }
-  /** No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such domain, null MX). */
-  | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
+/** A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be mended. */
+export type ComposeReply =
+  | { readonly kind: 'composed'; readonly composed: Composed }
+  | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
+
+/** Composes mail going out on worker threads, under a deadline and a memory limit. */
+export interface Composer {
+  /** Throws only when the disk or the process fails. */
+  compose(job: ComposeJob): Promise<ComposeReply>;
+}
 
 /** Carries a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
 export interface MailCarrier {

@@ -1,6 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { POSTMASTER } from '../inbound/postmaster.ts';
-import type { Arrival, Match, Routed } from '../inbound/types.ts';
+import type { Arrival, Match, RoutedRecipient } from '../inbound/types.ts';
 import { type Address, parseAddress } from '../mail/address.ts';
 import type { DsnRequest, RecipientDsn } from '../mail/envelope.ts';
 import { type MailDsn, readMailDsn, readRecipientDsn } from './dsn.ts';
@@ -60,7 +60,7 @@ export function createPolicy(
   const mostWaiting = (account: string) =>
     account === POSTMASTER && settings.keepsPostmaster ? MOST_KEPT - 1 : settings.maxBacklogPerAccount;
 
-  function route(address: Address): Verdict<Routed> {
+  function route(address: Address): Verdict<RoutedRecipient> {
     if (address.domain.startsWith('[') || RELAY_TRICK.test(address.mailbox)) return { refused: REFUSALS.noRelay };
     const routed =
       returnAddresses?.lookup(address.mailbox, address.domain) ?? routing.lookup(address.mailbox, address.domain);
@@ -185,7 +185,7 @@ export function createInbound(settings: ListenerSettings, deps: ListenerDeps): S
 function openKeeping(
   { acceptance }: Pick<ListenerDeps, 'acceptance'>,
   arrival: Arrival,
-  routed: readonly Routed[],
+  routed: readonly RoutedRecipient[],
 ): Keeping {
   const { messageId, body } = acceptance.begin();
   return {

@@ -1,6 +1,6 @@
 import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
-import type { Composed, ComposeJob } from '../sending/types.ts';
+import type { AttemptResult } from '../queue/settle.ts';
 
 /** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
 export type PostBody =
@@ -28,54 +28,14 @@ export interface RenderJob {
   readonly at: number;
 }
 
-/** A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be mended. */
-export type ComposeReply =
-  | { readonly kind: 'composed'; readonly composed: Composed }
-  | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
-
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
 export interface Renderer {
-  /** Composes mail going out, under the same deadline and limits. Throws only when the disk or the process fails. */
-  compose(job: ComposeJob): Promise<ComposeReply>;
   /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
   render(job: RenderJob): Promise<Rendered>;
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
   stop(): Promise<void>;
 }
-
-/** Why no answer came. This vocabulary is shown to users; internals never are. */
-export type AttemptError =
-  | 'forbidden address'
-  | 'host not found'
-  | 'DNS failure'
-  | 'connection refused'
-  | 'connection failed'
-  | 'TLS failure'
-  | 'timeout'
-  | 'connection reset'
-  | 'malformed answer';
-
-export type AttemptResult =
-  | {
-      readonly kind: 'answered';
-      readonly status: number;
-      readonly retryAfter: string | null;
-      readonly answer: string;
-      readonly durationMs: number;
-    }
-  /** `connected`: whether a connection was made before it failed (for the breaker). */
-  | {
-      readonly kind: 'unanswered';
-      readonly error: AttemptError;
-      readonly connected: boolean;
-      readonly durationMs: number;
-    };
-
-/** What the log says of an attempt, at a webhook or over SMTP. */
-export type Told =
-  | { readonly kind: 'answered'; readonly status: number; readonly durationMs: number }
-  | { readonly kind: 'unanswered'; readonly error: string; readonly durationMs: number };
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */
 export interface Poster {

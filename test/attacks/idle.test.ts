@@ -66,7 +66,7 @@ describe(`${IDLE} idle sessions`, () => {
     );
     await until('the delivery', () => victim.hook.requests.some(({ body }) => body.includes('good')));
     const { first } = await (await crowdOf(victim, ROOM + OVER, 30)).report();
-    const refused = first['421 4.3.2 Too many sessions, come back later'] ?? 0;
+    const refused = first['421 4.3.2 Too many connections, try again later'] ?? 0;
     figures(10, {
       sessions: open,
       'RSS MB before': before,

@@ -85,9 +85,9 @@ describe('messages and lines that are far too long', () => {
       'by a line of a command': inCommand.rss,
       'MB of it read': inCommand.sent,
     });
-    expect(whole.replies, 'of the whole').to.deep.equal(['552 5.3.4 Message too big']);
+    expect(whole.replies, 'of the whole').to.deep.equal(['552 5.3.4 Message size exceeds the limit']);
     expect(whole.sent * MB, 'all of it was read').to.be.at.least(UNDECLARED);
-    expect(inData.replies, 'of a line in DATA').to.deep.equal(['552 5.3.4 Message too big']);
+    expect(inData.replies, 'of a line in DATA').to.deep.equal(['552 5.3.4 Message size exceeds the limit']);
     expect(inCommand.replies, 'of a line of a command').to.deep.equal(['500 5.5.2 Line too long']);
     for (const { rss, most, left } of [whole, inData, inCommand]) {
       expect(rss, 'MB of memory').to.be.below(MEMORY_MB);

@@ -30,9 +30,9 @@ const MANNERS: readonly {
   readonly told: string;
   readonly after: number;
 }[] = [
-  { manner: 'line', share: 0.4, told: '421 4.4.2 Timeout while waiting for the end of a command', after: COMMAND },
-  { manner: 'data', share: 0.4, told: '421 4.4.2 Message arrives too slowly', after: WINDOW },
-  { manner: 'noops', share: 0.2, told: '421 4.4.2 Session took too long', after: SESSION },
+  { manner: 'line', share: 0.4, told: '421 4.4.2 Timeout waiting for the end of a command', after: COMMAND },
+  { manner: 'data', share: 0.4, told: '421 4.4.2 Data transfer is too slow', after: WINDOW },
+  { manner: 'noops', share: 0.2, told: '421 4.4.2 Session time limit exceeded', after: SESSION },
 ];
 
 /** Good messages, the seconds that they took, and the seconds of a processor that the daemon used meanwhile. */

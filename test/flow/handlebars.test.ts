@@ -183,7 +183,7 @@ describe('mail in handlebars, from the account to the server of its recipient', 
       () => undefined,
       (error: Error) => error.message,
     );
-    expect(refused).to.contain('554 5.6.0 The template is faulty: html: line 1: {{/if}} closes no block');
+    expect(refused).to.contain('554 5.6.0 Template error: html: line 1: {{/if}} closes no block');
     expect(server.asked).to.not.include('a@to.test');
   });
 

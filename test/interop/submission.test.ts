@@ -75,7 +75,7 @@ describe('swaks as a program that hands mail over', function () {
     expect((await swaks('--server', place(0), ...login('PLAIN', KEY), ...letter('jo@to.test'))).code).to.equal(28);
     const { code, said } = await swaks('--server', place(0), ...letter('jo@to.test'));
     expect(code).to.equal(23); // swaks: MAIL was refused
-    expect(said).to.match(/530 5\.7\.0 Say STARTTLS first/);
+    expect(said).to.match(/530 5\.7\.0 Must issue a STARTTLS command first/);
     expect(sink.mails.filter(({ to }) => to.includes('jo@to.test'))).to.deep.equal([]);
   });
 });

@@ -220,8 +220,8 @@ describe('the Debian package', function () {
     const checked = await inRoot(root, 'postern', 'config', 'check');
     expect(checked.code, checked.err).to.equal(78);
     expect(checked.err.match(/^ {2}.*$/gm)).to.deep.equal([
-      '  hostname: mx.example.com is a placeholder: set the real name of this host',
-      '  public_url: postern.example.com is a placeholder: set the real name of this host',
+      '  hostname: mx.example.com is a placeholder; set the real name of this host',
+      '  public_url: postern.example.com is a placeholder; set the real name of this host',
     ]);
   });
 
@@ -310,7 +310,7 @@ describe('the Debian package', function () {
       const { out, err } = await follow('Install', 'sudo postern config check');
       // The last step is the doctor, who finds no name servers here, and no DNS records of ours.
       expect(out, err)
-        .to.match(/^The settings are in order\.\n[\w-]{22}\n/)
+        .to.match(/^The settings are valid\.\n[\w-]{22}\n/)
         .and.to.match(/\n\d+ faults?, \d+ warnings?\.\n$/);
       key = /^[\w-]{22}$/m.exec(out)?.[0] ?? '';
       expect((await here().must('systemctl', 'is-active', 'postern')).trim()).to.equal('active');
@@ -493,9 +493,9 @@ describe('the Debian package', function () {
       /** Lines of the log that an attacker would like us to write, and texts that would break out of ours. */
       const FORGERIES = [
         `{"event":"api.refused_key","level":"info","time":"2026-01-05T12:00:00.000Z","address":"${FORGED}"}`,
-        `x","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Wrong key"}`,
-        `x\\","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Wrong key"}`,
-        `x\\u000a${stolen({ event: 'smtp.refused', command: 'AUTH', reply: '535 5.7.8 Wrong key' })}`,
+        `x","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Authentication failed"}`,
+        `x\\","client":"${FORGED}","helo":"x","command":"AUTH","reply":"535 5.7.8 Authentication failed"}`,
+        `x\\u000a${stolen({ event: 'smtp.refused', command: 'AUTH', reply: '535 5.7.8 Authentication failed' })}`,
         `x ${stolen({ event: 'smtp.session', tls: null, messages: 0, recipients: 0, refusals: 99, reason: 'disconnect', duration_ms: 1 })}`,
       ];
       const banned = async (mode: string, source: string) => [

@@ -1,16 +1,17 @@
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Spool } from '../../src/queue/delivery.ts';
-import { createDispatcher } from '../../src/queue/dispatcher.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
 import type { HookEvent, UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { type BatchingSettings, createBatching, createTallies } from '../../src/webhooks/batches.ts';
-import { createDestinations } from '../../src/webhooks/carry.ts';
 import { createOutbox } from '../../src/webhooks/outbox.ts';
+import { createDestinations } from '../../src/webhooks/road.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
-import type { AttemptResult, Poster } from '../../src/webhooks/types.ts';
+import type { Poster } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
-import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
 import { openRenderer } from './renderer.ts';
+import { createWebhookDispatcher } from './roads.ts';
 import { freshSpool } from './spool.ts';
 import { openTestStore } from './store.ts';
 import { until } from './until.ts';
@@ -61,15 +62,14 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
       outbox: createOutbox(parts),
       batching: createBatching({ limits: { events: 1000, bytes: 1_048_576 }, waitMs: 1000, ...change }, parts),
       tallies: createTallies(parts),
-      dispatcher: createDispatcher(
+      dispatcher: createWebhookDispatcher(
         { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120 },
         {
           ...parts,
           renderer,
           poster,
           signingKeys,
-          postmaster: NO_POSTMASTER,
-          notifying: NO_REPORTS,
+          time: createRunningTime(clock),
           destinations: createDestinations({ store, clock, routing: { urlOf: () => undefined } }),
         },
       ),

@@ -1,8 +1,9 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
+import type { MailAttempt } from '../../src/queue/settle.ts';
 import { type CarrierSettings, createMailCarrier } from '../../src/sending/carry/carrier.ts';
 import type { Policies } from '../../src/sending/carry/mta-sts.ts';
-import type { MailAttempt, MailCarrier } from '../../src/sending/types.ts';
+import type { MailCarrier } from '../../src/sending/types.ts';
 import { createTestLog } from './log.ts';
 import { type Script, type ScriptedOptions, type ScriptedServer, startScriptedSmtp } from './scripted-smtp.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';

@@ -5,6 +5,7 @@ import type { Log } from '../../src/base/log.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { openMongo } from '../../src/store/driver/mongo.ts';
 import type { CollectionSpec, Database, Row } from '../../src/store/driver/port.ts';
+import { afterFile } from './cleanup.ts';
 import { createTestLog } from './log.ts';
 import { lacks, type MongoKind, type MongoServer, mongoKind, startMongo } from './mongo-server.ts';
 import { NO_FLOOR } from './room.ts';
@@ -37,6 +38,8 @@ const embedded: TestDriver = {
 };
 
 const kind = mongoKind();
+/** Whoever runs the suite once for each store says which one it is this time. */
+const only = process.env['TEST_STORE'];
 let server: Promise<MongoServer> | undefined;
 const databases: string[] = [];
 
@@ -65,10 +68,6 @@ const mongo: TestDriver | undefined = kind && {
   },
 };
 
-/** Whoever runs the suite once for each store (.ci/run) says which one it is this time. */
-const only = process.env['TEST_STORE'];
-if (only) console.log(`Of the stores only this one is tested: ${only} (TEST_STORE).`);
-
 /** Every driver that can run here, or the one that was asked for. */
 export const drivers: readonly TestDriver[] = (mongo ? [embedded, mongo] : [embedded]).filter(
   ({ name }) => !only || name.startsWith(only),
@@ -78,22 +77,18 @@ if (drivers.length === 0) throw new Error(`there is no store ${only} here`);
 /** Undefined when there is no server, or it is not its turn. */
 export const mongoDriver = only === embedded.name ? undefined : mongo;
 
-if (!mongo && only !== embedded.name)
-  console.log(
-    'The store is not tested against MongoDB: no MONGODB_URL, no mongod, FerretDB not built (npm run test:mongo builds it).',
-  );
-
 /** The same declaration under a name that no other test uses. */
 export function ofItsOwn<R extends Row>(spec: CollectionSpec<R>): CollectionSpec<R> {
   return { ...spec, name: `${spec.name}_${randomBytes(4).toString('hex')}` };
 }
 
-after(async () => {
+afterFile(async () => {
   const running = await server;
   if (!running) return;
+  server = undefined;
   if (running.kind === 'url') {
     const client = new MongoClient(running.url('admin'));
-    for (const name of databases) await client.db(name).dropDatabase();
+    for (const name of databases.splice(0)) await client.db(name).dropDatabase();
     await client.close();
   }
   await running.stop();

@@ -2,9 +2,10 @@ import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import type { Answer } from '../../src/dns/types.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
 import { createGuard, type Guard } from '../../src/webhooks/post/guard.ts';
 import { createPoster } from '../../src/webhooks/post/post.ts';
-import type { AttemptResult, PostBody, Poster } from '../../src/webhooks/types.ts';
+import type { PostBody, Poster } from '../../src/webhooks/types.ts';
 
 /** What names resolve to; those that are not there do not exist. A function is asked every time. */
 export type Names = Readonly<Record<string, readonly string[] | (() => readonly string[]) | 'failure'>>;

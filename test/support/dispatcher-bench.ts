@@ -1,12 +1,15 @@
 import type { Ids } from '../../src/base/ids.ts';
-import { createDispatcher, type DispatcherSettings } from '../../src/queue/dispatcher.ts';
-import type { DeliveryDeps, Destinations } from '../../src/webhooks/carry.ts';
-import type { AttemptResult, PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
+import type { Dispatcher } from '../../src/queue/dispatcher.ts';
+import type { Roads } from '../../src/queue/road.ts';
+import type { AttemptResult } from '../../src/queue/settle.ts';
+import type { Destinations, WebhookRoadSettings } from '../../src/webhooks/road.ts';
+import type { PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { answered } from './delivery.ts';
 import { createFakeSpool, type FakeSpool } from './fake-spool.ts';
 import { createTestLog } from './log.ts';
-import { NO_POSTMASTER, NO_REPORTS } from './postmaster.ts';
+import { createWebhookDispatcher, type WebhookDispatcherDeps } from './roads.ts';
 
 /** One post as the endpoint saw it. */
 export interface Post {
@@ -36,14 +39,18 @@ export interface Bench {
   postsTo(url: string): Post[];
   /** Posts that wait for an answer, now and at most. */
   readonly inFlight: { now: number; most: number };
-  readonly dispatcher: ReturnType<typeof createDispatcher>;
+  readonly dispatcher: Dispatcher;
   /** A new process over the same spool. */
-  restart(): Promise<ReturnType<typeof createDispatcher>>;
+  restart(): Promise<Dispatcher>;
 }
 
 export const ids: Ids = { message: () => 'm', key: () => 'k', signingKey: () => 's', jitter: () => 0 };
 
-export function createBench(settings: Partial<DispatcherSettings> = {}, replace: Partial<DeliveryDeps> = {}): Bench {
+export function createBench(
+  settings: Partial<WebhookRoadSettings> = {},
+  replace: Partial<WebhookDispatcherDeps> = {},
+  others: (parts: Pick<Bench, 'clock' | 'spool' | 'log'>) => Partial<Roads> = () => ({}),
+): Bench {
   const clock = createTestClock();
   const spool = createFakeSpool(clock.now);
   const log = createTestLog();
@@ -76,9 +83,6 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
         },
       };
     },
-    async compose() {
-      throw new Error('not part of this double');
-    },
     async discard(body) {
       discarded.push(body);
     },
@@ -106,7 +110,7 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
   const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
   const open = () =>
-    createDispatcher(
+    createWebhookDispatcher(
       { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
       {
         spool,
@@ -114,13 +118,13 @@ export function createBench(settings: Partial<DispatcherSettings> = {}, replace:
         poster,
         destinations,
         signingKeys,
-        postmaster: NO_POSTMASTER,
-        notifying: NO_REPORTS,
+        time: createRunningTime(clock),
         clock,
         ids,
         log,
         ...replace,
       },
+      others({ clock, spool, log }),
     );
   const dispatcher = open();
 

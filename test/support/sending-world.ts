@@ -1,12 +1,15 @@
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
+import type { MailAttempt } from '../../src/queue/settle.ts';
 import { createReporter, type Reporter, readReport } from '../../src/sending/reporter.ts';
-import type { MailParts } from '../../src/sending/road.ts';
-import type { ComposeJob, Leave, MailAttempt } from '../../src/sending/types.ts';
-import type { ComposeReply } from '../../src/webhooks/types.ts';
+import { createOutboundRoad, type MailParts } from '../../src/sending/road.ts';
+import type { ComposeJob, ComposeReply, Leave } from '../../src/sending/types.ts';
 import { aDelivery } from './delivery.ts';
-import { type Bench, createBench } from './dispatcher-bench.ts';
+import { type Bench, createBench, ids } from './dispatcher-bench.ts';
+import { NO_SENDER_REPORTS } from './roads.ts';
 
 export const HOURS = 3_600_000;
 
@@ -95,7 +98,7 @@ export interface SendingWorld extends Bench {
   reports(): { readonly kind: string; readonly detail: MessageEvent['detail'] }[];
 }
 
-export function createWorld(parts: Partial<MailParts & { limit: number }> = {}): SendingWorld {
+export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
   const sent: { recipient: string; at: number; text: string }[] = [];
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
@@ -104,7 +107,7 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
     kind: 'composed',
     composed: { bytes: Buffer.from(`To: ${recipient}\r\n\r\n`), links: [], mailFrom: 'v@bounces.example' },
   });
-  const mail: MailParts & { limit: number } = {
+  const mail: MailParts = {
     leaving: {
       mayLeave: async (_account, outgoing, queuedAt, now) => leave(outgoing, queuedAt, now),
       heldBecause: async () => undefined,
@@ -120,7 +123,6 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
     },
     signerOf: async () => null,
     numberOf: async () => 7,
-    limit: 120 * HOURS,
     composing: async () => ({
       hostname: 'mx.example',
       returnDomain: 'bounces.example',
@@ -130,23 +132,25 @@ export function createWorld(parts: Partial<MailParts & { limit: number }> = {}):
     reported: () => world.reporter.poke(),
     ...parts,
   };
-  const bench: Bench = createBench(
-    { mailConcurrency: 10, concurrencyPerDestination: 5 },
-    {
-      mail,
-      renderer: {
-        async render() {
-          throw new Error('nothing came in');
+  const bench: Bench = createBench({}, {}, (shared) => ({
+    outbound: createOutboundRoad(
+      { concurrency: 10, concurrencyPerEndpoint: 5, maxAgeHours: 120 },
+      {
+        ...shared,
+        ...mail,
+        composer: {
+          async compose(job) {
+            composed.push(job);
+            return compose(job);
+          },
         },
-        async compose(job) {
-          composed.push(job);
-          return compose(job);
-        },
-        async discard() {},
-        async stop() {},
+        senderReports: NO_SENDER_REPORTS,
+        time: createRunningTime(shared.clock),
+        ids,
+        metrics: NO_METRICS,
       },
-    },
-  );
+    ),
+  }));
   const recorder = createTestRecorder();
   const reporter = createReporter({ spool: bench.spool, recorder, clock: bench.clock, log: bench.log });
   const world: SendingWorld = {

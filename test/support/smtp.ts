@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
-import type { Acceptance, Accepted, Arrival, Lookup, Routed } from '../../src/inbound/types.ts';
+import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
 import { createListener } from '../../src/smtp/listener.ts';
 import type { ListenerSettings } from '../../src/smtp/settings.ts';
 import { createTestClock } from './clock.ts';
@@ -13,7 +13,7 @@ import { until } from './until.ts';
 export interface Taken {
   readonly messageId: string;
   readonly arrival: Arrival;
-  readonly routed: readonly Routed[];
+  readonly routed: readonly RoutedRecipient[];
   readonly bytes: Buffer;
 }
 
@@ -71,7 +71,7 @@ export function createBelow() {
         },
       };
     },
-    async accept(messageId, arrival, routed, body): Promise<Accepted> {
+    async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const outcome = await below.accept();
       if (outcome !== 'accepted') return { outcome };
       if (body.kind === 'inline') taken.push({ messageId, arrival, routed, bytes: Buffer.from(body.bytes) });

@@ -3,6 +3,7 @@ import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/queue/delivery.ts';
 import { openSpool, type SpoolDeps } from '../../src/queue/spool.ts';
+import { afterTest } from './cleanup.ts';
 import { createTestClock, type TestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
@@ -11,7 +12,7 @@ const ids = createIds(systemClock);
 
 /** Closed after each test, the last one first. */
 const open: Spool[] = [];
-afterEach(async () => {
+afterTest(async () => {
   for (const spool of open.splice(0).reverse()) await spool.close();
 });
 

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { afterFile } from './cleanup.ts';
 import { place } from './place.ts';
 
 const made: string[] = [];
@@ -11,12 +12,12 @@ async function make(where: string): Promise<string> {
   return dir;
 }
 
-/** A folder of this test's own; it is gone after the run. */
+/** A folder of this test's own; it is gone after the file. */
 export const tempDir = (): Promise<string> => make(place());
 
 /** The same, for what looks at the file system itself. */
 export const diskDir = (): Promise<string> => make(tmpdir());
 
-after(async () => {
+afterFile(async () => {
   for (const dir of made.splice(0)) await rm(dir, { recursive: true, force: true });
 });

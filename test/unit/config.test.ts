@@ -70,8 +70,8 @@ describe('the settings', () => {
       }),
     );
     for (const start of [
-      'htp.x: is no setting',
-      'POSTERN_HTTP__LISTN: is no setting',
+      'htp.x: unknown setting',
+      'POSTERN_HTTP__LISTN: unknown setting',
       'smtp.listen.0: must be address:port',
       'smtp.max_recipients: must be at least 100',
       'dns.servers.0: must be address:port, as 127.0.0.1:53 ',
@@ -96,10 +96,10 @@ describe('the settings', () => {
     expect(faults(() => loadSettings(undefined, {}))).to.deep.equal([]);
     const scalar = await file('smtp: 5\n');
     expect(faults(() => loadSettings(scalar, {}))[0]).to.contain(
-      'smtp: is no setting but a section of them, as smtp.listen',
+      'smtp: is a section, not a setting; its settings have names such as smtp.listen',
     );
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS: 'x' }))[0]).to.contain(
-      'but a section of them, as smtp.tls.cert',
+      'is a section, not a setting; its settings have names such as smtp.tls.cert',
     );
     const broken = await file('smtp: [\n');
     expect(faults(() => loadSettings(broken, {}))).to.have.length(1);
@@ -113,7 +113,7 @@ describe('the settings', () => {
 
   it('is not fooled by names of object internals', async () => {
     const path = await file('__proto__:\n  x: 1\nconstructor: 1\n');
-    expect(faults(() => loadSettings(path, {})).join(' ')).to.contain('constructor: is no setting');
+    expect(faults(() => loadSettings(path, {})).join(' ')).to.contain('constructor: unknown setting');
     expect(Object.hasOwn(Object.prototype, 'x')).to.equal(false);
   });
 
@@ -121,7 +121,7 @@ describe('the settings', () => {
     const env = { POSTERN_HOSTNAME: 'mx.example.com', POSTERN_INBOUND__MX_HOSTS: 'mx2.example.com' };
     for (const address of ['ops@mx.example.com', 'ops@MX2.example.com', 'ops@bounces.mx.example.com']) {
       expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: address }), address).to.throw(
-        /^smtp\.postmaster: must be a mailbox that another server/,
+        /^smtp\.postmaster: must be a mailbox on another server/,
       );
     }
     expect(() => loadSettings(undefined, { ...env, POSTERN_SMTP__POSTMASTER: 'ops@[192.0.2.1]' })).to.throw(

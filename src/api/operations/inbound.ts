@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { optional, text } from '../../base/schema.ts';
 import { matches } from '../../inbound/routing.ts';
-import type { Routed } from '../../inbound/types.ts';
+import type { RoutedRecipient } from '../../inbound/types.ts';
 import { type Address, parseAddress } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
@@ -414,7 +414,7 @@ function readable(addresses: readonly string[]): Address[] {
 }
 
 /** Each recipient once, with the route it hits. */
-function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): Routed[] {
+function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
   const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
   return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
     const found = call.lookup(mailbox, domain);

@@ -4,38 +4,38 @@ import type { Resolver } from '../../dns/types.ts';
 import type { Settings } from '../../settings.ts';
 import type { Store } from '../../store/store.ts';
 
-/** fault: mail is lost, refused or not believed · warning: it works, and should not stay like this · skipped: could not be looked at. */
+/** fault: mail is lost, refused or distrusted · warning: works, but should be fixed · skipped: could not be checked. */
 export type Verdict = 'ok' | 'warning' | 'fault' | 'skipped';
 
-/** What one look came to. */
+/** The result of one check. */
 export interface Finding {
-  /** What was looked at: `reverse DNS 192.0.2.1`. */
+  /** What was checked: `reverse DNS 192.0.2.1`. */
   readonly check: string;
   readonly verdict: Verdict;
-  /** What was seen there. */
+  /** What was found. */
   readonly seen: string;
-  /** What to do about it. */
+  /** How to fix it. */
   readonly advice?: string;
 }
 
-/** What the checks look at. */
+/** What the checks work on. */
 export interface World {
   readonly settings: Settings;
-  /** Asks every time anew: who looks has just changed something. */
+  /** Without a cache, because the operator has often just changed a record. */
   readonly resolver: Resolver;
   readonly store: Store | undefined;
-  /** Why there is none. */
+  /** Why there is no store. */
   readonly noStore: string;
   readonly clock: Clock;
-  /** The file that the settings came from, when there is one. */
+  /** The settings file, if there is one. */
   readonly settingsFile: string | undefined;
-  /** A domain whose mail server is to be reached, to see whether port 25 is open to the outside. */
+  /** A domain whose mail server to connect to, as a test of outbound port 25. */
   readonly reach: string | undefined;
-  /** Where the machine's files begin: `/`. */
+  /** The root of the file system: `/`. */
   readonly root: string;
 }
 
-/** Looks at one thing, or at several of a kind. What it throws becomes a fault of its own. */
+/** Checks one thing, or several of a kind. An error that it throws becomes a fault. */
 export interface Check {
   readonly name: string;
   run(world: World): Promise<readonly Finding[]>;
@@ -56,7 +56,7 @@ export const fault = (check: string, seen: string, advice: string): Finding => (
 });
 export const skipped = (check: string, seen: string): Finding => ({ check, verdict: 'skipped', seen });
 
-/** Whether every listener that takes mail from others is on loopback: a machine to try things on, of which the world knows nothing. */
+/** Whether every SMTP listener is on loopback: a machine for trying things out, unknown to the outside. */
 export function isLocal({ smtp, submission }: Settings): boolean {
   return [...smtp.listen, ...submission.listen, ...submission.tls_listen].every(({ host }) => isLoopback(host));
 }

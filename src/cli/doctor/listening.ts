@@ -8,7 +8,7 @@ import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warn
 const WAIT_MS = 5000;
 const SMTP_PORT = 25;
 
-/** Somebody answers on our SMTP port, and it is the daemon. */
+/** The daemon answers on its SMTP port. */
 export const listening: Check = {
   name: 'SMTP',
   async run({ settings }) {
@@ -20,19 +20,19 @@ export const listening: Check = {
           return fault(
             check,
             line.message,
-            'Start the daemon (systemctl start postern, npm start), and look at its log. Where a socket of systemd listens elsewhere, smtp.listen should say the same.',
+            'Start the daemon (systemctl start postern, or npm start) and check its log. If a systemd socket listens elsewhere, set smtp.listen to match.',
           );
         if (!line.startsWith('220 '))
           return fault(
             check,
-            `another program answers, or the daemon takes no mail: ${line}`,
-            'Stop the other mail server, or look at the log of the daemon.',
+            `another program answers, or the daemon refuses mail: ${line}`,
+            'Stop the other mail server, or check the log of the daemon.',
           );
         if (!line.includes(settings.hostname))
           return warning(
             check,
             `greets as "${line}", not as ${settings.hostname}`,
-            'The daemon runs with other settings than these: restart it, or name its file with --config.',
+            'The running daemon has other settings: restart it, or pass its settings file with --config.',
           );
         return ok(check, line);
       }),
@@ -45,27 +45,28 @@ export const listening: Check = {
           warning(
             'port 25',
             `smtp.listen has ${settings.smtp.listen.map(({ port }) => port).join(', ')}`,
-            'Other mail servers come to port 25 and to no other: listen there, or let the socket unit or a proxy.',
+            'Other mail servers connect to port 25 only: listen on it, here or through the socket unit or a proxy.',
           ),
         ];
   },
 };
 
-/** Whether this host may talk to mail servers at all: many providers close port 25 to the outside until they are asked. */
+/** This host can reach other mail servers: many providers block outbound port 25 unless asked. */
 export const outgoing: Check = {
-  name: 'port 25 to the outside',
+  name: 'outbound port 25',
   async run({ reach, resolver }) {
-    const check = 'port 25 to the outside';
-    if (reach === undefined) return [skipped(check, 'say --reach DOMAIN to try it with the mail server of a domain')];
+    const check = 'outbound port 25';
+    if (reach === undefined)
+      return [skipped(check, 'not tested; --reach DOMAIN connects to the mail server of a domain')];
     const host = await mailHost(reach, resolver);
-    if (host === undefined) return [skipped(check, `no mail server of ${reach} was found`)];
+    if (host === undefined) return [skipped(check, `no mail server found for ${reach}`)];
     const line = await firstLine(host.address, SMTP_PORT);
     if (line instanceof Error) {
       return [
         fault(
           check,
-          `${host.name} (${host.address}) was not reached: ${line.message}`,
-          'Ask your provider to open port 25 to the outside, or set outbound.relay and mail.relay to a server that carries mail on.',
+          `cannot reach ${host.name} (${host.address}): ${line.message}`,
+          'Ask your provider to unblock outbound port 25, or set outbound.relay and mail.relay to a relay server.',
         ),
       ];
     }
@@ -85,7 +86,7 @@ async function mailHost(
   return address === undefined ? undefined : { name, address };
 }
 
-/** From this machine a listener on all addresses is reached over loopback: where IPv6 is off, over that of IPv4. */
+/** Where to reach a listener from this machine: one on all addresses by loopback, of IPv4 where IPv6 is off. */
 function reachable(host: string): readonly [string, ...string[]] {
   return host === '0.0.0.0' ? ['127.0.0.1'] : host === '::' ? ['::1', '127.0.0.1'] : [host];
 }
@@ -96,11 +97,11 @@ async function firstOf([host, ...others]: readonly [string, ...string[]], port: 
   return line instanceof Error && next !== undefined ? firstLine(next, port) : line;
 }
 
-/** The first line that a server says, without a word from us but goodbye. */
+/** The greeting of a server; we send nothing but QUIT. */
 function firstLine(host: string, port: number): Promise<string | Error> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });
-    let said = '';
+    let received = '';
     const end = (result: string | Error) => {
       clearTimeout(timer);
       resolve(result);
@@ -111,29 +112,29 @@ function firstLine(host: string, port: number): Promise<string | Error> {
     socket.on('error', (error) => end(error));
     socket.on('close', () => end(new Error('the connection was closed without a greeting')));
     socket.on('data', (chunk: string) => {
-      said = (said + chunk).slice(0, 1000);
-      const line = said.indexOf('\r\n');
+      received = (received + chunk).slice(0, 1000);
+      const line = received.indexOf('\r\n');
       if (line < 0) return;
-      socket.write('QUIT\r\n', () => end(said.slice(0, line)));
+      socket.write('QUIT\r\n', () => end(received.slice(0, line)));
     });
   });
 }
 
 const DAY_MS = 24 * 3_600_000;
-/** Renewal tries from 30 days before the end; who has fewer left than this has a renewal that does not work. */
+/** Certbot renews from 30 days before the end; with fewer days left than this, renewal does not work. */
 const SOON_DAYS = 14;
 
-/** The certificate of SMTP: there, in force, ours, with its key. */
+/** The SMTP certificate is valid, covers our name and matches its key. */
 export const certificate: Check = {
   name: 'certificate',
   async run({ settings, clock }) {
     const { tls } = settings.smtp;
     if (tls.cert === '') {
-      const advice = 'Set smtp.tls.cert and smtp.tls.key; docs/operations.md says how to get a certificate.';
+      const advice = 'Set smtp.tls.cert and smtp.tls.key; docs/operations.md explains how to get a certificate.';
       return [
         isLocal(settings)
-          ? ok('certificate', 'none, and every listener is on loopback')
-          : warning('certificate', 'none: mail comes in unencrypted', advice),
+          ? ok('certificate', 'none; every listener is on loopback')
+          : warning('certificate', 'none; inbound mail is not encrypted', advice),
       ];
     }
     const parsed = readPair(tls);
@@ -142,14 +143,14 @@ export const certificate: Check = {
         fault(
           'certificate',
           parsed,
-          'The daemon cannot start with these, or goes on with the old ones: put back the pair that belongs together.',
+          'The daemon cannot start with these files, or keeps using the previous ones: install a matching certificate and key.',
         ),
       ];
     return [inForce(parsed, clock.now()), named(parsed, settings.hostname)];
   },
 };
 
-/** What the daemon would use, or why it would not. */
+/** The certificate as the daemon loads it, or the reason why it cannot. */
 function readPair(tls: Settings['smtp']['tls']): X509Certificate | string {
   try {
     return new X509Certificate(readTls(tls)?.cert ?? '');
@@ -165,30 +166,30 @@ function inForce(cert: X509Certificate, now: number): Finding {
   if (now < from)
     return fault(
       'certificate',
-      `in force only from ${cert.validFrom}`,
-      'Look at the clock of this machine, then at who made the certificate.',
+      `not valid before ${cert.validFrom}`,
+      'Check the clock of this machine, then the certificate.',
     );
   if (days < 0)
     return fault(
       'certificate',
-      `over since ${cert.validTo}`,
-      'Renew it. The daemon takes the new one by itself within a second.',
+      `expired on ${cert.validTo}`,
+      'Renew it. The daemon loads the new one within a second.',
     );
   if (days < SOON_DAYS)
     return warning(
       'certificate',
-      `ends in ${days} days (${cert.validTo})`,
-      'See why it was not renewed (certbot renew --dry-run).',
+      `expires in ${days} days (${cert.validTo})`,
+      'Find out why it was not renewed (certbot renew --dry-run).',
     );
-  return ok('certificate', `in force for ${days} days`);
+  return ok('certificate', `valid for ${days} days`);
 }
 
 function named(cert: X509Certificate, hostname: string): Finding {
-  if (cert.checkHost(hostname) !== undefined) return ok('name in the certificate', hostname);
+  if (cert.checkHost(hostname) !== undefined) return ok('certificate name', hostname);
   const names = cert.subjectAltName?.replaceAll('DNS:', '') ?? cert.subject;
   return warning(
-    'name in the certificate',
-    `${names}, not ${hostname}`,
-    `Senders that check (MTA-STS, DANE) will not deliver: get one for ${hostname}.`,
+    'certificate name',
+    `covers ${names}, not ${hostname}`,
+    `Senders that verify it (MTA-STS, DANE) will not deliver: get a certificate for ${hostname}.`,
   );
 }

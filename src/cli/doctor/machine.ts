@@ -4,16 +4,16 @@ import { join, resolve } from 'node:path';
 import { parseServer, systemServers } from '../../dns/system.ts';
 import { type Check, type Finding, fault, ok, skipped, warning } from './finding.ts';
 
-/** Files that say of a time service that it runs, or that it has set the clock. */
+/** Files that show that a time service runs or has set the clock. */
 const TIME_SERVICES: readonly (readonly [path: string, words: string])[] = [
-  ['run/systemd/timesync/synchronized', 'set by systemd-timesyncd'],
-  ['run/chrony/chronyd.pid', 'kept by chrony'],
-  ['run/chronyd.pid', 'kept by chrony'],
-  ['run/ntpd.pid', 'kept by ntpd'],
-  ['run/openntpd.pid', 'kept by openntpd'],
+  ['run/systemd/timesync/synchronized', 'synchronized by systemd-timesyncd'],
+  ['run/chrony/chronyd.pid', 'synchronized by chrony'],
+  ['run/chronyd.pid', 'synchronized by chrony'],
+  ['run/ntpd.pid', 'synchronized by ntpd'],
+  ['run/openntpd.pid', 'synchronized by openntpd'],
 ];
 
-/** Signatures, retries and expiry go by the clock. */
+/** The clock is right: signatures, retries and expiry depend on it. */
 export const clockCheck: Check = {
   name: 'clock',
   async run({ clock, root }) {
@@ -24,8 +24,8 @@ export const clockCheck: Check = {
       return [
         fault(
           'clock',
-          `${seen} UTC, which is before Postern was installed`,
-          'Set the clock, and install a time service (chrony, systemd-timesyncd).',
+          `${seen} UTC, earlier than the installation of Postern`,
+          'Set the clock and install a time service (chrony, systemd-timesyncd).',
         ),
       ];
     const service = TIME_SERVICES.find(([path]) => existsSync(join(root, path)));
@@ -33,8 +33,8 @@ export const clockCheck: Check = {
     return [
       warning(
         'clock',
-        `${seen} UTC; no time service was found`,
-        'Install one (apt install chrony): retries and signatures go by the clock. In a container the host keeps it.',
+        `${seen} UTC; no time service found`,
+        'Install one (apt install chrony): retries and signatures depend on the clock. In a container, the host keeps the time.',
       ),
     ];
   },
@@ -42,7 +42,7 @@ export const clockCheck: Check = {
 
 const GIB = 1024 ** 3;
 /** statfs(2), f_type. */
-const FORGETFUL = new Map([
+const VOLATILE = new Map([
   [0x01021994, 'tmpfs'],
   [0x858458f6, 'ramfs'],
 ]);
@@ -53,12 +53,12 @@ const REMOTE = new Map([
   [0x65735546, 'FUSE'],
 ]);
 
-/** The disk under data_dir keeps what it is given, and has room. */
+/** The disk under data_dir is persistent and has enough space. */
 export const disk: Check = {
   name: 'disk',
   async run({ settings }) {
     const dir = resolve(settings.data_dir);
-    if (!existsSync(dir)) return [skipped('disk', `${dir} is not there yet; the daemon makes it`)];
+    if (!existsSync(dir)) return [skipped('disk', `${dir} does not exist yet; the daemon creates it`)];
     const { bavail, blocks, bsize, type } = await statfs(dir);
     const [free, all] = [bavail * bsize, blocks * bsize];
     const { min_free_percent: percent, min_free_bytes: bytes } = settings.spool;
@@ -69,23 +69,27 @@ export const disk: Check = {
         ? fault(
             'disk',
             `${gib(free)} free in ${dir}; new mail is refused (452) below ${gib(least)}`,
-            'Make room, or lower spool.min_free_percent and spool.min_free_bytes.',
+            'Free some space, or lower spool.min_free_percent and spool.min_free_bytes.',
           )
         : free < 2 * least
-          ? warning('disk', `${gib(free)} free in ${dir}; below ${gib(least)} new mail is refused`, 'Make room soon.')
+          ? warning(
+              'disk',
+              `${gib(free)} free in ${dir}; below ${gib(least)} new mail is refused`,
+              'Free some space soon.',
+            )
           : ok('disk', `${gib(free)} free in ${dir}`);
     return [room, ...kindOfDisk(type, dir)];
   },
 };
 
 function kindOfDisk(type: number, dir: string): readonly Finding[] {
-  const forgetful = FORGETFUL.get(type);
-  if (forgetful !== undefined)
+  const volatile = VOLATILE.get(type);
+  if (volatile !== undefined)
     return [
       fault(
         'file system',
-        `${dir} is in memory (${forgetful}): a restart of the machine loses all mail in it`,
-        'Put data_dir on a disk.',
+        `${dir} is in memory (${volatile}): a reboot loses all mail in it`,
+        'Put data_dir on a local disk.',
       ),
     ];
   const remote = REMOTE.get(type);
@@ -93,19 +97,19 @@ function kindOfDisk(type: number, dir: string): readonly Finding[] {
     return [
       warning(
         'file system',
-        `${dir} is on ${remote}, where locks and syncs may not mean what they say`,
-        'Put data_dir on a disk of this machine.',
+        `${dir} is on ${remote}, where file locks and fsync may be unreliable`,
+        'Put data_dir on a local disk.',
       ),
     ];
   return [];
 }
 
-/** Keys and mail are nobody else's business. */
+/** No other user can read keys or mail. */
 export const secrets: Check = {
   name: 'file modes',
   async run({ settings, settingsFile }) {
     const { smtp, store, bootstrap, mail, outbound } = settings;
-    const telling =
+    const holdsSecrets =
       bootstrap.api_key !== '' ||
       /:[^/@]+@/.test(store.url) ||
       /:[^/@]+@/.test(mail.relay) ||
@@ -113,26 +117,26 @@ export const secrets: Check = {
     const files = [
       smtp.tls.key,
       store.url_file,
-      ...(telling && settingsFile !== undefined ? [settingsFile] : []),
+      ...(holdsSecrets && settingsFile !== undefined ? [settingsFile] : []),
     ].filter((path) => path !== '');
     const dir = resolve(settings.data_dir);
     return [
-      ...(existsSync(dir) ? [mode(dir, 0o007, 'other users of this machine can look into it', 'chmod o-rwx')] : []),
-      ...files.map((path) => mode(path, 0o037, 'more than its owner can use it', 'chmod 640')),
+      ...(existsSync(dir) ? [mode(dir, 0o007, 'other users can read it', 'chmod o-rwx')] : []),
+      ...files.map((path) => mode(path, 0o037, 'accessible to other users', 'chmod 640')),
     ];
   },
 };
 
 function mode(path: string, forbidden: number, seen: string, command: string): Finding {
   const check = `mode of ${path}`;
-  if (!existsSync(path)) return fault(check, 'it is not there', 'Correct the setting that names it.');
+  if (!existsSync(path)) return fault(check, 'does not exist', 'Correct the setting that names it.');
   const bits = statSync(path).mode & 0o777;
   const shown = bits.toString(8).padStart(4, '0');
   return (bits & forbidden) === 0 ? ok(check, shown) : warning(check, `${shown}: ${seen}`, `${command} ${path}`);
 }
 
-/** Forwarders for everybody: lists that tell good addresses from bad refuse them, and so do some name servers. */
-const PUBLIC_FORWARDERS = new Map([
+/** Public resolvers: block lists and some name servers refuse their queries. */
+const PUBLIC_RESOLVERS = new Map([
   ['8.8.8.8', 'Google'],
   ['8.8.4.4', 'Google'],
   ['2001:4860:4860::8888', 'Google'],
@@ -148,42 +152,42 @@ const PUBLIC_FORWARDERS = new Map([
   ['208.67.220.220', 'OpenDNS'],
 ]);
 
-/** The resolver answers, and does not make answers up. */
+/** The resolver answers, and does not rewrite NXDOMAIN answers. */
 export const nameServers: Check = {
   name: 'resolver',
   async run({ settings, resolver }) {
     const servers = settings.dns.servers.length > 0 ? settings.dns.servers : systemServers();
     const check = `resolver ${servers.join(', ')}`;
-    // com is always there; .invalid never is (RFC 6761 section 6.4), and a resolver without a network knows that too.
-    const [there, absent] = await Promise.all([
+    // com always exists; .invalid never does (RFC 6761 section 6.4), and a resolver without a network knows that too.
+    const [existing, absent] = await Promise.all([
       resolver.resolve('com', 'NS'),
       resolver.resolve('postern-doctor.invalid', 'A'),
     ]);
     const advice =
-      'Without one SPF, DKIM and DMARC say temperror, and no mail can be sent. Install a resolver on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
-    if (there.kind === 'failure') return [fault(check, `gives no answer (${there.reason})`, advice)];
+      'Without a working resolver, SPF, DKIM and DMARC end in temperror and no mail can be sent. Install one on this host (apt install unbound) and set dns.servers to 127.0.0.1:53.';
+    if (existing.kind === 'failure') return [fault(check, `no answer (${existing.reason})`, advice)];
     if (absent.kind === 'records')
       return [
         fault(
           check,
-          `has an address for a name that cannot be (${absent.records.join(', ')})`,
-          `It makes answers up. ${advice}`,
+          `has an address for a name that cannot exist (${absent.records.join(', ')})`,
+          `The resolver rewrites NXDOMAIN answers. ${advice}`,
         ),
       ];
-    const forwarders = servers.flatMap((server) => PUBLIC_FORWARDERS.get(parseServer(server)?.address ?? '') ?? []);
-    if (forwarders.length > 0)
+    const publicOnes = servers.flatMap((server) => PUBLIC_RESOLVERS.get(parseServer(server)?.address ?? '') ?? []);
+    if (publicOnes.length > 0)
       return [
         warning(
           check,
-          `a public forwarder (${[...new Set(forwarders)].join(', ')})`,
-          'It counts the questions of many together and is refused by some servers: a resolver on this host is better.',
+          `a public resolver (${[...new Set(publicOnes)].join(', ')})`,
+          'Block lists and some name servers refuse queries from public resolvers: use a resolver on this host.',
         ),
       ];
-    return [ok(check, 'answers')];
+    return [ok(check, 'answers queries')];
   },
 };
 
-/** The store takes writes, and keeps them. */
+/** The store accepts writes and keeps them. */
 export const storeCheck: Check = {
   name: 'store',
   async run({ settings, store, noStore }) {
@@ -193,10 +197,10 @@ export const storeCheck: Check = {
     const from = performance.now();
     await store.ping();
     const ms = Math.round(performance.now() - from);
-    const seen = `a write is durable after ${ms} ms${mongo ? ', on a majority of its members' : ''}`;
+    const seen = `durable write in ${ms} ms${mongo ? ' on a majority of the replica set' : ''}`;
     return [
       ms > settings.store.timeout_ms / 2
-        ? warning(check, seen, 'That is close to store.timeout_ms: see what keeps it busy.')
+        ? warning(check, seen, 'This is close to store.timeout_ms: find out what keeps the store busy.')
         : ok(check, seen),
       ...(await accounts(store)),
     ];
@@ -209,10 +213,10 @@ async function accounts(store: {
   const found = await store.accounts.many({}, { limit: 1 });
   return found.length > 0
     ? []
-    : [warning('accounts', 'there are none', 'postern account create makes one, with a key.')];
+    : [warning('accounts', 'none yet', 'Create one with a key: postern account create NAME.')];
 }
 
-/** What the running daemon says of itself. */
+/** The running daemon reports that it is ready. */
 export const readiness: Check = {
   name: 'daemon',
   async run({ settings }) {
@@ -224,15 +228,15 @@ export const readiness: Check = {
       const text = (await answer.text()).slice(0, 500);
       return [
         answer.ok
-          ? ok('daemon', `${url}: takes mail`)
-          : fault('daemon', `${url}: ${text}`, 'What is not "ok" there says where to look.'),
+          ? ok('daemon', `${url}: ready`)
+          : fault('daemon', `${url}: ${text}`, 'Look into each part that is not "ok".'),
       ];
     } catch {
       return [
         fault(
           'daemon',
-          `${url} gives no answer`,
-          'Start the daemon (systemctl start postern), and look at its log. Behind a socket unit http.listen may be elsewhere.',
+          `no answer from ${url}`,
+          'Start the daemon (systemctl start postern) and check its log. With a socket unit, http.listen may differ.',
         ),
       ];
     }

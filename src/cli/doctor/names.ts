@@ -7,19 +7,19 @@ import { isClaim } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
 import { type Check, type Finding, fault, isLocal, ok, skipped, type World, warning } from './finding.ts';
 
-/** Our name has an address, and the address has our name: many servers take no mail from a host of which that is not so. */
+/** Forward and reverse DNS of hostname match; many servers refuse mail from hosts where they do not. */
 export const hostName: Check = {
   name: 'host name',
   async run({ settings, resolver }) {
     const { hostname } = settings;
     if (isLocal(settings))
-      return [skipped('host name', `${hostname}; every listener is on loopback, so nobody asks for it`)];
+      return [skipped('host name', `${hostname}; not checked, because every listener is on loopback`)];
     if (!hostname.includes('.')) {
       return [
         fault(
           'host name',
-          `"${hostname}" is no full name`,
-          'Set hostname to the full name of this machine, as mx1.example.com.',
+          `"${hostname}" is not a fully qualified name`,
+          'Set hostname to the fully qualified name of this machine, such as mx1.example.com.',
         ),
       ];
     }
@@ -29,7 +29,7 @@ export const hostName: Check = {
       const failed = [v4, v6].some(({ kind }) => kind === 'failure');
       return [
         failed
-          ? skipped('host name', `the DNS gave no answer about ${hostname}`)
+          ? skipped('host name', `no DNS answer for ${hostname}`)
           : fault(
               'host name',
               `${hostname} has no address in the DNS`,
@@ -47,17 +47,17 @@ export const hostName: Check = {
 async function reverse(ip: string, hostname: string, resolver: World['resolver']): Promise<Finding> {
   const check = `reverse DNS ${ip}`;
   const found = await checkPtr(resolver, ip, hostname);
-  if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
-  if (found.valid) return ok(check, `names ${hostname}`);
+  if (found === 'unknown') return skipped(check, 'no DNS answer');
+  if (found.valid) return ok(check, `points to ${hostname}`);
   const answer = await resolver.resolve(toReverseName(ip) ?? '', 'PTR');
   return fault(
     check,
-    answer.kind === 'records' ? `names ${answer.records.join(', ')}, not ${hostname}` : 'there is no PTR record',
-    `Ask whoever gave you the address (your provider) to set its PTR record to ${hostname}.`,
+    answer.kind === 'records' ? `points to ${answer.records.join(', ')}, not ${hostname}` : 'no PTR record',
+    `Ask your provider to set its PTR record to ${hostname}.`,
   );
 }
 
-/** Links in mail and in answers of the API begin with it. */
+/** The base of all links in mail and in API answers can be reached. */
 export const publicUrl: Check = {
   name: 'public URL',
   async run({ settings, resolver }) {
@@ -69,19 +69,19 @@ export const publicUrl: Check = {
       return [
         warning(
           check,
-          `${settings.public_url} is an address, and only this machine may know it`,
-          'Set public_url to the https address under which a proxy in front shows http.listen to the world.',
+          `${settings.public_url} is a local address`,
+          'Set public_url to the https:// URL of the reverse proxy in front of http.listen.',
         ),
       ];
     }
     const found = await resolver.addresses(url.hostname);
-    if (found.kind === 'failure') return [skipped(check, `the DNS gave no answer about ${url.hostname}`)];
+    if (found.kind === 'failure') return [skipped(check, `no DNS answer for ${url.hostname}`)];
     if (found.kind !== 'records')
       return [
         fault(
           check,
           `${url.hostname} has no address in the DNS`,
-          `Publish one, or correct public_url: links in mail lead to ${settings.public_url}.`,
+          `Publish one, or correct public_url: links in mail use ${settings.public_url}.`,
         ),
       ];
     if (url.protocol !== 'https:')
@@ -89,14 +89,14 @@ export const publicUrl: Check = {
         warning(
           check,
           `${settings.public_url} is not encrypted`,
-          'API keys travel over it: put a TLS proxy in front and set public_url to https://.',
+          'API keys travel in plaintext: put a TLS proxy in front and set public_url to its https:// URL.',
         ),
       ];
     return [ok(check, `${settings.public_url} (${found.records.join(', ')})`)];
   },
 };
 
-/** Somebody reads what the world writes to our postmaster. */
+/** Somebody reads the mail to postmaster. */
 export const postmaster: Check = {
   name: 'postmaster',
   async run({ settings }) {
@@ -107,37 +107,37 @@ export const postmaster: Check = {
     return [
       warning(
         check,
-        'mail to postmaster waits on the queue, where nobody may look',
-        'Set smtp.postmaster to an address that you read; other postmasters report trouble there.',
+        'mail to postmaster stays in the queue, unread',
+        'Set smtp.postmaster to a mailbox that you read: other operators report problems there.',
       ),
     ];
   },
 };
 
-/** Domains looked at of each kind: a host may have a hundred thousand, and their daily tests tell of the rest. */
+/** The most domains of each kind that are checked: there may be 100,000, and the daily tests cover the rest. */
 const MOST = 500;
-/** Looked at at one time: a resolver is not there for us alone. */
+/** Domains checked at one time, to spare the resolver. */
 const AT_ONCE = 20;
 
-/** Mail of an inbound domain comes here only when its MX says so. */
+/** The MX records of inbound domains point to this host. */
 export const inboundDomains: Check = {
   name: 'inbound domains',
   async run({ settings, resolver, store, noStore }) {
     if (!store) return [skipped('inbound domains', noStore)];
     const rows = await store.inboundDomains.many({}, { limit: MOST + 1 });
-    if (rows.length === 0) return [skipped('inbound domains', 'there are none yet (/inbound/add-domain)')];
+    if (rows.length === 0) return [skipped('inbound domains', 'none yet (postern domain add)')];
     const hosts = [settings.hostname, ...settings.inbound.mx_hosts];
     const findings = await each(
       rows.filter((row) => !isClaim(row)),
       async ({ id }): Promise<Finding> => {
         const check = `MX ${id}`;
         const found = await checkMx(resolver, id, hosts);
-        if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
-        if (found.valid) return ok(check, `names ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`);
+        if (found === 'unknown') return skipped(check, 'no DNS answer');
+        if (found.valid) return ok(check, `points to ${hosts.length === 1 ? settings.hostname : 'one of our hosts'}`);
         return fault(
           check,
-          found.error ?? 'does not name us',
-          `Publish an MX record for ${id} that names ${settings.hostname}, or name the hosts that share the work in inbound.mx_hosts.`,
+          found.error ?? 'does not point to this host',
+          `Publish an MX record for ${id} that points to ${settings.hostname}, or list the hosts that share the work in inbound.mx_hosts.`,
         );
       },
     );
@@ -145,7 +145,7 @@ export const inboundDomains: Check = {
   },
 };
 
-/** Domains that were added before they were reserved: with several accounts, one may read what is meant for the operator. */
+/** No account owns a reserved domain, added before it was reserved: its mail may be meant for the operator. */
 export const reservedDomains: Check = {
   name: 'reserved domains',
   async run({ settings, store, noStore }) {
@@ -156,17 +156,17 @@ export const reservedDomains: Check = {
     const findings = rows.flatMap(({ id, account }): Finding[] => {
       const reserved = names.whyReserved(id);
       if (reserved === undefined) return [];
-      const seen = `account ${account} has it: ${RESERVED_WORDS[reserved]}`;
-      const advice = `Its mail goes to that account. If it must not, delete ${id} with the key of the account (/inbound/delete-domain); nobody can add it again.`;
+      const seen = `owned by account ${account}: ${RESERVED_WORDS[reserved]}`;
+      const advice = `Its mail goes to that account. To stop that: postern domain remove ${id}. Nobody can add it again.`;
       return [(isAlone ? warning : fault)(`inbound domain ${id}`, seen, advice)];
     });
     return findings.length > 0
       ? findings.slice(0, MOST)
-      : [ok('reserved domains', 'no account has a domain that is reserved')];
+      : [ok('reserved domains', 'no account owns a reserved domain')];
   },
 };
 
-/** What accounts send is believed when SPF and DKIM of their domains are right. */
+/** SPF and DKIM records of sender domains are valid. */
 export const senderDomains: Check = {
   name: 'sender domains',
   async run(world) {
@@ -174,7 +174,7 @@ export const senderDomains: Check = {
     if (!store) return [skipped('sender domains', noStore)];
     const rows = await store.senderDomains.many({}, { limit: MOST + 1 });
     const domains = [...new Set(rows.map(({ domain }) => domain))];
-    if (domains.length === 0) return [skipped('sender domains', 'there are none yet')];
+    if (domains.length === 0) return [skipped('sender domains', 'none yet')];
     return cut((await each(domains, (domain) => senderRecords(world, store, domain))).flat(), 'sender domains');
   },
 };
@@ -185,9 +185,9 @@ async function senderRecords({ settings, resolver }: World, store: Store, domain
   const spf = finding(
     `SPF ${domain}`,
     await checkSpf(resolver, domain, senders.spf_include),
-    `Its owner adds include:${senders.spf_include} to the SPF record of ${domain}.`,
+    `Ask its owner to add include:${senders.spf_include} to the SPF record of ${domain}.`,
   );
-  if (!key) return [spf, skipped(`DKIM ${domain}`, 'nobody has asked for its key yet (/senders/check-domain)')];
+  if (!key) return [spf, skipped(`DKIM ${domain}`, 'no key requested yet (/senders/check-domain)')];
   const selector = selectorOf(key, { dkimSelector: senders.dkim_selector });
   const place = keyPlace({ hostname }, domain, { selector, publicKey: key.publicKey });
   const dkim = await checkDkim(resolver, place, key.publicKey);
@@ -196,17 +196,17 @@ async function senderRecords({ settings, resolver }: World, store: Store, domain
     finding(
       `DKIM ${domain}`,
       dkim,
-      `Its owner publishes the TXT record that /senders/check-domain shows at ${place.name}.`,
+      `Ask its owner to publish the TXT record shown by /senders/check-domain at ${place.name}.`,
     ),
   ];
 }
 
 function finding(check: string, found: RecordCheck, advice: string): Finding {
-  if (found === 'unknown') return skipped(check, 'the DNS gave no answer');
-  return found.valid ? ok(check, 'as it should be') : warning(check, found.error, advice);
+  if (found === 'unknown') return skipped(check, 'no DNS answer');
+  return found.valid ? ok(check, 'valid') : warning(check, found.error, advice);
 }
 
-/** What this host itself needs for mail that it sends. */
+/** The records that this host needs to send mail. */
 export const sending: Check = {
   name: 'sending',
   async run({ settings, resolver }) {
@@ -216,13 +216,13 @@ export const sending: Check = {
     const name = `return domain ${outbound.return_domain}`;
     const returns =
       back === 'unknown'
-        ? skipped(name, 'the DNS gave no answer')
+        ? skipped(name, 'no DNS answer')
         : back.valid
-          ? ok(name, 'its MX names us')
+          ? ok(name, 'its MX points to this host')
           : warning(
               name,
-              back.error ?? 'does not name us',
-              `Bounces get lost. Publish an MX record for ${outbound.return_domain} that names ${hostname}, or set outbound.return_domain.`,
+              back.error ?? 'does not point to this host',
+              `Bounces are lost. Publish an MX record for ${outbound.return_domain} that points to ${hostname}, or set outbound.return_domain.`,
             );
     return [returns, await spfInclude(senders.spf_include, resolver)];
   },
@@ -231,13 +231,13 @@ export const sending: Check = {
 async function spfInclude(include: string, resolver: World['resolver']): Promise<Finding> {
   const check = `SPF include ${include}`;
   const answer = await resolver.resolve(include, 'TXT');
-  if (answer.kind === 'failure') return skipped(check, 'the DNS gave no answer');
+  if (answer.kind === 'failure') return skipped(check, 'no DNS answer');
   const records = answer.kind === 'records' ? answer.records.filter((text) => /^v=spf1( |$)/i.test(text)) : [];
   if (records.length === 1) return ok(check, records[0] ?? '');
   return warning(
     check,
-    records.length === 0 ? 'there is no SPF record' : 'there is more than one SPF record',
-    `Sender domains include it: publish one TXT record at ${include}, as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
+    records.length === 0 ? 'no SPF record' : 'more than one SPF record',
+    `Sender domains include it: publish one TXT record at ${include}, such as "v=spf1 ip4:YOUR-ADDRESS -all", or set senders.spf_include.`,
   );
 }
 
@@ -251,5 +251,5 @@ async function each<T, R>(items: readonly T[], look: (item: T) => Promise<R>): P
 function cut(findings: readonly Finding[], check: string): readonly Finding[] {
   return findings.length < MOST
     ? findings
-    : [...findings, skipped(check, `more than ${MOST}; the others were not looked at`)];
+    : [...findings, skipped(check, `more than ${MOST}; only the first ${MOST} were checked`)];
 }

@@ -1,16 +1,17 @@
 import { frozen } from '../../base/frozen.ts';
-/** An API of this kind, ours or the one that is moved from, with one account's key. */
+
+/** The API of the source or of the target, with the key of one account. */
 export interface ApiClient {
-  /** Throws `CallRefused` for an error of the API, and `Unreachable` when there is no answer of one. */
+  /** Throws `CallRefused` for an error of the API, `Unreachable` without a proper answer. */
   call(path: string, params?: Readonly<Record<string, unknown>>): Promise<unknown>;
-  /** Sees whether it is there and knows the key; throws as `call` does, without trying again. */
+  /** Checks URL and key; throws as `call` does, without retries. */
   greet(): Promise<void>;
 }
 
-/** The API said no. */
+/** The API answered with an error. */
 export class CallRefused extends Error {
   override readonly name = 'CallRefused';
-  /** The declared name: Invalid_Key, ValidationError … */
+  /** The name of the error: Invalid_Key, ValidationError … */
   readonly error: string;
 
   constructor(error: string, message: string) {
@@ -19,17 +20,17 @@ export class CallRefused extends Error {
   }
 }
 
-/** Nobody answered, or not as such an API does. */
+/** No answer, or one that does not come from such an API. */
 export class Unreachable extends Error {
   override readonly name = 'Unreachable';
 }
 
 const TIMEOUT_MS = 60_000;
 const TRIES = 5;
-/** Waits before each new try, doubled each time; longer when the answer asks for it (Retry-After, in seconds), up to this. */
+/** The pause before a retry, doubled each time; or what Retry-After asks for, up to the second limit. */
 const PAUSE_MS = 1000;
 const MOST_PAUSE_MS = 60_000;
-/** Answers after which the same call may go well a little later. */
+/** Temporary errors: the same call may succeed later. */
 const PASSING = new Set([429, 502, 503, 504]);
 
 interface Waiter {
@@ -63,7 +64,7 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
       return { passing: PASSING.has(status), answer: JSON.parse(text), status, waitMs };
     } catch {
       if (PASSING.has(status)) return { passing: true, answer: undefined, status, waitMs };
-      throw new Unreachable(`${root}${path}.json answered ${status}, and not in JSON: is this the address of an API?`);
+      throw new Unreachable(`${root}${path}.json answered ${status} without JSON: is this the URL of an API?`);
     }
   }
 
@@ -74,7 +75,7 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
         if (error instanceof Unreachable) throw error;
         return new Unreachable(`${root}: ${reason(error)}`);
       });
-      if (!(found instanceof Error) && !found.passing) return refusedOr(found.answer, found.status);
+      if (!(found instanceof Error) && !found.passing) return answerOrRefusal(found.answer, found.status);
       if (tries >= most)
         throw found instanceof Error ? found : new Unreachable(`${root}${path}.json answered ${found.status}`);
       await wait(Math.max(PAUSE_MS * 2 ** (tries - 1), found instanceof Error ? 0 : found.waitMs));
@@ -88,13 +89,13 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
   });
 }
 
-/** Errors come as {status: "error", name, message}: with 500 from the one, with a status of their own from the other. */
-function refusedOr(answer: unknown, status: number): unknown {
+/** Errors are {status: "error", name, message}: with status 500 from Mandrill, with a status of their own from Postern. */
+function answerOrRefusal(answer: unknown, status: number): unknown {
   if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number'))
     return answer;
   if (isRecord(answer) && typeof answer.name === 'string')
     throw new CallRefused(answer.name, typeof answer.message === 'string' ? answer.message : answer.name);
-  throw new Unreachable(`an answer of status ${status} that is no error of such an API`);
+  throw new Unreachable(`unexpected answer with status ${status}`);
 }
 
 function reason(error: unknown): string {

@@ -1,23 +1,62 @@
-import type { z } from 'zod';
-import type { ApiClient } from './client.ts';
-import * as records from './records.ts';
+import { z } from 'zod';
+import { type ApiClient, isRecord, Unreachable } from './client.ts';
 
-/** One thing to bring over. */
+/** One item to import. */
 export interface Item {
-  /** What it is called in the report. */
+  /** Its name in the report. */
   readonly name: string;
-  /** Whether the target has it; then it is left as it is. */
+  /** Whether the target has it already; then it is not changed. */
   readonly there: boolean;
   bring(): Promise<void>;
-  /** To be said of it when it was brought over. */
+  /** A note for the report after it was imported. */
   readonly note?: string;
 }
 
-/** Everything of one kind. */
+/** All items of one kind. */
 export interface Kind {
   readonly name: string;
   items(from: ApiClient, to: ApiClient, say: (note: string) => void): Promise<readonly Item[]>;
 }
+
+// The records of the source, with only the fields that are imported. An empty field is null or absent.
+const text = z
+  .string()
+  .nullish()
+  .transform((value) => value ?? undefined);
+const texts = z
+  .array(z.string())
+  .nullish()
+  .transform((value) => value ?? []);
+
+const subaccountRecord = z.object({
+  id: z.string(),
+  name: text,
+  custom_quota: z.number().nullish(),
+  status: text,
+  sent_total: z.number().nullish(),
+});
+const notesRecord = z.object({ notes: text });
+const templateRecord = z.object({
+  name: z.string(),
+  labels: texts,
+  code: text,
+  subject: text,
+  from_email: text,
+  from_name: text,
+  text,
+  publish_code: text,
+  publish_subject: text,
+  publish_from_email: text,
+  publish_from_name: text,
+  publish_text: text,
+  published_at: text,
+});
+const whitelistEntryRecord = z.object({ email: z.string(), detail: text });
+const rejectRecord = z.object({ email: z.string(), reason: text, detail: text, subaccount: text });
+const senderDomainRecord = z.object({ domain: z.string() });
+const webhookRecord = z.object({ url: z.string(), description: text, events: texts });
+const inboundDomainRecord = z.object({ domain: z.string() });
+const routeRecord = z.object({ pattern: z.string(), url: z.string() });
 
 async function list<T>(
   api: ApiClient,
@@ -26,19 +65,19 @@ async function list<T>(
   item: z.ZodType<T>,
   params = {},
 ): Promise<readonly T[]> {
-  return records.readList(kind, item, await api.call(path, params));
+  return readList(kind, item, await api.call(path, params));
 }
 
-/** A kind whose list both sides show whole, so that what is there already is known by its name. */
+/** A kind that both sides list completely, so that existing items are known by name. */
 function listed<T>(kind: {
   readonly name: string;
   readonly path: string;
   readonly item: z.ZodType<T>;
   readonly note?: string;
   nameOf(record: T): string;
-  /** `begun`: an import was cut off in the middle of it. */
+  /** `begun`: an earlier import was interrupted in the middle of it. */
   bring(record: T, to: ApiClient, from: ApiClient, begun: boolean): Promise<unknown>;
-  /** Whether ours is what an import leaves that is cut off in the middle of theirs. Without it, one call brings all of it. */
+  /** Whether `ours` is what an interrupted import of `theirs` leaves behind. Absent where one call imports all of it. */
   begun?(theirs: T, ours: T): boolean;
 }): Kind {
   const { name, path, item, note } = kind;
@@ -66,19 +105,19 @@ function listed<T>(kind: {
 const subaccounts = listed({
   name: 'subaccounts',
   path: '/subaccounts/list',
-  item: records.subaccount,
+  item: subaccountRecord,
   nameOf: ({ id }) => id,
   begun: (theirs, ours) => theirs.status === 'paused' && ours.status === 'active' && ours.sent_total === 0,
   async bring({ id, name, custom_quota: quota, status }, to, from, begun) {
     if (!begun) {
-      const { notes } = records.readOne('subaccount', records.notes, await from.call('/subaccounts/info', { id })); // the list has none
+      const { notes } = readOne('subaccount', notesRecord, await from.call('/subaccounts/info', { id })); // the list has none
       await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
     }
     if (status === 'paused') await to.call('/subaccounts/pause', { id });
   },
 });
 
-type Template = z.output<typeof records.template>;
+type Template = z.output<typeof templateRecord>;
 
 const draftOf = ({ code, subject, from_email, from_name, text }: Template) => ({
   code,
@@ -96,7 +135,7 @@ const publishedOf = (of: Template) => ({
 });
 const same = (a: object, b: object) => JSON.stringify(a) === JSON.stringify(b);
 
-/** The published copy first, then the draft over it, where they differ: so both are as they were. */
+/** Publishes the published copy first, then saves the draft over it where they differ. */
 async function bringTemplate(template: Template, to: ApiClient, begun: boolean): Promise<void> {
   const { name, labels } = template;
   const [draft, published] = [draftOf(template), publishedOf(template)];
@@ -120,7 +159,7 @@ async function bringTemplate(template: Template, to: ApiClient, begun: boolean):
 const templates = listed({
   name: 'templates',
   path: '/templates/list',
-  item: records.template,
+  item: templateRecord,
   nameOf: ({ name }) => name,
   bring: (template, to, _from, begun) => bringTemplate(template, to, begun),
   begun: (theirs, ours) =>
@@ -133,9 +172,9 @@ const templates = listed({
 const whitelist: Kind = {
   name: 'whitelist',
   async items(from, to, say) {
-    const theirs = await list(from, '/whitelists/list', 'whitelist entries', records.whitelistEntry);
-    if (theirs.length >= 1000) say('the list shows no more than 1,000; bring the rest over by its export');
-    // Adding an address twice changes nothing, so what is there need not be known.
+    const theirs = await list(from, '/whitelists/list', 'whitelist entries', whitelistEntryRecord);
+    if (theirs.length >= 1000) say('the API lists only 1,000; import the rest from an export');
+    // Adding an address twice changes nothing, so existing ones need not be known.
     return theirs.map(({ email, detail }) => ({
       name: email,
       there: false,
@@ -146,16 +185,16 @@ const whitelist: Kind = {
   },
 };
 
-/** A soft bounce is over within days and would become a ban for ever. */
-const PASSING = 'soft-bounce';
+/** Soft bounces expire within days; imported, they would be permanent. */
+const TEMPORARY = 'soft-bounce';
 
 const rejects: Kind = {
   name: 'rejects',
   async items(from, to, say) {
     const theirs = await allRejects(from, say);
-    const lasting = theirs.filter(({ reason }) => reason !== PASSING);
+    const lasting = theirs.filter(({ reason }) => reason !== TEMPORARY);
     if (lasting.length < theirs.length)
-      say(`${theirs.length - lasting.length} soft bounces are left behind: they expire within days`);
+      say(`${theirs.length - lasting.length} soft bounces were skipped: they expire within days`);
     return lasting.map(({ email, reason, detail, subaccount }) => ({
       name: subaccount === undefined ? email : `${email} (${subaccount})`,
       there: false,
@@ -176,7 +215,7 @@ const rejects: Kind = {
 const senderDomains = listed({
   name: 'sender domains',
   path: '/senders/domains',
-  item: records.senderDomain,
+  item: senderDomainRecord,
   nameOf: ({ domain }) => domain,
   bring: ({ domain }, to) => to.call('/senders/add-domain', { domain }),
   note: 'publish the new DKIM record (/senders/check-domain shows it) and change the SPF include',
@@ -185,7 +224,7 @@ const senderDomains = listed({
 const webhooks = listed({
   name: 'webhooks',
   path: '/webhooks/list',
-  item: records.webhook,
+  item: webhookRecord,
   nameOf: ({ url }) => url,
   bring: ({ url, description, events }, to) => to.call('/webhooks/add', { url, description, events }),
   note: 'give its consumer the new key (/webhooks/info)',
@@ -194,27 +233,25 @@ const webhooks = listed({
 const inbound = listed({
   name: 'inbound domains',
   path: '/inbound/domains',
-  item: records.inboundDomain,
+  item: inboundDomainRecord,
   nameOf: ({ domain }) => domain,
   bring: ({ domain }, to) => to.call('/inbound/add-domain', { domain }),
-  note: 'change its MX record when everything else is done',
+  note: 'change its MX record last',
 });
 
 const routes: Kind = {
   name: 'inbound routes',
   async items(from, to) {
-    const domains = await list(from, '/inbound/domains', 'inbound domains', records.inboundDomain);
+    const domains = await list(from, '/inbound/domains', 'inbound domains', inboundDomainRecord);
     const ours = new Set(
-      (await list(to, '/inbound/domains', 'inbound domains', records.inboundDomain)).map(({ domain }) => domain),
+      (await list(to, '/inbound/domains', 'inbound domains', inboundDomainRecord)).map(({ domain }) => domain),
     );
     const items: Item[] = [];
     for (const { domain } of domains) {
-      const theirs = await list(from, '/inbound/routes', 'inbound routes', records.route, { domain });
+      const theirs = await list(from, '/inbound/routes', 'inbound routes', routeRecord, { domain });
       const known = new Set(
         ours.has(domain)
-          ? (await list(to, '/inbound/routes', 'inbound routes', records.route, { domain })).map(
-              ({ pattern }) => pattern,
-            )
+          ? (await list(to, '/inbound/routes', 'inbound routes', routeRecord, { domain })).map(({ pattern }) => pattern)
           : [],
       );
       items.push(
@@ -232,7 +269,7 @@ const routes: Kind = {
   },
 };
 
-/** In the order in which one thing may need another: rejects name subaccounts, and a reject does not go where an address is whitelisted. */
+/** In order of dependency: rejects name subaccounts, and a whitelisted address cannot be rejected. */
 export const KINDS: readonly Kind[] = [
   subaccounts,
   templates,
@@ -244,23 +281,23 @@ export const KINDS: readonly Kind[] = [
   routes,
 ];
 
-type Reject = z.output<typeof records.reject>;
+type Reject = z.output<typeof rejectRecord>;
 
-/** What one call shows at most. */
+/** The most entries that one call returns. */
 const PAGE = 1000;
-/** Calls after which the list counts as too long to be read by searching. */
+/** The most calls for one list. */
 const MOST_CALLS = 3000;
-/** What an address can go on with, the frequent ones first. */
+/** The characters of addresses, frequent ones first. */
 const LETTERS = [...'abcdefghijklmnopqrstuvwxyz0123456789._-+@'];
 
 /**
- * All entries of the account and of its subaccounts. A call shows at most 1,000 and has no pages: where a list is longer it is
- * searched by the beginnings of its addresses.
+ * All entries of the account and its subaccounts. A call returns at most 1,000 and there are no pages, so a longer list is
+ * searched by the first letters of its addresses.
  */
-export async function allRejects(api: ApiClient, say: (note: string) => void): Promise<readonly Reject[]> {
-  const subaccounts = records
-    .readList('subaccounts', records.subaccount, await api.call('/subaccounts/list'))
-    .map(({ id }) => id);
+async function allRejects(api: ApiClient, say: (note: string) => void): Promise<readonly Reject[]> {
+  const subaccounts = readList('subaccounts', subaccountRecord, await api.call('/subaccounts/list')).map(
+    ({ id }) => id,
+  );
   const found: Reject[] = [];
   for (const subaccount of [undefined, ...subaccounts]) found.push(...(await ofOne(api, subaccount, say)));
   return found;
@@ -280,12 +317,12 @@ async function ofOne(
       complete = false;
       return;
     }
-    const page = records.readList(
+    const page = readList(
       'rejects',
-      records.reject,
+      rejectRecord,
       await api.call('/rejects/list', { email: beginning === '' ? undefined : beginning, subaccount }),
     );
-    // The account's own list shows those of subaccounts on some servers; each is asked for by itself.
+    // On some servers the account's own list includes those of subaccounts, which are read one by one.
     for (const one of page)
       if ((one.subaccount ?? undefined) === subaccount) byAddress.set(one.email, { ...one, subaccount });
     if (page.length < PAGE) return;
@@ -294,7 +331,27 @@ async function ofOne(
   await search('');
   if (!complete)
     say(
-      `${subaccount === undefined ? 'the list' : `the list of ${subaccount}`} was too long to be read whole (${byAddress.size} found)`,
+      `${subaccount === undefined ? 'the list' : `the list of ${subaccount}`} is too long to read completely (${byAddress.size} found)`,
     );
   return [...byAddress.values()];
+}
+
+/** Reads one record. Throws `Unreachable` if the answer is not one. */
+function readOne<T>(kind: string, item: z.ZodType<T>, answer: unknown): T {
+  const [one] = readList(kind, item, [answer]);
+  if (one === undefined) throw new Unreachable(`no ${kind} in the answer`);
+  return one;
+}
+
+/** Reads a list of records. Throws `Unreachable` if the answer is not such a list. */
+function readList<T>(kind: string, item: z.ZodType<T>, answer: unknown): readonly T[] {
+  const read = z.array(item).safeParse(answer);
+  if (read.success) return read.data;
+  const issue = read.error.issues[0];
+  const shown = isRecord(answer)
+    ? 'an object'
+    : Array.isArray(answer)
+      ? `${issue?.path.join('.')}: ${issue?.message}`
+      : typeof answer;
+  throw new Unreachable(`unexpected list of ${kind} (${shown})`);
 }

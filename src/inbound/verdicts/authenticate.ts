@@ -77,18 +77,22 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
 }
 
 /** What the message itself says, under whatever headers others put in front of it. */
-interface Signed extends Signatures {
+interface MessageClaims extends Signatures {
   /** Undefined when the message could not be read. */
   readonly author: Author | undefined;
 }
 
 const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
 
-type Said = [section: HeaderSection, source: RawSource, authors: readonly string[]];
-type SignaturesOf = (...said: Said) => ReturnType<ReadSignatures>;
+type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
+type SignaturesOf = (...said: SignatureInput) => ReturnType<ReadSignatures>;
 
 /** The author first: no signature has a say in who that is. */
-async function readMessage(source: RawSource, { mailFrom }: Envelope, signaturesOf: SignaturesOf): Promise<Signed> {
+async function readMessage(
+  source: RawSource,
+  { mailFrom }: Envelope,
+  signaturesOf: SignaturesOf,
+): Promise<MessageClaims> {
   try {
     const start = await readStart(source);
     const named = authorOfMessage(start, mailFrom);
@@ -113,7 +117,7 @@ function senderKey({ mailFrom, client }: Envelope): string {
 }
 
 /** Everything that DMARC looks at. */
-function policyKey(sender: Sender, { author, sound, unknown }: Signed): string {
+function policyKey(sender: Sender, { author, sound, unknown }: MessageClaims): string {
   const { domains, certain, fields } = author ?? {};
   return JSON.stringify([domains, certain, fields, sender.verdict.result, sender.domain, sound, unknown]);
 }
@@ -139,7 +143,7 @@ async function checkSender({ mailFrom, client }: Envelope, mta: string, dns: DNS
  * from the strictest failure counts (RFC 7489 section 6.6.1), else it is an error of the message, or `none` where there
  * is no From field at all.
  */
-async function checkAuthor(sender: Sender, signed: Signed, dns: DNSResolver): Promise<Verdicts['dmarc']> {
+async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolver): Promise<Verdicts['dmarc']> {
   const { author } = signed;
   if (!author) return { result: 'permerror', ...NO_DMARC };
   const verdicts: Verdicts['dmarc'][] = [];
@@ -161,7 +165,7 @@ function strictness({ policy }: Verdicts['dmarc']): number {
 async function checkDomain(
   domain: string,
   sender: Sender,
-  { sound, unknown }: Signed,
+  { sound, unknown }: MessageClaims,
   dns: DNSResolver,
 ): Promise<Verdicts['dmarc']> {
   if (domain.startsWith('[')) return { result: 'none', ...NO_DMARC }; // an address literal publishes nothing

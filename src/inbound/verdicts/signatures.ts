@@ -103,7 +103,7 @@ function parentOf(domain: string): string {
 // The parts instead of the whole, as in authenticate.ts.
 
 /** The ARC sets of a message (RFC 8617), their form looked at and their signatures yet to be checked. */
-export interface Chain {
+interface Chain {
   /** `none` without sets, `fail` when they are no chain. */
   readonly state: 'none' | 'fail' | 'whole';
   readonly sets: ARCChainEntry[];
@@ -132,7 +132,7 @@ const BROKEN: Chain = { ...NONE, state: 'fail' };
  * Finds the sets of a message. The library says whether they are a chain; its opinion on how a signature is written
  * counts no less.
  */
-export function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Chain {
+function readChain({ text, fields }: Pick<HeaderSection, 'text' | 'fields'>): Chain {
   const found = fields.filter(({ name }) => ARC_FIELD.test(name));
   if (found.length === 0) return NONE;
   if (found.length > MOST_ARC_FIELDS || found.some(({ start, end }) => end - start > LONGEST_FIELD)) return BROKEN;
@@ -167,7 +167,7 @@ function readingsOf(text: string, { start, end }: Field): (Signature | Unusable)
  * What the chain is worth: the newest signature over the message and every seal have to verify (RFC 8617 section 5.2).
  * All failures are permanent.
  */
-export async function checkChain(
+async function checkChain(
   { state, sets, field, readings }: Chain,
   { checker, dns, keys, minBitLength }: ChainDeps,
 ): Promise<Verdicts['arc']> {

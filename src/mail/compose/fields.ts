@@ -1,4 +1,4 @@
-import type { Structured } from '../headers.ts';
+import type { ParameterizedValue } from '../headers.ts';
 
 /** A header field in the bytes of a message, its line end included. */
 export interface FieldSpan {
@@ -8,7 +8,7 @@ export interface FieldSpan {
   readonly end: number;
 }
 
-export interface HeaderBlock {
+interface HeaderBlock {
   readonly fields: readonly FieldSpan[];
   /** Where the empty line begins; undefined when there is none. */
   readonly end: number | undefined;
@@ -65,7 +65,7 @@ export function setField(fields: readonly FieldSpan[], otherwise: number, name: 
 }
 
 /** A Content-Type with another charset and the other parameters that it had. */
-export function toContentType(type: string, { params }: Structured, charset: string): string {
+export function toContentType(type: string, { params }: ParameterizedValue, charset: string): string {
   const others = [...params]
     .filter(([name]) => name !== 'charset')
     .map(([name, value]) => `;\r\n\t${name}="${value.replace(/["\\]/g, '\\$&')}"`);

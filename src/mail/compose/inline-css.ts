@@ -12,7 +12,7 @@ const MOST_BYTES = 256 * 1024;
 const LONGEST_MS = 1000;
 /** Pages that are kept with what became of them: without merge tags a message has the same one for all its recipients. */
 const MOST_KEPT = 8;
-/** Declarations that are written into elements, and characters of the page that comes out. They bound memory. */
+/** Declarations that are written into elements, their characters, and those of the page that comes out. They bound memory. */
 const MOST_WRITTEN = 300_000;
 const MOST_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
@@ -138,15 +138,18 @@ interface Step {
   readonly selector: readonly Selector[];
   readonly rank: number;
   readonly declarations: readonly Declaration[];
+  /** Of its declarations. */
+  readonly characters: number;
 }
 
 /** As in a browser, a list with a selector that cannot be read counts for nothing. */
 function toSteps({ selectors, declarations }: Rule): readonly Step[] {
   if (declarations.length === 0) return [];
+  const characters = declarations.reduce((sum, { name, value }) => sum + name.length + value.length, 0);
   try {
     return parseSelectors(selectors)
       .filter((selector) => selector.every(({ type }) => type !== 'pseudo-element'))
-      .map((selector) => ({ selector, rank: rankOf(selector), declarations }));
+      .map((selector) => ({ selector, rank: rankOf(selector), declarations, characters }));
   } catch {
     return [];
   }
@@ -166,14 +169,15 @@ function rankOf(selector: readonly Selector[]): number {
 /** Applies the declarations to each element from the weakest to the strongest, those of its `style` attribute in their place. */
 function applyRules(steps: readonly Step[], elements: readonly Element[]): ReadonlyMap<Element, Cascade> {
   const matches = new Map<Element, Step[]>();
-  let written = 0;
+  let [written, characters] = [0, 0];
   for (const step of steps.toSorted((a, b) => a.rank - b.rank)) {
     const fits = toTest(step.selector);
     if (!fits) continue;
     for (const element of elements) {
       if (!fits(element)) continue;
       written += step.declarations.length;
-      if (written > MOST_WRITTEN) throw new RangeError('too many declarations');
+      characters += step.characters;
+      if (written > MOST_WRITTEN || characters > MOST_CHARACTERS) throw new RangeError('too much to write');
       const before = matches.get(element);
       if (before) before.push(step);
       else matches.set(element, [step]);

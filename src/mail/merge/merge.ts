@@ -141,7 +141,7 @@ function builtIn(name: string, now: Date): string {
   return name === 'current_year' ? String(now.getUTCFullYear()) : '';
 }
 
-export interface RenderInput {
+interface RenderInput {
   readonly code: string;
   readonly contents: Contents;
   /** Undefined: no tag is touched. */
@@ -151,13 +151,19 @@ export interface RenderInput {
 }
 
 /** The HTML, or which of the inputs made it longer than it may be. */
-export type Rendered = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
+type RenderResult = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
 
 /**
  * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond or so: a
  * template of megabytes must not hold up the mail that comes in meanwhile.
  */
-export async function render({ code, contents, vars, now, maxLength = MAX_RENDERED }: RenderInput): Promise<Rendered> {
+export async function render({
+  code,
+  contents,
+  vars,
+  now,
+  maxLength = MAX_RENDERED,
+}: RenderInput): Promise<RenderResult> {
   const filled = await unlessTooLong(fillingRegions(code, contents, maxLength));
   if (filled === undefined) return { tooLong: 'contents' };
   if (!vars) return { html: filled };
@@ -176,10 +182,10 @@ async function unlessTooLong(steps: Steps<string>): Promise<string | undefined> 
 }
 
 /** A change that a tag makes to the value of a variable. */
-export type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
+type Filter = 'upper' | 'lower' | 'title' | 'url' | 'html';
 
 /** What stands between `*|` and `|*`. */
-export type Tag =
+type Tag =
   | { readonly kind: 'value'; readonly name: string; readonly filter: Filter | undefined }
   | { readonly kind: 'if' | 'elseif'; readonly condition: Condition | undefined; readonly negated: boolean }
   | { readonly kind: 'else' | 'end' }
@@ -190,7 +196,7 @@ export type Tag =
   | { readonly kind: 'unknown' };
 
 /** Longer than any tag: a URL behind `UNSUB:` is the longest thing in one. */
-export const LONGEST_TAG = 2048;
+const LONGEST_TAG = 2048;
 
 const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ['upper', 'upper'],
@@ -201,7 +207,7 @@ const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
 ]);
 
 /** Reads a tag; undefined when the text between the marks is none, and stays as it is. */
-export function parseTag(text: string): Tag | undefined {
+function parseTag(text: string): Tag | undefined {
   if (text.length > LONGEST_TAG || /[\r\n]/.test(text)) return undefined;
   const colon = text.indexOf(':');
   const head = colon < 0 ? text : text.slice(0, colon);

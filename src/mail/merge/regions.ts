@@ -171,7 +171,7 @@ function decode(value: string): string {
 }
 
 /** The open elements at one place of an HTML text, as far as it matters for where an element ends. */
-export interface Elements {
+interface Elements {
   /** Closes what the opening tag closes by itself; answers the depth that is left. */
   imply(name: string): number;
   /** Closes up to and with the element of that name; answers the depth that is left, or undefined when none is open. */
@@ -255,7 +255,7 @@ const ENDS: ReadonlyMap<string, ReadonlySet<string>> = new Map([
 ]);
 
 /** Whether an element of that name has nothing inside. */
-export function isVoid(name: string): boolean {
+function isVoid(name: string): boolean {
   return VOID.has(name);
 }
 
@@ -263,7 +263,7 @@ export function isVoid(name: string): boolean {
  * Only the innermost element is looked at when a tag closes others by itself, and names that are not open are known by
  * their count: the work is linear whatever the text is.
  */
-export function createElements(): Elements {
+function createElements(): Elements {
   const names: string[] = [];
   const counts = new Map<string, number>();
   const pop = () => {

@@ -2,9 +2,9 @@ import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Delivery, QueuedDelivery, Spool } from '../delivery.ts';
-import { askNow } from './breaker.ts';
+import type { Roads } from '../road.ts';
 import { HELD } from './endpoint-queue.ts';
-import { type Lane, type Lanes, mayBeEarly, toFresh, toWaiting, type Waiting } from './lane.ts';
+import { type Lane, type Lanes, toFresh, toWaiting } from './lane.ts';
 
 // The end of time: what is due later is read too, and waits in memory by a clock that nobody sets.
 const EVER = 8.64e15;
@@ -17,6 +17,7 @@ export interface FeederDeps {
   readonly spool: Pick<Spool, 'due'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly roads: Roads;
   readonly lanes: () => number;
   /** Called when there may be something new for a lane. */
   readonly poke: (lane: Lane) => void;
@@ -30,7 +31,7 @@ export interface Feeder {
   busy(): boolean;
 }
 
-export function createFeeder({ spool, clock, log, lanes, poke, stopping }: FeederDeps): Feeder {
+export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }: FeederDeps): Feeder {
   const hungry = new Set<Lane>();
   let reads = 0;
 
@@ -52,18 +53,12 @@ export function createFeeder({ spool, clock, log, lanes, poke, stopping }: Feede
   function take(lane: Lane, found: readonly QueuedDelivery[] | undefined, count: number): void {
     const now = clock.monotonic();
     const full = found?.length === count;
-    lane.queue.endLoad(
-      found?.map((queued) => toHeld(lane, queued, now)),
+    const times = { wall: clock.now(), steady: now };
+    lane.load(
+      found?.map((queued) => toWaiting(queued, times, roads[queued.kind])),
       full,
       now,
     );
-    if (found && !full) lane.pulling = false;
-    lane.lookAt = now;
-  }
-
-  function toHeld(lane: Lane, queued: QueuedDelivery, now: number): Waiting {
-    const waiting = toWaiting(queued, { wall: clock.now(), steady: now });
-    return lane.pulling && mayBeEarly(waiting) ? { ...waiting, due: now } : waiting;
   }
 
   function serveNext(): void {
@@ -90,6 +85,7 @@ export interface IntakeDeps {
   readonly spool: Pick<Spool, 'endpoints' | 'onChange'>;
   readonly clock: Clock;
   readonly log: Log;
+  readonly roads: Roads;
   readonly lanes: Lanes;
   readonly poke: (lane: Lane) => void;
 }
@@ -103,7 +99,7 @@ export interface Intake {
   busy(): boolean;
 }
 
-export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): Intake {
+export function createIntake({ spool, clock, log, roads, lanes, poke }: IntakeDeps): Intake {
   let phase: 'opening' | 'open' | 'closed' = 'opening';
   let early: Delivery[] = [];
   let again = false;
@@ -116,17 +112,14 @@ export function createIntake({ spool, clock, log, lanes, poke }: IntakeDeps): In
     const now = { wall: clock.now(), steady: clock.monotonic() };
     for (const delivery of fresh) {
       const lane = lanes.of(delivery, null);
-      lane.queue.addFresh(toFresh(delivery, now), now.steady);
+      lane.queue.addFresh(toFresh(delivery, now, roads[delivery.kind]), now.steady);
       poke(lane);
     }
   }
 
   /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoints too. */
   function relearn(): void {
-    for (const lane of lanes.all()) {
-      lane.queue.forget(clock.monotonic());
-      lane.state = askNow(lane.state, clock.monotonic());
-    }
+    for (const lane of lanes.all()) lane.doubt(clock.monotonic());
     again = true;
     if (!learning) void learnAll();
   }

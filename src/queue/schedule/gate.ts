@@ -1,12 +1,11 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { Gate } from '../../webhooks/carry.ts';
-import type { Told } from '../../webhooks/types.ts';
-import type { Settled } from '../settle.ts';
-import { type Change, learn } from './breaker.ts';
+import type { Gate } from '../road.ts';
+import type { AttemptSummary, Settled } from '../settle.ts';
+import type { Change } from './breaker.ts';
 import { createHeap } from './endpoint-queue.ts';
-import { hasPlace, type Lane, type Waiting } from './lane.ts';
+import type { Lane, Waiting } from './lane.ts';
 
 export interface GateDeps {
   readonly clock: Clock;
@@ -21,23 +20,21 @@ export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
-  onResult: (change: Change | null, result: Told, settled: Settled) => void,
+  onResult: (change: Change | null, result: AttemptSummary, settled: Settled) => void,
 ): Gate & { close(): void } {
-  const { posts } = deps;
-  const probe = lane.state.phase !== 'closed';
+  const { clock, ids, posts } = deps;
+  const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
   let place: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
   let inDoubt = false;
-  lane.preparing++;
-  if (probe) lane.probing = true;
 
-  const mayPost = (): boolean => !deps.stopping() && (probe || lane.state.phase === 'closed');
+  const mayPost = (): boolean => !deps.stopping() && (probe || lane.phase === 'closed');
 
   function takePlace(): boolean {
     if (!mayPost()) return false;
     place = 'posting';
-    inDoubt = isInDoubt(lane);
-    lane.posting++;
+    inDoubt = lane.inDoubt;
+    lane.setOut();
     posts.begin(inDoubt);
     return true;
   }
@@ -45,74 +42,46 @@ export function createGate(
   /** Gives the place back; what began with the attempt ends with it, however far it came. */
   function close(): void {
     if (place === 'left') return;
-    if (place === 'preparing') lane.preparing--;
+    if (place === 'preparing') lane.unprepare();
     if (place === 'posting') {
-      lane.posting--;
+      lane.comeBack();
       posts.end(inDoubt);
     }
     place = 'left';
-    if (probe) lane.probing = false;
-    callNext(lane, posts);
-  }
-
-  function absorb(settled: Settled): Change | null {
-    const now = deps.clock.monotonic();
-    const { state, change } = learn(lane.state, settled.lesson, {
-      now,
-      jitter: deps.ids.jitter(),
-      probe,
-      most: lane.most,
-    });
-    lane.state = state;
-    if (change === 'closed' || change === 'resumed') lane.pulling = lane.queue.pull(now);
-    return change;
+    if (probe) lane.endProbe();
+    if (lane.hasTurn()) posts.add(lane);
   }
 
   return {
     enter() {
       if (!mayPost()) return false;
-      lane.preparing--;
       place = 'waiting';
       return new Promise((resolve) => {
-        lane.turns.push(() => resolve(takePlace()));
+        lane.wait(() => resolve(takePlace()));
         posts.add(lane);
       });
     },
     leave(result, settled) {
-      const change = absorb(settled);
+      const change = lane.learn(settled.lesson, { now: clock.monotonic(), jitter: ids.jitter(), probe });
       close();
       onResult(change, result, settled);
     },
-    othersPass: () => lane.state.passedAt > failedAt,
+    othersPass: () => lane.hasPassedSince(failedAt),
     close,
   };
-}
-
-/** Lets in who waits for a place; when the endpoint was found to be away, all of them, to be turned back. */
-function callNext(lane: Lane, posts: Rounds): void {
-  if (lane.state.phase !== 'closed') for (const turn of lane.turns.splice(0)) turn();
-  else if (lane.turns.length > 0 && hasPlace(lane)) posts.add(lane);
 }
 
 /** Takes the endpoints in turn: one delivery from each that may start one, as many at a time as the setting says. */
 export interface Rounds {
   /** Something may start in this lane now. */
   add(lane: Lane): void;
-  /** Something began that is in flight until `end`; `inDoubt` as `isInDoubt` said then. */
+  /** Something began that is in flight until `end`; `inDoubt` as the lane said then. */
   begin(inDoubt: boolean): void;
   end(inDoubt: boolean): void;
   /** Something is in flight, or may start. */
   busy(): boolean;
   /** Starts nothing any more; resolves when nothing is in flight, or when `giveUp` calls back. */
   stop(giveUp: (expired: () => void) => () => void): Promise<void>;
-}
-
-/**
- * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to. All such
- * endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all others.
- */
-export function isInDoubt({ state }: Lane): boolean {
-  return state.phase !== 'closed' || state.misses > 0;
 }
 
 /** `startOne` starts one delivery of the lane and says by `add` whether there are more. */
@@ -155,7 +124,7 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
 
   return frozen({
     add(lane) {
-      const inDoubt = isInDoubt(lane);
+      const { inDoubt } = lane;
       (inDoubt ? sound : doubtful).delete(lane);
       (inDoubt ? doubtful : sound).add(lane);
       pumpSoon();

@@ -1,125 +1,239 @@
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Delivery, DeliveryKind, Endpoint, QueuedDelivery } from '../delivery.ts';
-import { longestWait } from '../settle.ts';
-import { type EndpointState, fromMemory, mayProbe } from './breaker.ts';
+import type { Road, Roads } from '../road.ts';
+import { type Lesson, longestWait } from '../settle.ts';
+import {
+  askNow,
+  type Change,
+  type EndpointState,
+  fromMemory,
+  learn,
+  mayProbe,
+  type Occasion,
+  toMemory,
+} from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
+import type { Sleeper } from './gate.ts';
 
 /** Attempts that are made ready at one time for one endpoint. */
 const PREPARED = 32;
 /** How often the deliveries of an endpoint that is away are looked through for those whose time is over. */
 const LOOK_THROUGH = 3_600_000;
 
-/** One endpoint as the dispatcher works on it. */
-export interface Lane extends Endpoint {
+/**
+ * One endpoint as the dispatcher works on it: what waits for it, what is on its way, and what was learned of it. Everything
+ * that happens to a lane is a method here; `wakeAt` alone belongs to the agenda.
+ */
+export class Lane implements Endpoint, Sleeper {
+  readonly account: string;
+  readonly url: string;
+  readonly kind: DeliveryKind;
   /** For the log: never the URL, which may hold secrets. */
   readonly host: string;
-  readonly queue: EndpointQueue;
+  readonly queue: EndpointQueue = createEndpointQueue();
+  wakeAt = Number.POSITIVE_INFINITY;
   /** Deliveries on their way to it at one time. */
-  readonly most: number;
-  state: EndpointState;
+  readonly #most: number;
+  #state: EndpointState;
   /** What was last kept on the spool. */
-  kept: string | null;
+  #kept: string | null;
   /** Attempts that are being made ready: read, parsed, signed. */
-  preparing: number;
-  /** Those that are ready and wait for a place among the posts. */
-  readonly turns: (() => void)[];
-  /** Posts that wait for an answer. */
-  posting: number;
-  probing: boolean;
+  #preparing = 0;
+  /** Those that are ready and wait for a place. */
+  readonly #turns: (() => void)[] = [];
+  /** Those on their way. */
+  #posting = 0;
+  #probing = false;
   /** While what waits outside for a recovered endpoint is read: it is due, whatever time it had. */
-  pulling: boolean;
-  lookAt: number;
-  /** When the agenda wakes it; Infinity for never. */
-  wakeAt: number;
-  usedAt: number;
-}
+  #pulling = false;
+  #lookAt: number;
+  #usedAt: number;
 
-export function createLane(
-  { account, url, kind, most }: Endpoint & Pick<Lane, 'most'>,
-  state: EndpointState,
-  kept: string | null,
-  now: number,
-): Lane {
-  return {
-    account,
-    url,
-    kind,
-    most,
-    host: URL.parse(url)?.host ?? '',
-    queue: createEndpointQueue(),
-    state,
-    kept,
-    preparing: 0,
-    turns: [],
-    posting: 0,
-    probing: false,
-    pulling: false,
-    lookAt: now,
-    wakeAt: Number.POSITIVE_INFINITY,
-    usedAt: now,
-  };
-}
+  /** Begins with what the spool kept of the endpoint. `most`: deliveries on their way to it at one time. */
+  constructor({ account, url, kind }: Endpoint, most: number, memory: string | null, { wall, steady }: Times) {
+    this.account = account;
+    this.url = url;
+    this.kind = kind;
+    this.host = URL.parse(url)?.host ?? '';
+    this.#most = most;
+    this.#state = fromMemory(memory, wall - steady, steady, most);
+    this.#kept = memory;
+    this.#lookAt = steady;
+    this.#usedAt = steady;
+  }
 
-/** Whether one more that is ready may be posted now. */
-export function hasPlace({ state, posting }: Lane): boolean {
-  return state.phase !== 'closed' || posting < state.limit;
-}
+  /** closed: deliveries flow · open: it fails · paused: it said 410. */
+  get phase(): EndpointState['phase'] {
+    return this.#state.phase;
+  }
 
-/**
- * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow) and
- * costs the endpoint nothing, so more are made ready than are posted; many more once the endpoint has shown that it takes
- * all it may have, for then it should never wait for us.
- */
-function hasRoom(lane: Lane, now: number): boolean {
-  const { phase, limit } = lane.state;
-  if (phase !== 'closed') return mayProbe(lane.state, now, lane.probing);
-  const proven = limit >= lane.most;
-  return (
-    lane.preparing < (proven ? PREPARED : 2 * limit) && lane.turns.length + lane.posting < (proven ? 2 * limit : limit)
-  );
-}
+  /** Whether the one attempt is on its way that shows whether the endpoint is back. */
+  get probing(): boolean {
+    return this.#probing;
+  }
 
-/** What may start now, taken from the queue. */
-export function takeNext(lane: Lane, now: number): Waiting | undefined {
-  if (!hasRoom(lane, now)) return undefined;
-  return lane.state.phase === 'closed' ? lane.queue.take(now) : lane.queue.takeProbe(now);
-}
+  /** Attempts on their way. */
+  get posting(): number {
+    return this.#posting;
+  }
 
-/** When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else happens. */
-export function nextStart(lane: Lane, now: number): number {
-  if (lane.state.phase === 'closed') return hasRoom(lane, now) ? lane.queue.nextDue() : Number.POSITIVE_INFINITY;
-  return lane.probing ? Number.POSITIVE_INFINITY : Math.max(lane.state.probeAt, lane.queue.nextProbe());
-}
+  /**
+   * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to. All such
+   * endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all others.
+   */
+  get inDoubt(): boolean {
+    return this.#state.phase !== 'closed' || this.#state.misses > 0;
+  }
 
-/** When to look at the lane again: something may start, something is due outside, or an endpoint that is away is to be looked through. */
-export function nextWake(lane: Lane, now: number): number {
-  const start = nextStart(lane, now);
-  const outside = lane.queue.outsideAt();
-  const away = lane.state.phase !== 'closed' && lane.queue.nextDue() < Number.POSITIVE_INFINITY;
-  return Math.min(
-    start,
-    outside <= now ? Number.POSITIVE_INFINITY : outside,
-    away ? lane.lookAt : Number.POSITIVE_INFINITY,
-  );
-}
+  /** What may start now, taken from the queue. */
+  takeNext(now: number): Waiting | undefined {
+    if (!this.#hasRoom(now)) return undefined;
+    return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
+  }
 
-/** Whether it is time to look through the queue of an endpoint that is away; says when the next time is. */
-export function isLookDue(lane: Lane, now: number): boolean {
-  if (lane.state.phase === 'closed' || now < lane.lookAt) return false;
-  lane.lookAt = now + LOOK_THROUGH;
-  return true;
-}
+  /** When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else happens. */
+  nextStart(now: number): number {
+    if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
+    return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
+  }
 
-/** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
-export function isSpare(lane: Lane, now: number): boolean {
-  return (
-    lane.preparing + lane.turns.length + lane.posting === 0 &&
-    lane.state.phase === 'closed' &&
-    now - lane.usedAt > 600_000 &&
-    lane.queue.nextDue() === Number.POSITIVE_INFINITY &&
-    lane.queue.outsideAt() === Number.POSITIVE_INFINITY
-  );
+  /** When to look at it again: something may start, something is due outside, or an endpoint that is away is to be looked through. */
+  nextWake(now: number): number {
+    const start = this.nextStart(now);
+    const outside = this.queue.outsideAt();
+    const away = this.#state.phase !== 'closed' && this.queue.nextDue() < Number.POSITIVE_INFINITY;
+    return Math.min(
+      start,
+      outside <= now ? Number.POSITIVE_INFINITY : outside,
+      away ? this.#lookAt : Number.POSITIVE_INFINITY,
+    );
+  }
+
+  /** Whether it is time to look through the queue of an endpoint that is away; says when the next time is. */
+  isLookDue(now: number): boolean {
+    if (this.#state.phase === 'closed' || now < this.#lookAt) return false;
+    this.#lookAt = now + LOOK_THROUGH;
+    return true;
+  }
+
+  /** Nothing waits, nothing is known that must be remembered: the lane may be forgotten. */
+  isSpare(now: number): boolean {
+    return (
+      this.#preparing + this.#turns.length + this.#posting === 0 &&
+      this.#state.phase === 'closed' &&
+      now - this.#usedAt > 600_000 &&
+      this.queue.nextDue() === Number.POSITIVE_INFINITY &&
+      this.queue.outsideAt() === Number.POSITIVE_INFINITY
+    );
+  }
+
+  /** An attempt is being made ready. Whether it is a probe of an endpoint that is away. */
+  prepare(now: number): boolean {
+    this.#usedAt = now;
+    this.#preparing++;
+    const probe = this.#state.phase !== 'closed';
+    if (probe) this.#probing = true;
+    return probe;
+  }
+
+  /** An attempt that was being made ready ended before it was. */
+  unprepare(): void {
+    this.#preparing--;
+  }
+
+  /** An attempt is ready: `turn` is called when it has a place, or is to ask in vain for one. */
+  wait(turn: () => void): void {
+    this.#preparing--;
+    this.#turns.push(turn);
+  }
+
+  /** Calls the first that waits if there is a place for it. Whether there is one for another. */
+  callNext(): boolean {
+    if (this.#hasPlace()) this.#turns.shift()?.();
+    return this.#turns.length > 0 && this.#hasPlace();
+  }
+
+  /** Calls all that wait, to be turned back. */
+  callAll(): void {
+    for (const turn of this.#turns.splice(0)) turn();
+  }
+
+  /** Whether one that waits may be called. When the endpoint was found to be away, all of them are, at once. */
+  hasTurn(): boolean {
+    if (this.#state.phase !== 'closed') this.callAll();
+    return this.#turns.length > 0 && this.#hasPlace();
+  }
+
+  /** An attempt sets out. */
+  setOut(): void {
+    this.#posting++;
+  }
+
+  /** An attempt has come back. */
+  comeBack(): void {
+    this.#posting--;
+  }
+
+  /** The probe is over, however far it came. */
+  endProbe(): void {
+    this.#probing = false;
+  }
+
+  /** Learns from an attempt. */
+  learn(lesson: Lesson, occasion: Omit<Occasion, 'most'>): Change | null {
+    const { state, change } = learn(this.#state, lesson, { ...occasion, most: this.#most });
+    this.#state = state;
+    if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now);
+    return change;
+  }
+
+  /** Whether a delivery has passed since. */
+  hasPassedSince(at: number): boolean {
+    return this.#state.passedAt > at;
+  }
+
+  /** What the spool is to keep of it from now on; undefined when that is nothing new. `shift` is wall time minus steady time. */
+  newMemory(shift: number): string | null | undefined {
+    const memory = toMemory(this.#state, shift);
+    if (memory === this.#kept) return undefined;
+    this.#kept = memory;
+    return memory;
+  }
+
+  /** Takes what was read from the spool; undefined: it could not be read. `full`: there may be more. */
+  load(found: readonly Waiting[] | undefined, full: boolean, now: number): void {
+    const pulled = this.#pulling && found ? found.map((one) => (mayBeEarly(one) ? { ...one, due: now } : one)) : found;
+    this.queue.endLoad(pulled, full, now);
+    if (found && !full) this.#pulling = false;
+    this.#lookAt = now;
+  }
+
+  /** Somebody changed the queue by hand: what is held may be wrong, and what was thought of the endpoint too. */
+  doubt(now: number): void {
+    this.queue.forget(now);
+    this.#state = askNow(this.#state, now);
+  }
+
+  /** Whether one more that is ready may set out now. */
+  #hasPlace(): boolean {
+    return this.#state.phase !== 'closed' || this.#posting < this.#state.limit;
+  }
+
+  /**
+   * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow) and
+   * costs the endpoint nothing, so more are made ready than set out; many more once the endpoint has shown that it takes all
+   * it may have, for then it should never wait for us.
+   */
+  #hasRoom(now: number): boolean {
+    const { phase, limit } = this.#state;
+    if (phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
+    const proven = limit >= this.#most;
+    return (
+      this.#preparing < (proven ? PREPARED : 2 * limit) &&
+      this.#turns.length + this.#posting < (proven ? 2 * limit : limit)
+    );
+  }
 }
 
 /** Lanes above which those without work are forgotten now and then. */
@@ -134,31 +248,26 @@ export interface Lanes {
   count(): number;
 }
 
-/** `mostFor`: deliveries on their way to one endpoint at one time. */
-export function createLanes(clock: Clock, mostFor: (kind: DeliveryKind) => number): Lanes {
+export function createLanes(clock: Clock, roads: Roads): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
   /** Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one. */
   function sweep(now: number): void {
-    for (const [key, lane] of lanes) if (isSpare(lane, now)) lanes.delete(key);
+    for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
     sweepAt = Math.max(MANY, 2 * lanes.size);
   }
 
   return frozen({
-    of({ account, url, kind }, memory) {
-      const known = lanes.get(keyOf(account, url));
+    of(endpoint, memory) {
+      const key = keyOf(endpoint.account, endpoint.url);
+      const known = lanes.get(key);
       if (known) return known;
       const now = clock.monotonic();
       if (lanes.size >= sweepAt) sweep(now);
-      const most = mostFor(kind);
-      const lane = createLane(
-        { account, url, kind, most },
-        fromMemory(memory, clock.now() - now, now, most),
-        memory,
-        now,
-      );
-      lanes.set(keyOf(account, url), lane);
+      const most = roads[endpoint.kind].concurrencyPerEndpoint;
+      const lane = new Lane(endpoint, most, memory, { wall: clock.now(), steady: now });
+      lanes.set(key, lane);
       return lane;
     },
     has: (account, url) => lanes.has(keyOf(account, url)),
@@ -179,14 +288,22 @@ export interface Waiting {
   readonly parked: boolean;
   /** Somebody chose its time and may choose another until it is sent: the store has the last word (sending/scheduling.ts). */
   readonly scheduled: boolean;
+  /** Its time is somebody's wish and no backoff of ours: no probe takes it before that, and it may be as far off as they like. */
+  readonly timed: boolean;
   /** In milliseconds that only grow, so that a wall clock that is set cannot put it off. */
   readonly due: number;
   /** When it last failed, as far as this process knows (milliseconds that only grow); Infinity: never. */
   readonly failedAt: number;
 }
 
+/** Now: milliseconds since 1970, and milliseconds that only grow. */
+export interface Times {
+  readonly wall: number;
+  readonly steady: number;
+}
+
 /** A delivery that was accepted a moment ago. */
-export function toFresh(delivery: Delivery, now: { readonly wall: number; readonly steady: number }): Waiting {
+export function toFresh(delivery: Delivery, now: Times, { timed }: Pick<Road, 'timed'>): Waiting {
   const early = Math.max(0, (delivery.notBefore ?? 0) - now.wall);
   const scheduled = delivery.notBefore !== undefined;
   return {
@@ -195,32 +312,25 @@ export function toFresh(delivery: Delivery, now: { readonly wall: number; readon
     budgetFrom: now.wall + early,
     parked: false,
     scheduled,
+    timed,
     due: now.steady + early,
     failedAt: Number.POSITIVE_INFINITY,
   };
 }
 
-/**
- * Its time is somebody's wish and no backoff of ours: mail that an account wants to have sent later, or that waits because a
- * subaccount is paused. No probe takes it before that, and it may be as far off as they like.
- */
-export function isTimed({ delivery, attempts }: Pick<Waiting, 'delivery' | 'attempts'>): boolean {
-  return attempts === 0 && delivery.kind === 'outbound';
-}
-
 /** Whether it may be tried before its time, because its endpoint is back or to see whether it is. */
 export function mayBeEarly(waiting: Waiting): boolean {
-  return !waiting.parked && !isTimed(waiting);
+  return !waiting.parked && !waiting.timed;
 }
 
 /** A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a wrong clock. */
-export function toWaiting(queued: QueuedDelivery, now: { readonly wall: number; readonly steady: number }): Waiting {
+export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, 'timed'>): Waiting {
   const wait = queued.dueAt - now.wall;
   const { attempts, budgetFrom, parked } = queued;
-  const timed = isTimed({ delivery: queued, attempts });
+  const timed = road.timed && attempts === 0;
   const wrong = !timed && wait > longestWait(queued);
   // One that was replayed looks the same; the store has no row of it then.
   const scheduled = timed && budgetFrom > queued.createdAt;
   const due = now.steady + (wait <= 0 || wrong ? 0 : wait);
-  return { delivery: queued, attempts, budgetFrom, parked, scheduled, due, failedAt: Number.POSITIVE_INFINITY };
+  return { delivery: queued, attempts, budgetFrom, parked, scheduled, timed, due, failedAt: Number.POSITIVE_INFINITY };
 }

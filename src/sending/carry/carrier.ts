@@ -5,7 +5,8 @@ import type { Log } from '../../base/log.ts';
 import { allowedNetworks, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import { parseAddress } from '../../mail/address.ts';
-import type { MailAttempt, MailCarrier } from '../types.ts';
+import type { MailAttempt } from '../../queue/settle.ts';
+import type { MailCarrier } from '../types.ts';
 import {
   type Exchanges,
   findExchanges,

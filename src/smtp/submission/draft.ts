@@ -12,7 +12,7 @@ import {
   type Content,
   type FilePart,
   type Mailbox,
-  type Parsed,
+  type ParsedMessage,
   parseMessage,
   scanMessage,
   type Text,
@@ -50,7 +50,7 @@ export async function takeApart(bytes: Buffer): Promise<TakenApart | undefined> 
   };
 }
 
-function headersOf({ fields }: Parsed): [string, string][] {
+function headersOf({ fields }: ParsedMessage): [string, string][] {
   return fields.filter(({ name }) => !MADE_ANEW.test(name)).map(({ name, value }) => [name, value]);
 }
 

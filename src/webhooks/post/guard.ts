@@ -2,7 +2,7 @@ import { isIP } from 'node:net';
 import { frozen } from '../../base/frozen.ts';
 import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import type { AttemptError } from '../types.ts';
+import type { AttemptError } from '../../queue/settle.ts';
 
 export interface GuardSettings extends OpenNetworks {}
 

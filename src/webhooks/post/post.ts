@@ -3,8 +3,9 @@ import { isIP } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import type { AttemptError, AttemptResult } from '../../queue/settle.ts';
 import { mandrillSignature } from '../signing.ts';
-import type { AttemptError, AttemptResult, PostBody, Poster } from '../types.ts';
+import type { PostBody, Poster } from '../types.ts';
 import type { Guard, Verdict } from './guard.ts';
 import {
   connectorTo,

@@ -2,7 +2,8 @@ import { isIP, type LookupFunction, type Socket } from 'node:net';
 import type { Readable } from 'node:stream';
 import { buildConnector, Client, type Dispatcher } from 'undici';
 import { frozen } from '../../base/frozen.ts';
-import type { AttemptError, PostBody } from '../types.ts';
+import type { AttemptError } from '../../queue/settle.ts';
+import type { PostBody } from '../types.ts';
 import type { FileBody } from './post.ts';
 
 /** One request, as it goes over a wire. */

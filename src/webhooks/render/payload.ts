@@ -4,7 +4,7 @@ import type { Verdicts } from '../../mail/envelope.ts';
 import { createNames, toFileName } from '../../mail/filename.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { type HeaderField, parseHeaders, toTitleCase } from '../../mail/headers.ts';
-import type { Content, FilePart, Parsed, Text } from '../../mail/message.ts';
+import type { Content, FilePart, ParsedMessage, Text } from '../../mail/message.ts';
 import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
@@ -23,7 +23,7 @@ export interface Inbound {
   /** The parts of `raw` behind the header that it may lack (mail/header-section.ts); undefined when nothing may parse it. */
   readonly root: Part | undefined;
   /** What parsing found, or why nothing was parsed. */
-  readonly content: { readonly parsed: Parsed } | { readonly parseError: string };
+  readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
 }
 
 /**
@@ -53,7 +53,7 @@ export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
   yield '}}]';
 }
 
-function* parsedPieces({ message }: Inbound, parsed: Parsed): Iterable<Piece> {
+function* parsedPieces({ message }: Inbound, parsed: ParsedMessage): Iterable<Piece> {
   yield `,"headers":${headersJson(traceFields(message), parsed.fields)}`;
   if (parsed.text !== undefined) {
     yield ',"text":';
@@ -109,7 +109,7 @@ function headersJson(...blocks: readonly (readonly HeaderField[])[]): string {
   return `${members}}`;
 }
 
-function mailboxesJson(mailboxes: Parsed['to']): string {
+function mailboxesJson(mailboxes: ParsedMessage['to']): string {
   return `[${mailboxes.map(({ address, name }) => `[${jsonOf(address)},${name === null ? 'null' : jsonOf(name)}]`).join()}]`;
 }
 

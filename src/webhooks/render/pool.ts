@@ -5,8 +5,8 @@ import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
 import type { DnsSettings } from '../../dns/types.ts';
-import type { ComposeJob } from '../../sending/types.ts';
-import type { ComposeReply, Rendered, Renderer, RenderJob } from '../types.ts';
+import type { ComposeJob, ComposeReply, Composer } from '../../sending/types.ts';
+import type { Rendered, Renderer, RenderJob } from '../types.ts';
 import { type Handle, RENDER_SCRIPT, startThread, type TaskReply, type ThreadEnd, type ThreadJob } from './handle.ts';
 
 // As the pool names them.
@@ -17,7 +17,7 @@ const HIGHEST_NUMBER = 0x7fffffff; // it has to fit a cell of the pulse
  * Renders spooled messages on threads of its own. A message that is parsed for too long, needs too much memory or breaks the
  * thread is tried again alone, and if it does the same again it is rendered raw; those that were with it are rendered as ever.
  */
-export function createRenderer(settings: RendererSettings, deps: RendererDeps): Renderer {
+export function createRenderer(settings: RendererSettings, deps: RendererDeps): Renderer & Composer {
   const queue = createRenderQueue();
   const pool = createPool(settings, deps, queue);
   const swept = sweep(settings.tmpDir);

@@ -82,7 +82,7 @@ describe('the command line', () => {
       ],
       [{ POSTERN_STORE__URL_FILE: join(dir, 'none') }, 'store.url_file: ENOENT', join(dir, 'none')],
       // Taken as no URL at all, it led to an embedded store without domains, and all mail was refused for good.
-      [{ POSTERN_STORE__URL_FILE: empty }, 'store.url_file:', 'must hold a URL'],
+      [{ POSTERN_STORE__URL_FILE: empty }, 'store.url_file:', 'must contain a URL'],
     ];
     for (const [env, path, text] of wrong) {
       for (const argv of [['config', 'check'], ['serve']]) {
@@ -114,7 +114,7 @@ describe('the command line', () => {
     expect(ran.code).to.equal(69);
     expect(ran.err)
       .to.contain('ENOTDIR')
-      .and.to.contain(`The folder ${join(file, 'data')} (data_dir) must be one that this user can write to`);
+      .and.to.contain(`The folder ${join(file, 'data')} (data_dir) must be writable for this user`);
   });
 
   it('answers 78 to settings that cannot be used, with every fault and its path', async () => {
@@ -122,7 +122,9 @@ describe('the command line', () => {
     writeFileSync(file, 'smtp: { max_recipients: 1 }\nnot_there: 1\n');
     const ran = await postern(['config', 'check', '--config', file]);
     expect(ran).to.include({ code: 78, out: '' });
-    expect(ran.err).to.contain('smtp.max_recipients: must be at least 100').and.to.contain('not_there: is no setting');
+    expect(ran.err)
+      .to.contain('smtp.max_recipients: must be at least 100')
+      .and.to.contain('not_there: unknown setting');
     expect((await postern(['serve'], { POSTERN_CONFIG: file })).code).to.equal(78);
   });
 
@@ -134,12 +136,12 @@ describe('the command line', () => {
       value: 'mx.postern.test',
       origin: 'POSTERN_HOSTNAME',
     });
-    expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are in order.\n' });
+    expect(await postern(['config', 'check'], env)).to.include({ code: 0, out: 'The settings are valid.\n' });
   });
 
   it('makes, lists and revokes accounts and keys, and shows a key once', async () => {
     const env = { POSTERN_DATA_DIR: await tempDir() };
-    expect((await postern(['key', 'create'], env)).err).to.contain('there is no account yet');
+    expect((await postern(['key', 'create'], env)).err).to.contain('no account exists yet');
     const [{ id, key }] = (await postern(['account', 'create', 'shop', '--json'], env)).json();
     expect((await postern(['account', 'list'], env)).out)
       .to.contain('shop')
@@ -166,7 +168,7 @@ describe('the command line', () => {
   it('says when there is no queue yet', async () => {
     const { code, err } = await postern(['queue', 'list'], { POSTERN_DATA_DIR: await tempDir() });
     expect(code).to.equal(70);
-    expect(err).to.contain('there is no queue');
+    expect(err).to.contain('no queue found in');
   });
 
   it('prints its version', async () => {
@@ -222,7 +224,7 @@ describe('the command line', () => {
     ]) {
       const { out, err } = await postern(argv, env);
       expect(out).to.match(/^[\w-]{22}\n$/);
-      expect(err).to.contain('shown this once').and.not.to.contain(out.trim());
+      expect(err).to.contain('shown only once').and.not.to.contain(out.trim());
     }
   });
 
@@ -292,7 +294,7 @@ describe('the command line', () => {
       writeFileSync(file, 'hostname: mx.postern.test\n', { mode: 0o640 });
       const ran = await asNobody(['config', 'show'], { POSTERN_CONFIG: file });
       expect(ran).to.include({ status: 78, stdout: '' });
-      expect(ran.stderr).to.contain(`${file}: permission denied; run it as root`);
+      expect(ran.stderr).to.contain(`${file}: permission denied; run this as root`);
     });
   });
 });

@@ -11,7 +11,7 @@ describe('postern demo', () => {
       .to.match(/^ +spf +pass \(sender SPF authorized\)$/m)
       .and.to.match(/^ +dkim +valid$/m)
       .and.to.match(/^ +dmarc +pass \(policy reject\)$/m);
-    expect(out).to.contain('X-Mandrill-Signature holds; webhook-signature (Standard Webhooks) holds');
+    expect(out).to.contain('X-Mandrill-Signature is valid; webhook-signature (Standard Webhooks) is valid');
     expect(code).to.equal(0);
   });
 });

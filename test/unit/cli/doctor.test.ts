@@ -82,7 +82,7 @@ describe('postern doctor', () => {
       disk: 'ok',
       [`SMTP 127.0.0.1:${daemon?.smtp.port}`]: 'ok',
       'inbound domains': 'skipped',
-      'port 25 to the outside': 'skipped',
+      'outbound port 25': 'skipped',
     });
   });
 
@@ -92,7 +92,7 @@ describe('postern doctor', () => {
     daemon = undefined;
     const { code, out } = await postern(['doctor'], env);
     expect(code).to.equal(1);
-    expect(out).to.match(/FAULT {4}daemon: http:\/\/127\.0\.0\.1:\d+\/readyz gives no answer\n {9}Start the daemon/);
+    expect(out).to.match(/FAULT {4}daemon: no answer from http:\/\/127\.0\.0\.1:\d+\/readyz\n {9}Start the daemon/);
     expect(out).to.match(/^\d+ faults?, \d+ warnings?\.$/m);
   });
 
@@ -123,7 +123,7 @@ describe('postern doctor', () => {
       'fault',
     ]);
     expect(verdicts(found)).to.include({ 'inbound domains': 'skipped', disk: 'ok' });
-    expect(found.find(({ check }) => check === 'inbound domains')?.seen).to.equal('the store is away');
+    expect(found.find(({ check }) => check === 'inbound domains')?.seen).to.equal('the store is unavailable');
     expect(ran.code).to.equal(1);
   });
 
@@ -166,9 +166,9 @@ describe('postern doctor', () => {
       'mx.there.example': { A: ['127.66.55.44'] },
     });
     const found: Shown[] = (await postern(['doctor', '--json', '--reach', 'there.example'], env)).json();
-    const reach = found.find(({ check }) => check === 'port 25 to the outside');
+    const reach = found.find(({ check }) => check === 'outbound port 25');
     expect(reach).to.include({ verdict: 'fault' });
-    expect(reach?.seen).to.contain('mx.there.example (127.66.55.44) was not reached');
+    expect(reach?.seen).to.contain('cannot reach mx.there.example (127.66.55.44)');
   });
 
   it('answers 64 to words it does not know', async () => {
@@ -226,9 +226,9 @@ describe('postern doctor', () => {
     it('is wrong when one address has another, or none', async () => {
       const found = await look(hostName, { zone: { ...good, [v6]: { PTR: ['host-7.provider.example'] } } });
       expect(verdicts(found)).to.include({ 'reverse DNS 192.0.2.1': 'ok', 'reverse DNS 2001:db8::1': 'fault' });
-      expect(found.at(-1)?.seen).to.equal('names host-7.provider.example, not mx.example.com');
+      expect(found.at(-1)?.seen).to.equal('points to host-7.provider.example, not mx.example.com');
       expect(found.at(-1)?.advice).to.contain('PTR record to mx.example.com');
-      expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('there is no PTR record');
+      expect((await look(hostName, { zone: good })).at(-1)?.seen).to.equal('no PTR record');
     });
 
     it('is wrong without an address or a dot, and unknown when the DNS is away', async () => {
@@ -354,7 +354,7 @@ describe('postern doctor', () => {
       return { POSTERN_SMTP__TLS__CERT: join(dir, 'cert.pem'), POSTERN_SMTP__TLS__KEY: join(dir, 'key.pem') };
     };
 
-    it('is in force, has our name and its key', async () => {
+    it('is valid, has our name and matches its key', async () => {
       expect((await look(certificate, { env: files(MX_CERT, MX_KEY) })).map(({ verdict }) => verdict)).to.deep.equal([
         'ok',
         'ok',
@@ -370,7 +370,7 @@ describe('postern doctor', () => {
       expect(await verdict(Date.UTC(2020, 0, 1))).to.equal('fault');
       expect((await look(certificate, { env: { ...env, POSTERN_HOSTNAME: 'mx9.example.com' } }))[1]).to.include({
         verdict: 'warning',
-        check: 'name in the certificate',
+        check: 'certificate name',
       });
     });
 
@@ -380,7 +380,10 @@ describe('postern doctor', () => {
         .to.include({ verdict: 'fault' })
         .and.to.have.property('seen')
         .that.matches(/^\S+ is not a PEM certificate/);
-      expect((await look(certificate))[0]).to.include({ verdict: 'warning', seen: 'none: mail comes in unencrypted' });
+      expect((await look(certificate))[0]).to.include({
+        verdict: 'warning',
+        seen: 'none; inbound mail is not encrypted',
+      });
     });
   });
 
@@ -429,7 +432,7 @@ describe('postern doctor', () => {
 
   describe('the resolver', () => {
     const there: ZoneRecords = { com: { NS: ['a.gtld-servers.net'] } };
-    it('answers, and is none that makes answers up', async () => {
+    it('answers, and does not rewrite NXDOMAIN answers', async () => {
       expect(
         (await look(nameServers, { zone: there, env: { POSTERN_DNS__SERVERS: '127.0.0.1:53' } }))[0]?.verdict,
       ).to.equal('ok');

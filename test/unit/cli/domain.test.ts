@@ -86,7 +86,7 @@ describe('domains and routes on the command line, beside a running daemon', () =
     expect(added).to.include({ code: 0 });
     // Two accounts share the host now, so that a domain has to be proven.
     expect(added.out).to.match(
-      /Mail for it is taken once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s,
+      /Mail for it is accepted once .*\n\n {2}_postern-challenge\.second\.test {2}TXT {2}"postern-domain=[0-9a-f]{32}"\n$/s,
     );
     expect((await postern(['domain', 'list'], env)).out).to.match(/second\.test +second +not yet proven/);
     expect(

@@ -252,7 +252,7 @@ describe('postern import mandrill', () => {
       '--only',
       'rejects',
     );
-    expect(ran.out).to.contain('1 soft bounces are left behind');
+    expect(ran.out).to.contain('1 soft bounces were skipped');
     expect(
       (await target.api('/rejects/list')).map(({ email, detail }: Record<string, string>) => [email, detail]),
     ).to.deep.equal([['hard@far.example', 'hard-bounce: 550 unknown']]);
@@ -262,10 +262,10 @@ describe('postern import mandrill', () => {
     writeFileSync(join(dir, 'wrong'), 'no-such-key-at-all-123');
     const wrongKey = await importing('--from-key-file', join(dir, 'wrong'));
     expect(wrongKey).to.include({ code: 69 });
-    expect(wrongKey.err).to.contain('the account that is read: Invalid API key');
+    expect(wrongKey.err).to.contain('source account: Invalid API key');
     const wrongPlace = await importing('--from', `${receiver.url}/`);
     expect(wrongPlace.code).to.equal(69);
-    expect(wrongPlace.err).to.contain('is this the address of an API?');
+    expect(wrongPlace.err).to.contain('is this the URL of an API?');
     expect((await postern(['import', 'mandrill'], {})).code).to.equal(64);
     expect((await importing('--only', 'everything')).code).to.equal(64);
     expect(await importing('--from-key-file', join(dir, 'nothing'))).to.include({ code: 64 });

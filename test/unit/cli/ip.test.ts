@@ -107,10 +107,10 @@ describe('postern ip', () => {
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'a', account: 'a' });
     });
-    expect((await ip('list')).out).to.contain('1 account waits for an address.');
+    expect((await ip('list')).out).to.contain('1 account is waiting for an address.');
     await within(async (store) => {
       await store.ipRequests.insert({ ...request, id: 'b', account: 'b' });
     });
-    expect((await ip('list')).out).to.contain('2 accounts wait for an address.');
+    expect((await ip('list')).out).to.contain('2 accounts are waiting for an address.');
   });
 });

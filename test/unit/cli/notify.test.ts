@@ -36,7 +36,7 @@ describe('the notifier', () => {
     expect(sent).to.deep.equal([
       ['EXTEND_TIMEOUT_USEC=60000000', 'STATUS=Starting'],
       ['READY=1', 'STATUS=taking mail'],
-      ['RELOADING=1', 'STATUS=Reading settings again'],
+      ['RELOADING=1', 'STATUS=Reloading settings'],
       ['READY=1', 'STATUS=again'],
       ['WATCHDOG=1'],
       ['STATUS=1 waiting'],

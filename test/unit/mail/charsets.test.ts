@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { decodeWords } from '../../../src/mail/headers.ts';
-import { type Parsed, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
 import { CHARSETS } from '../../support/charsets.ts';
 import { crlf, multipart } from '../../support/mime.ts';
 
@@ -12,7 +12,7 @@ const q = (label: string, bytes: Buffer) =>
   `=?${label}?Q?${bytes.toString('latin1').replace(/[^a-zA-Z0-9]/g, (char) => `=${char.charCodeAt(0).toString(16).padStart(2, '0')}`)}?=`;
 const hex = (text: string) => Buffer.from(text, 'hex');
 
-async function parse(bytes: Buffer): Promise<Parsed> {
+async function parse(bytes: Buffer): Promise<ParsedMessage> {
   const scanned = scanMessage(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);

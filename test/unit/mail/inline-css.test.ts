@@ -98,6 +98,26 @@ describe('style sheets written into elements', () => {
     ['elements inside one another', page('a{x:y}', '<a>'.repeat(50_000))],
     ['rules inside one another', nested('a,b{', 40)],
     ['rules inside one another, each naming the outer one', nested('a &,b &{', 12)],
+    ['a long value for everything', page(`*{x:${'y'.repeat(100_000)}}`, '<b>x</b>'.repeat(20_000))],
+    ['a selector inside of itself', page(`${':not('.repeat(20_000)}b${')'.repeat(20_000)}{x:y}`, '<b>')],
+    ['elements inside one another, of any name', page('a{x:y}', '<div>'.repeat(40_000))],
+    [
+      'what holds what',
+      page(
+        many(2000, () => `:has(${'b '.repeat(10)}){x:y}`),
+        '<b>x</b>'.repeat(3000),
+      ),
+    ],
+    [
+      'places from the end',
+      page(
+        many(900, (n) => `:nth-last-child(${n}){x:y}`),
+        '<b>x</b>'.repeat(3000),
+      ),
+    ],
+    ['brackets without an end', page(`b{x:${'('.repeat(100_000)}${';'.repeat(100_000)}`, '<b>')],
+    ['strings without an end', page(`b{x:${'"\\n'.repeat(60_000)}`, '<b>')],
+    ['attributes without an end', `<style>b{x:y}</style><b ${many(30_000, (n) => `a${n} `)}>`],
     ['a selector without an end', page(':not('.repeat(40_000), '<b>')],
     ['selectors without an end', page(`${'b,'.repeat(90_000)}b{x:y}`, '<b>')],
     ['braces', page('{'.repeat(200_000), '<b>')],

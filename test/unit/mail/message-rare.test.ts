@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { type Content, type Parsed, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type Content, type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
 
 import { crlf, multipart } from '../../support/mime.ts';
 
-async function parse(bytes: Buffer): Promise<Parsed> {
+async function parse(bytes: Buffer): Promise<ParsedMessage> {
   const scanned = scanMessage(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);

@@ -1,22 +1,22 @@
 import { expect } from 'chai';
-import { type Parsed, parseMessage, scanMessage } from '../../../src/mail/message.ts';
+import { type ParsedMessage, parseMessage, scanMessage } from '../../../src/mail/message.ts';
 
 import { crlf, multipart } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
 
-async function parse(bytes: Buffer): Promise<Parsed> {
+async function parse(bytes: Buffer): Promise<ParsedMessage> {
   const scanned = scanMessage(bytes);
   if (scanned.breach !== undefined) throw new Error(scanned.breach);
   return parseMessage(bytes, scanned.root);
 }
 
-function sample(name: string): Promise<Parsed> {
+function sample(name: string): Promise<ParsedMessage> {
   const found = CORPUS[name];
   if (found === undefined) throw new Error(`no sample ${name}`);
   return parse(found.bytes);
 }
 
-function contentOf(parsed: Parsed): string[] {
+function contentOf(parsed: ParsedMessage): string[] {
   return parsed.files.map(({ content }) =>
     content.kind === 'bytes' ? Buffer.concat(content.chunks).toString('latin1') : 'base64',
   );

@@ -10,6 +10,7 @@ const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
   budgetFrom: 0,
   parked: false,
   scheduled: false,
+  timed: false,
   due,
   failedAt: Number.POSITIVE_INFINITY,
   ...more,

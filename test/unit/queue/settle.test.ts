@@ -1,7 +1,6 @@
 import { expect } from 'chai';
+import type { AttemptResult } from '../../../src/queue/settle.ts';
 import { type Attempted, longestWait, readRetryAfter, settle, settleUnattempted } from '../../../src/queue/settle.ts';
-
-import type { AttemptResult } from '../../../src/webhooks/types.ts';
 import { answered, refused, timedOut } from '../../support/delivery.ts';
 
 const NOW = Date.UTC(2026, 0, 5, 12, 0, 0);

@@ -3,11 +3,20 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { gunzipSync } from 'node:zlib';
 import { expect } from 'chai';
+import { createIds } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
+import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
+import { createReturnRoad } from '../../../src/returns/road.ts';
+import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
 import { createTestClock } from '../../support/clock.ts';
+import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
+import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
 import { freshSpool, openOne } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
+import { until } from '../../support/until.ts';
 
 /**
  * A queue that the version with format 5 wrote, whose kinds stood in URLs: of each kind deliveries that wait, were tried, are
@@ -115,6 +124,86 @@ describe('a queue of the version before', () => {
     ]);
   });
 
+  it('is carried, each delivery over the road of its kind', async () => {
+    const { spool, clock, log } = await freshSpool(await oldQueue());
+    const seen: string[] = [];
+    const ids = { ...createIds(clock), jitter: () => 0 };
+    const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
+    const senderReports = NO_SENDER_REPORTS;
+    const dispatcher = createWebhookDispatcher(
+      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120 },
+      {
+        ...shared,
+        renderer: {
+          async render({ delivery }) {
+            seen.push(
+              `post ${nameOf({ messageId: delivery.id.slice(0, -13) })} ${delivery.batch?.events ?? ''}`.trim(),
+            );
+            return {
+              body: { kind: 'bytes', bytes: new Uint8Array(1) },
+              headers: {},
+              verdicts: VERDICTS,
+              parseError: null,
+            };
+          },
+          discard: () => undefined,
+          async stop() {},
+        },
+        poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },
+        destinations: { of: async () => ({ kind: 'here' }) },
+        signingKeys: { keysFor: async () => ['key'] },
+      },
+      {
+        outbound: createOutboundRoad(
+          { concurrency: 8, concurrencyPerEndpoint: 8, maxAgeHours: 120 },
+          { ...shared, senderReports, ...outboundParts((recipient) => seen.push(`mail ${recipient}`)) },
+        ),
+        return: createReturnRoad(
+          { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, postmaster: 'ops@example.org' },
+          {
+            ...shared,
+            returns: {
+              async handle({ recipient }) {
+                seen.push(`read ${recipient}`);
+                return { kind: 'done', words: 'read' };
+              },
+            },
+            async sendOwn({ recipient }) {
+              seen.push(`sent ${recipient}`);
+              return { ...TOOK, durationMs: 1 };
+            },
+          },
+        ),
+      },
+    );
+    await dispatcher.start();
+    await until('all that is due has been carried', async () => {
+      await clock.advance(120_000);
+      return (await spool.count({ states: ['waiting'] })).waiting === 1;
+    });
+    expect(seen).to.have.members([
+      'post inbound-waiting',
+      'post inbound-retried',
+      'post events-waiting 2',
+      'post events-waiting 2',
+      'mail kim@example.net',
+      'mail kim@example.net',
+      'read 1-token@bounces.postern.test',
+      'read fbl@bounces.postern.test',
+      'sent ops@example.org',
+      'sent sam@sender.example',
+    ]);
+    expect((await spool.list({ states: ['waiting'] }, 10)).map(nameOf)).to.deep.equal(['outbound-later']);
+    await until('what was for later has gone', async () => {
+      await clock.advance(600_000);
+      return (await spool.count({ states: ['waiting'] })).waiting === 0;
+    });
+    expect(seen.filter((what) => what.startsWith('mail'))).to.have.length(3);
+    const stopped = dispatcher.stop();
+    await clock.advance(20_000);
+    await stopped;
+  });
+
   it('is what it was after a second start', async () => {
     const opened = await freshSpool(await oldQueue());
     const before = await opened.spool.list({}, 100);
@@ -164,6 +253,38 @@ describe('a queue of the version before', () => {
     );
   });
 });
+
+const VERDICTS: Verdicts = {
+  spf: { result: 'none', detail: '' },
+  dkim: { signed: false, valid: false },
+  dmarc: { result: 'none', policy: null, aligned: false },
+  arc: { result: 'none' },
+};
+
+const TOOK = { kind: 'answered', code: 250, diag: 'ok', host: '', address: '', source: '', tls: true } as const;
+
+/** Mail that may go out at once, and is taken by every server. */
+function outboundParts(carried: (recipient: string) => void): MailParts & Pick<OutboundRoadDeps, 'composer'> {
+  return {
+    composer: {
+      compose: async () => ({ kind: 'composed', composed: { bytes: Buffer.from('x'), links: [], mailFrom: '' } }),
+    },
+    leaving: { mayLeave: async () => ({ kind: 'now' }), heldBecause: async () => undefined },
+    scheduling: { claim: async () => ({ kind: 'ours', first: true }), release: async () => {} },
+    sources: { choose: async () => [] },
+    mailCarrier: {
+      async carry({ recipient }) {
+        carried(recipient);
+        return { ...TOOK, durationMs: 1 };
+      },
+      async stop() {},
+    },
+    signerOf: async () => null,
+    numberOf: async () => 7,
+    composing: async () => ({ hostname: 'mx', returnDomain: 'b.example', publicUrl: 'https://mx', secret: 's' }),
+    reported: () => {},
+  };
+}
 
 /** Makes the first page of a table unreadable. */
 async function damagePage(path: string, table: string): Promise<void> {

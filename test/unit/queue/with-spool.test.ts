@@ -2,15 +2,16 @@ import { expect } from 'chai';
 import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
-import { createDispatcher, type Dispatcher } from '../../../src/queue/dispatcher.ts';
+import type { Dispatcher } from '../../../src/queue/dispatcher.ts';
 import { openSpool } from '../../../src/queue/spool.ts';
 import type { Poster, Renderer } from '../../../src/webhooks/types.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openPoster } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
-import { NO_POSTMASTER, NO_REPORTS } from '../../support/postmaster.ts';
 import { type Receiver, startReceiver } from '../../support/receiver.ts';
+import { createWebhookDispatcher } from '../../support/roads.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -32,7 +33,7 @@ describe('deliveries from the spool to receivers', () => {
     openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1e6 }, { clock, log: createTestLog() });
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
-    const dispatcher = createDispatcher(
+    const dispatcher = createWebhookDispatcher(
       { concurrency: 16, concurrencyPerEndpoint: 4, retryHours },
       {
         spool,
@@ -42,9 +43,8 @@ describe('deliveries from the spool to receivers', () => {
         ids: createIds(clock),
         log: createTestLog(),
         destinations: { of: async () => ({ kind: 'here' }) },
-        postmaster: NO_POSTMASTER,
-        notifying: NO_REPORTS,
-        signingKeys: { keysFor: async () => ['k'], rotate: async () => '', carryOver: async () => undefined },
+        time: createRunningTime(clock),
+        signingKeys: { keysFor: async () => ['k'] },
       },
     );
     await dispatcher.start();
@@ -185,9 +185,6 @@ const renderer: Renderer = {
         arc: { result: 'none' },
       },
     };
-  },
-  async compose() {
-    throw new Error('not part of this double');
   },
   async discard() {},
   async stop() {},

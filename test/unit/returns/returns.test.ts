@@ -8,8 +8,9 @@ import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder } from '../../../src/events/record.ts';
 import { bounceAddress, RETURN_URL, unsubAddress } from '../../../src/mail/return-address.ts';
 import type { Body, Message, Settlement } from '../../../src/queue/delivery.ts';
+import type { Engine } from '../../../src/queue/road.ts';
 import { createFeedback } from '../../../src/returns/returns.ts';
-import { createReturning } from '../../../src/returns/road.ts';
+import { createReturnRoad } from '../../../src/returns/road.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -71,17 +72,15 @@ describe('returned mail on its way to an event', () => {
       trace: '',
       verdicts: null,
     };
-    const returning = createReturning({
+    const settings = { concurrency: 1, concurrencyPerEndpoint: 1, retryHours: 120, postmaster: '' };
+    const road = createReturnRoad(settings, {
       spool: { message: async () => ({ message, body }) },
       returns,
       clock,
       ids: createIds(clock),
       log,
       time: createRunningTime(clock),
-      limit: 120 * HOUR_MS,
-      note: async (settlement) => {
-        settled.push(settlement);
-      },
+      sendOwn: () => Promise.reject(new Error('nothing is sent')),
     });
     const delivery = {
       id: 'm1-a',
@@ -95,10 +94,14 @@ describe('returned mail on its way to an event', () => {
       recipient,
     };
     const gate = { enter: () => true, leave: () => {}, othersPass: () => false };
-    return returning.attempt(
-      { delivery, attempts, budgetFrom: receivedAt, parked: false, scheduled: false, due: 0, failedAt: Infinity },
-      gate,
-    );
+    const engine: Engine = {
+      settle: async (_delivery, settlement) => {
+        settled.push(settlement);
+      },
+      abandoned: () => false,
+    };
+    const due = { parked: false, scheduled: false, timed: false, due: 0, failedAt: Infinity };
+    return road.attempt({ delivery, attempts, budgetFrom: receivedAt, ...due }, gate, engine);
   }
 
   const begin = (id = SENT, email = 'jo@example.net') =>

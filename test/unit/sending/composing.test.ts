@@ -5,7 +5,6 @@ import { systemClock } from '../../../src/base/clock.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
 import type { ComposeJob } from '../../../src/sending/types.ts';
 import { createRenderer } from '../../../src/webhooks/render/pool.ts';
-import type { Renderer } from '../../../src/webhooks/types.ts';
 import { createTestLog } from '../../support/log.ts';
 import { crlf, renderJob } from '../../support/mime.ts';
 import { OUTGOING } from '../../support/sending-world.ts';
@@ -38,7 +37,7 @@ const MAIL = inline('From: news@sender.example', 'To: jo@example.com', 'Subject:
 
 describe('composing on the render thread', function () {
   this.timeout(30_000);
-  let renderer: Renderer;
+  let renderer: ReturnType<typeof createRenderer>;
   let log: ReturnType<typeof createTestLog>;
   let dir: string;
   const open = async (script?: URL) => {

@@ -256,7 +256,7 @@ describe('DATA', () => {
     started.below.accept = async () => {
       throw new Error('secret of the house');
     };
-    expect(await sendMessage(client, 'text')).to.equal('451 4.3.0 Trouble on our side, try again later');
+    expect(await sendMessage(client, 'text')).to.equal('451 4.3.0 Local error in processing, try again later');
     const faults = started.log.of('smtp.fault');
     expect(faults).to.have.length(1);
     expect(faults[0]?.fields['fault']).to.be.an.instanceOf(Error);

@@ -225,7 +225,7 @@ describe('mail that is handed over', () => {
     started.below.answer = async () => {
       throw new Error('secret of the house');
     };
-    expect(await refusal(started, `${FROM}\r\nx`)).to.equal('451 4.3.0 Trouble on our side, try again later');
+    expect(await refusal(started, `${FROM}\r\nx`)).to.equal('451 4.3.0 Local error in processing, try again later');
     expect(started.log.of('smtp.fault')).to.have.length(1);
   });
 
@@ -414,12 +414,12 @@ describe('a login', () => {
     expect(await client.say('EHLO client.test'))
       .to.include('STARTTLS')
       .and.not.include('AUTH');
-    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Say STARTTLS first');
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Must issue a STARTTLS command first');
     const secured = await started.secured('');
     expect(await secured.say('EHLO client.test'))
       .to.include('AUTH PLAIN LOGIN')
       .and.not.include('STARTTLS');
-    expect(await secured.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Log in first');
+    expect(await secured.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Authentication required');
     expect(await (await started.implicit('')).say('EHLO client.test'))
       .to.include('AUTH PLAIN LOGIN')
       .and.not.include('STARTTLS');
@@ -557,7 +557,7 @@ describe('a login', () => {
     expect(await client.say('EHLO x'))
       .to.not.include('AUTH')
       .and.not.include('STARTTLS');
-    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Log in first');
+    expect(await client.say('MAIL FROM:<a@sender.test>')).to.equal('530 5.7.0 Authentication required');
     await closed.stop();
     const open = await startSubmission({ requireTls: false });
     expect(await (await open.client('')).say('EHLO x')).to.include('AUTH PLAIN LOGIN');

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
+import type { AttemptResult } from '../../../src/queue/settle.ts';
 import { HOOK_EVENTS } from '../../../src/store/rows/webhooks.ts';
 import { mandrillSignature, standardSignature } from '../../../src/webhooks/signing.ts';
-import type { AttemptResult } from '../../../src/webhooks/types.ts';
 import { answered, type BatchWorld, events, openBatchWorld, type Posted, refused } from '../../support/batch-world.ts';
 
 const MINUTE = 60_000;

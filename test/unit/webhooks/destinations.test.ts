@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
-import { createDestinations } from '../../../src/webhooks/carry.ts';
+import { createDestinations } from '../../../src/webhooks/road.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { openTestStore } from '../../support/store.ts';
 

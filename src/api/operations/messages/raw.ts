@@ -17,7 +17,7 @@ import {
   type Content,
   type FilePart,
   type Mailbox,
-  type Parsed,
+  type ParsedMessage,
   parseMessage,
   scanMessage,
   type Text,
@@ -58,7 +58,7 @@ export const parsedRecord = z
   .meta({ title: 'parsed message' });
 
 /** What parsing found, as a record. */
-export function toParsedRecord(parsed: Parsed): z.input<typeof parsedRecord> {
+export function toParsedRecord(parsed: ParsedMessage): z.input<typeof parsedRecord> {
   const names = createNames();
   const images = parsed.files.filter(isImage);
   return {

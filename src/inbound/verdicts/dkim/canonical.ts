@@ -4,7 +4,7 @@ import type { Field, HeaderSection } from '../../../mail/header-section.ts';
 import type { Form, Signature } from './verify.ts';
 
 /** The hash of a body that is handed over in pieces. */
-export interface BodyHash {
+interface BodyHash {
   update(piece: Uint8Array): void;
   /** Ends the computation. */
   digest(): HashedBody;
@@ -167,7 +167,7 @@ function createWriter(most: number) {
 }
 
 /** What signatures are made over, of the fields of one message. */
-export interface SignedHeader {
+interface SignedHeader {
   /** The octets that the signature in `field` was made over (RFC 6376 section 3.7). */
   octets(field: Field, signature: Pick<Signature, 'headerForm' | 'names'>): Buffer;
 }

@@ -8,7 +8,7 @@ import type { MessageKeys, PublicKey } from '../signatures.ts';
 import { createBodyHash, createSignedHeader, type HashedBody, hashBody } from './canonical.ts';
 
 /** What came of one signature, in the words of RFC 8601 section 2.7.1. */
-export interface Checked {
+interface SignatureResult {
   readonly result: 'pass' | 'fail' | 'neutral' | 'policy' | 'temperror';
   /** Why, for who looks into it; a code where the DNS had a part in it. */
   readonly comment?: string;
@@ -20,7 +20,7 @@ export interface Checked {
  */
 export interface SignatureChecker {
   /** `field` is where the signature stands. */
-  check(field: Field, signature: Signature | Unusable): Promise<Checked>;
+  check(field: Field, signature: Signature | Unusable): Promise<SignatureResult>;
 }
 
 interface Deps {
@@ -44,7 +44,7 @@ export async function createSignatureChecker(
   const bodies = await hashBodies(signatures, source, section.bodyAt);
   const header = createSignedHeader(section);
   return frozen({
-    async check(field, read): Promise<Checked> {
+    async check(field, read): Promise<SignatureResult> {
       if (!isUsable(read)) return read;
       try {
         const body = bodies.get(bodyKey(read));
@@ -83,7 +83,7 @@ async function checkSignature(
   body: HashedBody,
   octets: () => Buffer,
   { keys, minBitLength, now }: Deps,
-): Promise<Checked> {
+): Promise<SignatureResult> {
   const { selector, domain, length, expires } = signature;
   const key = await keyOf(keys, `${selector}._domainkey.${domain}`, minBitLength);
   if ('result' in key) return key;
@@ -100,7 +100,7 @@ async function checkSignature(
 }
 
 /** What the DNS kept from us it may tell us later; whatever else is wrong with a key is so for good. */
-async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Promise<PublicKey | Checked> {
+async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Promise<PublicKey | SignatureResult> {
   try {
     return await keys.get('DKIM', name, minBitLength, { strict: true, hashAlgo: 'sha256' });
   } catch (error) {
@@ -113,7 +113,7 @@ async function keyOf(keys: MessageKeys, name: string, minBitLength: number): Pro
 /**
  * Whether the DNS kept a key from us that may be there, but for questions that the message had no right to any more.
  */
-export function isUnknown({ result, comment }: Checked): boolean {
+export function isUnknown({ result, comment }: SignatureResult): boolean {
   return result === 'temperror' && comment !== BUDGET_CODE;
 }
 
@@ -157,9 +157,9 @@ export interface Unusable {
 /** The two ways to make what is hashed of what is read (RFC 6376 section 3.4). */
 export type Form = 'simple' | 'relaxed';
 
-type Begun = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<Made, 'of'>;
+type SignatureHead = Pick<Signature, 'keyType' | 'headerForm' | 'bodyForm' | 'names'> & Pick<SignatureKind, 'of'>;
 
-interface Made {
+interface SignatureKind {
   readonly of: 'dkim' | 'arc';
   readonly forms?: readonly [Form, Form];
 }
@@ -201,7 +201,10 @@ const neutral = (comment: string): Unusable => ({ result: 'neutral', comment });
  * it as a whole when it is wrong (RFC 6376 section 6.1.1): a signature that two programs read differently proves
  * nothing.
  */
-export function parseSignature(value: string, { of, forms: given }: Made = { of: 'dkim' }): Signature | Unusable {
+export function parseSignature(
+  value: string,
+  { of, forms: given }: SignatureKind = { of: 'dkim' },
+): Signature | Unusable {
   const tags = parseTags(value);
   if (tags === undefined) return SYNTAX;
   if (of === 'dkim' && tags.get('v') !== '1') return neutral('incompatible version');
@@ -224,7 +227,7 @@ export function parseSignature(value: string, { of, forms: given }: Made = { of:
 }
 
 /** What is left to be read: the values that a syntax has to be held against. */
-function finished(tags: ReadonlyMap<string, string>, { of, ...read }: Begun): Signature | Unusable {
+function finished(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureHead): Signature | Unusable {
   const domain = toDomain(tags.get('d') ?? '');
   const selector = toSelector(tags.get('s') ?? '');
   const times = readTimes(tags.get('t'), tags.get('x'));
@@ -255,7 +258,7 @@ function parseTags(text: string): ReadonlyMap<string, string> | undefined {
 }
 
 /** h=: it must not be empty, but of an ARC-Message-Signature, which then covers the body and itself. */
-function toNames(text: string, of: Made['of']): string[] | undefined {
+function toNames(text: string, of: SignatureKind['of']): string[] | undefined {
   if (text === '') return of === 'arc' ? [] : undefined;
   const names = text
     .toLowerCase()

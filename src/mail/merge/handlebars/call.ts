@@ -130,7 +130,7 @@ const isLiteral = (
   /^(?:String|Number|Boolean)Literal$/.test(node.type);
 
 /** Reads a path as it would stand in a tag of its own. */
-export type ReadPath = (text: string) => Expression;
+type ReadPath = (text: string) => Expression;
 
 // In HTML, an editor writes these as entities.
 const ENTITIES: ReadonlyMap<string, string> = new Map([
@@ -172,7 +172,7 @@ interface Token {
 }
 
 /** Reads what stands between backticks: comparisons, and, or, not, brackets. Throws `FaultyTemplate`. */
-export function parseBacktick(source: string, readPath: ReadPath): Expression {
+function parseBacktick(source: string, readPath: ReadPath): Expression {
   const tokens = createTokens(source, readPath);
   const whole = either(tokens, 0);
   if (tokens.peek() !== undefined) throw tokens.fault();

@@ -124,7 +124,7 @@ function end(name: string, open: Block[]): Node[] {
 }
 
 /** A block that is open while its template is read. */
-export interface Block {
+interface Block {
   /** As the tag that closes it must say it. */
   readonly name: string;
   /** Whether it began with the else of another one. */
@@ -148,7 +148,7 @@ interface Opened {
 }
 
 /** Opens the block that a tag begins. Throws `FaultyTemplate` when there is none of that name. */
-export function createBlock(call: Call, opened: Opened): Block {
+function createBlock(call: Call, opened: Opened): Block {
   const { name } = call;
   if (name === 'if' || name === 'unless') return createChoice(call, opened);
   if (name === 'each' || name === 'with') return createLoop(name, only(call), opened, name);
@@ -217,9 +217,9 @@ function createLoop(
 }
 
 /** A text, or a tag: `{{…}}`. */
-export type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
+type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
 
-export interface Tag {
+interface Tag {
   /** open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it does. */
   readonly kind: 'print' | 'open' | 'inverse' | 'else' | 'close' | 'comment';
   /** Without brackets and signs. */
@@ -238,7 +238,7 @@ const LONGEST_TAG = 2048;
 const MOST_TAGS = 50_000;
 
 /** Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not supported. */
-export function* takingApart(source: string): Steps<Piece[]> {
+function* takingApart(source: string): Steps<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
   let done = 0; // everything before is in a piece, or in `texts`
@@ -360,7 +360,7 @@ const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', '
 const PIECES_PER_SLICE = 1000;
 
 /** Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~` asks for. */
-export function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
+function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
   for (const [at, piece] of pieces.entries()) {
     if (at % PIECES_PER_SLICE === 0) yield;

@@ -34,7 +34,7 @@ export type Node =
   | Loop;
 
 /** The first branch whose condition holds. */
-export interface Choice {
+interface Choice {
   readonly kind: 'choice';
   readonly branches: readonly Branch[];
   readonly otherwise: Body;

@@ -15,7 +15,7 @@ import {
 } from '../values.ts';
 import type { Body, Expression, Loop, Node, Operator, Path, Surroundings } from './program.ts';
 
-export interface RunOptions extends Surroundings {
+interface RunOptions extends Surroundings {
   readonly variables: Variables;
   /** Whether values are put in as HTML: `<` as `&lt;`. */
   readonly escapes: boolean;
@@ -129,7 +129,7 @@ function loop(node: Loop, value: ReturnType<typeof member>, frame: Frame, budget
 const CHARACTERS_PER_STEP = 50;
 
 /** What expressions say at some point of a template. */
-export function createEvaluate({
+function createEvaluate({
   variables,
   budget,
   now,
@@ -176,7 +176,7 @@ export function createEvaluate({
  * Values come as texts more often than not, so texts that are numbers are compared as numbers, and 1 is the same as "1". What is
  * missing is the same as nothing, and neither smaller nor larger than anything.
  */
-export function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
+function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
   const [a, b] = [toText(left), toText(right)];
   const [m, n] = [toNumber(a), toNumber(b)];
   const numbers = m !== undefined && n !== undefined;
@@ -197,7 +197,7 @@ export function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, 
 }
 
 /** Where a loop is. */
-export interface Place {
+interface Place {
   readonly index: number;
   readonly key: string | number;
   readonly first: boolean;
@@ -205,7 +205,7 @@ export interface Place {
 }
 
 /** What names mean at one point of a template, and what they mean around it. */
-export interface Frame {
+interface Frame {
   readonly value: Maybe;
   readonly around: Frame | undefined;
   readonly place: Place | undefined;
@@ -215,17 +215,12 @@ export interface Frame {
 const NOTHING: ReadonlyMap<string, Maybe> = new Map();
 
 /** Where a template begins: names are those of the variables. */
-export function toFrame({ all }: Variables): Frame {
+function toFrame({ all }: Variables): Frame {
   return { value: all, around: undefined, place: undefined, named: NOTHING };
 }
 
 /** Where names are those of a value; it and its place may have names themselves. */
-export function enter(
-  around: Frame,
-  value: Maybe,
-  place: Place | undefined,
-  [name, placeName]: readonly string[],
-): Frame {
+function enter(around: Frame, value: Maybe, place: Place | undefined, [name, placeName]: readonly string[]): Frame {
   const named = new Map<string, Maybe>();
   if (name !== undefined) named.set(name, value);
   if (placeName !== undefined) named.set(placeName, place?.key);
@@ -233,7 +228,7 @@ export function enter(
 }
 
 /** What a path leads to. */
-export function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
+function find({ up, data, scoped, parts }: Path, frame: Frame, variables: Variables): Maybe {
   const [name = '', ...rest] = parts;
   if (data)
     return name === 'root'
@@ -266,7 +261,7 @@ function placeOf(frame: Frame, up: number, name: string): Maybe {
 }
 
 /** The variables of one recipient. */
-export interface Variables {
+interface Variables {
   /** All of them, under the names that they were given with. */
   readonly all: Struct;
   /** Names count in any case, as they do in the other language. */

@@ -1,0 +1,39 @@
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import type { RunningTime } from '../../src/base/running-time.ts';
+import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../src/queue/dispatcher.ts';
+import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
+import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
+
+const nobody = () => Promise.reject(new Error('this test has no such road'));
+
+/** For kinds of deliveries that a test has nothing to do with. */
+export const NO_ROAD: Road = {
+  concurrency: 1,
+  concurrencyPerEndpoint: 1,
+  limit: Number.POSITIVE_INFINITY,
+  timed: false,
+  isAlarming: () => true,
+  attempt: nobody,
+  expire: nobody,
+};
+
+/** For roads whose messages nobody asked a report of. */
+export const NO_SENDER_REPORTS: SenderReports = { tell: async () => {} };
+
+export interface WebhookDispatcherDeps
+  extends Omit<WebhookRoadDeps, 'senderReports' | 'metrics' | 'spool'>,
+    Omit<DispatcherDeps, 'roads' | 'metrics'> {
+  readonly time: RunningTime;
+}
+
+/** A dispatcher that takes messages and events to webhooks, and other kinds over `others`. */
+export function createWebhookDispatcher(
+  settings: WebhookRoadSettings,
+  deps: WebhookDispatcherDeps,
+  others: Partial<Roads> = {},
+): Dispatcher {
+  const parts = { ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
+  const webhooks = createWebhookRoad(settings, parts);
+  const roads = { inbound: webhooks, events: webhooks, outbound: NO_ROAD, return: NO_ROAD, ...others };
+  return createDispatcher({ ...parts, roads });
+}
