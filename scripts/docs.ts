@@ -1,7 +1,7 @@
 import { readFile, writeFile } from 'node:fs/promises';
-import { toOpenApi } from '../src/api/openapi.ts';
+import { toOpenApi } from '../src/api/docs/openapi.ts';
+import { toMarkdown } from '../src/api/docs/reference.ts';
 import { OPERATIONS } from '../src/api/operations/index.ts';
-import { toMarkdown } from '../src/api/reference.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
 import { configurationDoc } from './configuration.ts';
 import { metricsDoc } from './metrics.ts';

@@ -56,7 +56,7 @@ export function createAccountLimits(
     const usage = await meter.of(account);
     if (usage.bytes >= settings.bytes)
       throw invalid({
-        account: `The account stores ${settings.bytes} bytes, which is its limit; delete something first`,
+        account: `The account has reached its storage limit of ${settings.bytes} bytes; delete something first`,
       });
     if (kind === undefined || usage[kind] < settings.rows[kind]) return;
     throw invalid({ account: `The account has ${settings.rows[kind]} ${WORDS[kind]}, which is its limit` });

@@ -3,52 +3,43 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
-import type { AttemptRecord, Message, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import type { Message, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
 import type { Releasing } from '../sending/leave.ts';
-import type { Scheduling, WishOutcome } from '../sending/scheduling.ts';
+import type { Scheduling } from '../sending/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import { type WebhookRow, webhookNumber } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 import type { AccountLimits } from './account-limits.ts';
 
-export interface QueueDeps {
+interface QueueDeps {
   readonly spool: Spool;
   readonly acceptance: Acceptance;
   readonly clock: Clock;
   readonly log: Log;
 }
 
-/** Of inbound mail: batches of events are asked for by `webhooks`. */
-type OwnSelection = Omit<Selection, 'account' | 'kind' | 'webhook'>;
-
-/** Inbound mail of one account on this host's spool. */
-export interface AccountQueue {
-  backlog(): number;
-  deliveries(selection: OwnSelection, limit: number): Promise<QueuedDelivery[]>;
-  attempts(delivery: QueuedDelivery): Promise<AttemptRecord[]>;
-  replay(selection: OwnSelection): Promise<number>;
-  /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
-  redirect(route: { readonly id: string; readonly account: string }, url: string): Promise<void>;
-  /** Takes responsibility for a message. */
-  accept(arrival: Arrival, routed: readonly RoutedRecipient[], bytes: Uint8Array): Promise<AcceptResult>;
-}
-
 const CHUNK_BYTES = 65_536;
+/** Of inbound mail: batches of events are asked for by `webhooks`. */
+type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 
-/** Binds it to an account. */
-export function bindQueue(deps: QueueDeps, account: string): AccountQueue {
+/** Inbound mail of one account on this host's queue. */
+export function bindQueue(deps: QueueDeps, account: string) {
   const { spool, clock } = deps;
   const own = (selection: OwnSelection) => ({ ...selection, account, kinds: ['inbound'] as const });
   return {
     backlog: () => spool.backlog(account),
-    deliveries: (selection, limit) => spool.list(own(selection), limit),
-    attempts: (delivery) => (delivery.account === account ? spool.attempts(delivery.id) : Promise.resolve([])),
-    replay: (selection) => spool.replay(own(selection), clock.now()),
-    async redirect(route, url) {
+    deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),
+    attempts: async (delivery: QueuedDelivery) =>
+      delivery.account === account ? await spool.attempts(delivery.id) : [],
+    replay: (selection: OwnSelection) => spool.replay(own(selection), clock.now()),
+    /** Sends what waits for a route to another URL. The route must have been found in the account's store. */
+    async redirect(route: { readonly id: string; readonly account: string }, url: string) {
       if (route.account === account) await spool.redirect(route.id, url);
     },
-    accept: (arrival, routed, bytes) => accept(deps, arrival, routed, bytes),
+    /** Takes responsibility for a message. */
+    accept: (arrival: Arrival, routed: readonly RoutedRecipient[], bytes: Uint8Array) =>
+      accept(deps, arrival, routed, bytes),
   };
 }
 
@@ -78,37 +69,22 @@ export interface MessageDeps {
   readonly spool: Pick<Spool, 'delivery' | 'message'>;
 }
 
-/** What this host's spool has of a message. */
-export interface Kept {
+/** What a message was made of. */
+export interface MessageContent {
   readonly delivery: QueuedDelivery;
   readonly message: Message;
   readonly bytes: Buffer;
 }
 
 /** Mail that one account sends. A row that is handed over must have been found in the account's store. */
-export interface AccountMessages {
-  submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome>;
-  /** What a message was made of, while this host's spool has it; undefined when it is gone, or larger than `maxBytes`. */
-  kept(delivery: string, maxBytes: number): Promise<Kept | undefined>;
-  cancel(row: ScheduledRow): Promise<WishOutcome>;
-  move(row: ScheduledRow, at: Date): Promise<WishOutcome>;
-  /** Lets no mail of a subaccount leave that was paused. */
-  hold(subaccount: string): void;
-  /** Lets mail of a subaccount leave that this host held back. */
-  release(subaccount: string): Promise<void>;
-}
-
-/** Binds them to an account. */
-export function bindMessages(
-  { limits, submitting, scheduling, releasing, spool }: MessageDeps,
-  account: string,
-): AccountMessages {
+export function bindMessages({ limits, submitting, scheduling, releasing, spool }: MessageDeps, account: string) {
   return {
-    async submit(submission) {
+    async submit(submission: Omit<Submission, 'account'>): Promise<SubmitOutcome> {
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
       return submitting.submit({ ...submission, account });
     },
-    async kept(id, maxBytes) {
+    /** What a message was made of, while this host's queue has it; undefined when it is gone, or larger than `maxBytes`. */
+    async content(id: string, maxBytes: number): Promise<MessageContent | undefined> {
       const delivery = await spool.delivery(id);
       if (delivery?.account !== account) return undefined;
       const found = await spool.message(delivery.messageId);
@@ -116,10 +92,12 @@ export function bindMessages(
       const bytes = found.body.kind === 'blob' ? await readBlob(found.body.path) : Buffer.from(found.body.bytes);
       return bytes && { delivery, message: found.message, bytes };
     },
-    cancel: (row) => scheduling.cancel(row),
-    move: (row, at) => scheduling.move(row, at),
-    hold: (subaccount) => releasing.hold(account, subaccount),
-    async release(subaccount) {
+    cancel: (row: ScheduledRow) => scheduling.cancel(row),
+    move: (row: ScheduledRow, at: Date) => scheduling.move(row, at),
+    /** Lets no mail of a subaccount leave that was paused. */
+    hold: (subaccount: string) => releasing.hold(account, subaccount),
+    /** Lets mail of a subaccount leave that this host held back. */
+    async release(subaccount: string) {
       await releasing.release(account, subaccount);
     },
   };
@@ -152,41 +130,27 @@ export interface WebhookDeps {
 }
 
 /** The webhooks of one account beside their rows. A row that is handed over must have been found in the account's store. */
-export interface AccountWebhooks {
-  /** A number that was never given out. */
-  newNumber(): Promise<number>;
-  /** Events go by what the store says from now on. */
-  changed(): void;
-  /** What waits for it goes to its present URL. */
-  moved(row: WebhookRow): Promise<void>;
-  /** What waits for it is dropped, and what was counted for it is forgotten. */
-  deleted(row: WebhookRow): Promise<void>;
-  /** Puts a batch of events, JSON texts each, onto the spool and answers its delivery's id; undefined when the spool cannot take it now. */
-  send(row: WebhookRow, events: readonly string[]): Promise<string | undefined>;
-  /** Batches of events, the newest first. */
-  batches(selection: Omit<Selection, 'account' | 'kind'>, limit: number): Promise<QueuedDelivery[]>;
-}
-
-/** Binds them to an account. */
-export function bindWebhooks(
-  deps: WebhookDeps,
-  account: { readonly id: string; readonly number: number },
-): AccountWebhooks {
+export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; readonly number: number }) {
   const { store, spool, outbox, clock, ids, log } = deps;
   return {
+    /** A number that was never given out. */
     async newNumber() {
       return webhookNumber(
         account.number,
         (await store.revisions.add(`webhooks:${account.id}`, { count: 1 }, { count: 0 })).count,
       );
     },
+    /** Events go by what the store says from now on. */
     changed: () => outbox.forget(account.id),
-    moved: ({ id, url }) => spool.events.redirect(id, url),
-    async deleted({ id }) {
+    /** What waits for it goes to its present URL. */
+    moved: ({ id, url }: WebhookRow) => spool.events.redirect(id, url),
+    /** What waits for it is dropped, and what was counted for it is forgotten. */
+    async deleted({ id }: WebhookRow) {
       await spool.events.forget(id, clock.now());
       while (await store.webhookTallies.remove({ account: account.id, webhook: id }));
     },
-    async send({ id, url }, events) {
+    /** Puts a batch of events, JSON texts each, onto the queue and answers its delivery's id; undefined when the queue cannot take it now. */
+    async send({ id, url }: WebhookRow, events: readonly string[]) {
       const wanted = { hook: { id, account: account.id, url }, events: events.map((body) => ({ id: '', body })) };
       try {
         return (await spool.events.send(wanted, ids.message(), clock.now())).id;
@@ -195,6 +159,8 @@ export function bindWebhooks(
         return undefined;
       }
     },
-    batches: (selection, limit) => spool.list({ ...selection, account: account.id, kinds: ['events'] }, limit),
+    /** Batches of events, the newest first. */
+    batches: (selection: Omit<Selection, 'account' | 'kinds'>, limit: number) =>
+      spool.list({ ...selection, account: account.id, kinds: ['events'] }, limit),
   };
 }

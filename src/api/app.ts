@@ -1,23 +1,35 @@
 import type { IncomingMessage } from 'node:http';
-import Koa, { type Context, type Next } from 'koa';
+import Router from '@koa/router';
+import Koa, { type Context, type Middleware } from 'koa';
 import type { Clock } from '../base/clock.ts';
+import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { AccountRow } from '../store/rows/accounts.ts';
+import { type AccountRow, createKeyCheck, type KeyCheckSettings } from '../store/rows/accounts.ts';
+import type { Store } from '../store/store.ts';
 import type { AccountParts } from './account.ts';
 import type { AccountLimits } from './account-limits.ts';
-import type { BodyReader } from './body.ts';
-import { Refusal, refusal, toEnvelope } from './errors.ts';
+import { type BodySettings, createBodyReader } from './body.ts';
+import { missing, Refusal, refusal, toEnvelope } from './errors.ts';
 import type { Operation } from './operation.ts';
-import { parseBody } from './parameters.ts';
-import type { CallMeters, KeyReader } from './server.ts';
 import { answerPages } from './whole-lists.ts';
 
-/** What the path of an API call is made of: the versions that official clients send are one and the same thing. */
-const CALL = /^(?:\/api)?\/1\.[0-4](\/[a-z0-9-]+\/[a-z0-9-]+)(?:\.json)?$/;
-/** A path that was meant as an API call, right or wrong. */
-const API = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
-const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
+// The way of every request: the pages, then the operations; whatever is thrown becomes the answer.
+
+interface AppDeps {
+  readonly operations: readonly Operation[];
+  readonly store: Pick<Store, 'keys' | 'accounts'>;
+  readonly limits: Pick<AccountLimits, 'call'>;
+  readonly clientAddress: (req: IncomingMessage) => string;
+  /** `apiKey` is the `id` of the key's row. */
+  readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
+  /** /docs, /healthz and whatever else is no operation. */
+  readonly pages: Middleware;
+  readonly metrics: Metrics;
+  readonly clock: Clock;
+  readonly log: Log;
+}
 
 // Open to every page, as the public ancestor is: the key is the credential, never a cookie.
 const CORS = {
@@ -28,49 +40,102 @@ const CORS = {
   'Access-Control-Max-Age': '86400',
 };
 
-export interface AppDeps {
-  readonly operations: readonly Operation[];
-  readonly body: BodyReader;
-  readonly keys: KeyReader;
-  readonly limits: Pick<AccountLimits, 'call'>;
-  readonly clientAddress: (req: IncomingMessage) => string;
-  /** `apiKey` is the `id` of the key's row. */
-  readonly partsOf: (account: AccountRow, apiKey: string) => AccountParts;
-  /** /docs, /healthz and whatever else is no operation. */
-  readonly pages: Koa.Middleware;
-  readonly meters: CallMeters;
-  readonly clock: Clock;
-  readonly log: Log;
-}
+export function createApp(settings: BodySettings & KeyCheckSettings, deps: AppDeps): Koa {
+  const { operations, log } = deps;
+  const meters = createCallMeters(operations, deps.metrics);
+  const call = createCaller(settings, meters, deps);
+  const router = new Router();
+  for (const operation of operations) router.post(routeOf(operation), (ctx) => call(ctx, operation));
 
-/** The way of every request: answer, pages, then the operations. */
-export function createApp(deps: AppDeps): Koa {
-  const operations = new Map<string, Operation>(deps.operations.map((operation) => [operation.path, operation]));
   const app = new Koa();
-  // Answering is `answer`'s; what gets here is a connection that broke while the answer was written.
-  app.on('error', (error: unknown) => deps.log.debug('api.fault', { part: 'response', error }));
-  app.use((ctx, next) => answer(ctx, next, deps.log));
+  // Errors are answered below; what gets here is a connection that broke while the answer was written.
+  app.on('error', (error: unknown) => log.debug('api.fault', { part: 'response', error }));
+  app.use(async (ctx, next) => {
+    ctx.set('X-Content-Type-Options', 'nosniff');
+    try {
+      await next();
+    } catch (error) {
+      const refused = toRefusal(error, ctx.path, log);
+      ctx.status = refused.status;
+      if (refused.status === 429) ctx.set('Retry-After', String(refused.retryAfterS));
+      json(ctx, toEnvelope(refused));
+    }
+  });
   app.use(deps.pages);
-  app.use((ctx) => dispatch(ctx, operations, deps));
+  app.use(async (ctx, next) => {
+    ctx.set(CORS);
+    if (ctx.method === 'OPTIONS') ctx.status = 204;
+    else await next();
+  });
+  app.use(router.routes());
+  app.use((ctx) => {
+    if (router.match(ctx.path, 'POST').route) {
+      // GET was advertised by the ancestor and used by nobody; a key in a URL would end in the logs of every proxy.
+      ctx.set('Allow', 'POST, OPTIONS');
+      throw refusal('MethodNotAllowed');
+    }
+    meters.unknown();
+    throw refusal('Unknown_Operation', hint(ctx.path, operations));
+  });
   return app;
 }
 
-/** The operation that a request is for, by its path alone. */
-export function operationAt(url: string, operations: ReadonlyMap<string, Operation>): Operation | undefined {
-  const path = url.split('?', 1)[0] ?? '';
-  return operations.get(CALL.exec(path)?.[1] ?? '');
+/** The paths of an operation: the versions that official clients send are one and the same thing. */
+function routeOf({ path }: Operation): RegExp {
+  return new RegExp(String.raw`^(?:/api)?/1\.[0-4]${path}(?:\.json)?$`);
 }
 
-async function answer(ctx: Context, next: Next, log: Log): Promise<void> {
-  ctx.set('X-Content-Type-Options', 'nosniff');
-  try {
-    await next();
-  } catch (error) {
-    const refused = toRefusal(error, ctx.path, log);
-    ctx.status = refused.status;
-    if (refused.status === 429) ctx.set('Retry-After', String(refused.retryAfterS));
-    json(ctx, toEnvelope(refused));
+/** Runs the calls of operations: reads the body, finds the account, answers; counts and logs each. */
+function createCaller(settings: BodySettings & KeyCheckSettings, meters: CallMeters, deps: AppDeps) {
+  const { clock, log } = deps;
+  const body = createBodyReader(settings, deps);
+  const keys = createKeyCheck(settings, deps);
+
+  /** A key that was revoked and one that never was are the same. */
+  async function authenticate(key: unknown, address: string) {
+    if (key === undefined) throw missing('key');
+    const found = await keys.check(key, address);
+    if (found.kind === 'good') return found;
+    if (found.kind === 'too-many') throw refusal('RequestLimitExceeded');
+    log.info('api.refused_key', { address });
+    throw refusal('Invalid_Key');
   }
+
+  return async (ctx: Context, operation: Operation): Promise<void> => {
+    const began = clock.monotonic();
+    const address = deps.clientAddress(ctx.req);
+    let account: AccountRow | undefined;
+    let failure: Refusal | undefined;
+    try {
+      const params = await body.read(ctx, operation.large, address);
+      const caller = await authenticate(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
+      account = caller.account;
+      deps.limits.call(account.id);
+      const answer = await operation.run(params, deps.partsOf(account, caller.id));
+      if ('pages' in answer) await answerPages(ctx, answer.pages, clock);
+      else json(ctx, answer.record);
+    } catch (error) {
+      failure = toRefusal(error, operation.path, log);
+      throw failure;
+    } finally {
+      const status = failure?.status ?? 200;
+      const ms = Math.round(clock.monotonic() - began);
+      meters.call(operation.path, status, ms);
+      log.info('api.call', {
+        operation: operation.path,
+        account: account?.id,
+        status,
+        error: failure?.name,
+        ms,
+        address,
+      });
+    }
+  };
+}
+
+/** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), which is where generated clients put a credential. */
+function bearerToken(header: string): string | undefined {
+  return /^Bearer +([\w~+/.-]+=*)$/i.exec(header)?.[1];
 }
 
 /** What was thrown, as what we answer. A fault of ours is logged once, here, and answered without its words. */
@@ -87,69 +152,48 @@ function json(ctx: Context, value: unknown): void {
   ctx.body = JSON.stringify(value);
 }
 
-async function dispatch(ctx: Context, operations: ReadonlyMap<string, Operation>, deps: AppDeps): Promise<void> {
-  ctx.set(CORS);
-  if (ctx.method === 'OPTIONS') {
-    ctx.status = 204;
-    return;
-  }
-  const operation = operationAt(ctx.path, operations);
-  if (!operation) {
-    deps.meters.unknown();
-    throw refusal('Unknown_Operation', hint(ctx.path, operations));
-  }
-  if (ctx.method !== 'POST') {
-    // GET was advertised by the ancestor and used by nobody; a key in a URL would end in the logs of every proxy.
-    ctx.set('Allow', 'POST, OPTIONS');
-    throw refusal('MethodNotAllowed');
-  }
-  await call(ctx, operation, deps);
-}
-
-async function call(ctx: Context, operation: Operation, deps: AppDeps): Promise<void> {
-  const began = deps.clock.monotonic();
-  const address = deps.clientAddress(ctx.req);
-  let account: AccountRow | undefined;
-  let failure: Refusal | undefined;
-  try {
-    const contentType = ctx.get('content-type');
-    const params = parseBody(await deps.body.read(ctx, operation.large, address), contentType);
-    const caller = await deps.keys.accountOf(params.get('key') ?? bearerToken(ctx.get('authorization')), address);
-    account = caller.account;
-    deps.limits.call(account.id);
-    const answer = await operation.run(params, deps.partsOf(account, caller.apiKey));
-    if ('pages' in answer) await answerPages(ctx, answer.pages, deps.clock);
-    else json(ctx, answer.record);
-  } catch (error) {
-    failure = toRefusal(error, operation.path, deps.log);
-    throw failure;
-  } finally {
-    const ms = Math.round(deps.clock.monotonic() - began);
-    deps.meters.call(operation.path, failure?.status ?? 200, ms);
-    deps.log.info('api.call', {
-      operation: operation.path,
-      account: account?.id,
-      status: failure?.status ?? 200,
-      error: failure?.name,
-      ms,
-      address,
-    });
-  }
-}
-
-/** The key of `Authorization: Bearer KEY` (RFC 6750 section 2.1), which is where generated clients put a credential. */
-function bearerToken(header: string): string | undefined {
-  return /^Bearer +([\w~+/.-]+=*)$/i.exec(header)?.[1];
-}
+/** A path that was meant as a call, right or wrong. */
+const MEANT_AS_CALL = /^(?:\/api(?:\/|$)|\/\d+\.\d+\/)/;
+const OTHER_FORMAT = /\.(?:xml|php|yaml)$/;
+const WHERE = 'operations are at /api/1.0/<group>/<operation>.json and described at /docs';
 
 /** A sentence that helps whoever got here by a mistake. */
-function hint(path: string, operations: ReadonlyMap<string, Operation>): string {
-  if (OTHER_FORMAT.test(path)) return 'Only JSON is spoken here: let the path end in .json; see /docs';
-  if (!API.test(path))
-    return 'There is nothing at this path; operations are at /api/1.0/<group>/<operation>.json, their description at /docs';
+function hint(path: string, operations: readonly Operation[]): string {
+  if (OTHER_FORMAT.test(path)) return 'Only JSON is supported; use the .json path, see /docs';
+  if (!MEANT_AS_CALL.test(path)) return `No such path; ${WHERE}`;
   const [, group = ''] = /\/([a-z0-9-]+)\/[^/]*$/.exec(path) ?? [];
-  const known = [...operations.keys()].filter((name) => name.startsWith(`/${group}/`));
-  const list =
-    known.length > 0 ? `; in this group there are ${known.map((name) => name.slice(group.length + 2)).join(', ')}` : '';
-  return `No such operation${list}; operations are at /api/1.0/<group>/<operation>.json, their description at /docs`;
+  const known = operations.flatMap((one) =>
+    one.path.startsWith(`/${group}/`) ? [one.path.slice(group.length + 2)] : [],
+  );
+  return `No such operation${known.length > 0 ? `; this group has ${known.join(', ')}` : ''}; ${WHERE}`;
+}
+
+/** What is counted of calls. */
+interface CallMeters {
+  call(operation: string, status: number, ms: number): void;
+  /** A call of an operation that does not exist. */
+  unknown(): void;
+}
+
+/** Labels have the paths of `operations` as their values, and no other. */
+function createCallMeters(operations: readonly Operation[], metrics: Metrics): CallMeters {
+  const groupOf = (path: string) => path.split('/')[1] ?? '';
+  const groups = new Set(operations.map(({ path }) => groupOf(path)));
+  const seconds = new Map(
+    [...groups].map((group) => [group, metrics.histogram('postern_api_call_seconds', { group })]),
+  );
+  const calls = new Map<string, Map<number, Counter>>(operations.map(({ path }) => [path, new Map()]));
+  const unknown = metrics.counter('postern_api_calls_total', { operation: 'unknown', status: '404' });
+  return frozen({
+    call(operation, status, ms) {
+      const statuses = calls.get(operation);
+      if (!statuses) return;
+      const counter =
+        statuses.get(status) ?? metrics.counter('postern_api_calls_total', { operation, status: String(status) });
+      statuses.set(status, counter);
+      counter.add();
+      seconds.get(groupOf(operation))?.observe(ms / 1000);
+    },
+    unknown: () => unknown.add(),
+  });
 }

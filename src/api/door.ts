@@ -13,14 +13,14 @@ export interface DoorSettings {
   readonly trustedProxies: readonly string[];
 }
 
-export interface DoorDeps {
+interface DoorDeps {
   readonly clientAddress: (req: IncomingMessage) => string;
   readonly clock: Clock;
   readonly log: Log;
 }
 
 /** Turns away who has too much open already, so that one address cannot have all connections of the server. */
-export interface Door {
+interface Door {
   /** Counts a connection. */
   knock(socket: Socket): void;
   /** Whether a request may go on; one that may not has been answered. */

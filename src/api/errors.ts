@@ -20,7 +20,7 @@ export const ERRORS = {
   ServiceUnavailable: {
     code: -2,
     status: 503,
-    when: 'the store or the queue behind the call is away; try again later',
+    when: 'the store or the queue is unavailable; try again later',
     message: () => 'Service Temporarily Unavailable',
   },
   RequestLimitExceeded: {
@@ -38,10 +38,10 @@ export const ERRORS = {
   MethodNotAllowed: {
     code: 405,
     status: 405,
-    when: 'an operation was called by another method than POST',
+    when: 'an operation was called with a method other than POST',
     message: () => 'Operations are called by POST with a JSON body that holds the key and the parameters; see /docs',
   },
-  Unknown_Operation: { code: 404, status: 404, when: 'there is no such operation', message: (hint: string) => hint },
+  Unknown_Operation: { code: 404, status: 404, when: 'the operation does not exist', message: (hint: string) => hint },
 
   Invalid_Tag_Name: {
     code: 1,
@@ -107,7 +107,7 @@ export const ERRORS = {
   Unknown_Message: {
     code: 11,
     status: 404,
-    when: 'the message does not exist, or what is asked for is not kept any more',
+    when: 'the message does not exist, or its content is no longer kept',
     message: (id: string, late?: 'late') =>
       late ? `It is too late: the message ${id} is being sent, or was sent` : `No message exists with the id ${id}`,
   },
@@ -229,6 +229,8 @@ export const COMMON_ERRORS = [
   'ServiceUnavailable',
   'RequestLimitExceeded',
 ] as const satisfies readonly ErrorName[];
+
+export type CommonError = (typeof COMMON_ERRORS)[number];
 
 /** What may be answered before a call is a call. */
 export const TRANSPORT_ERRORS = [

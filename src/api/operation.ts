@@ -1,15 +1,23 @@
 import { z } from 'zod';
 import { frozen } from '../base/frozen.ts';
 import type { AccountParts } from './account.ts';
-import { type About, type ErrorName, type Faults, invalid, missing, type Refusal, refusal } from './errors.ts';
+import {
+  type About,
+  type CommonError,
+  type ErrorName,
+  type Faults,
+  invalid,
+  missing,
+  type Refusal,
+  refusal,
+} from './errors.ts';
 import { type Params, parseMeant } from './parameters.ts';
-
 import type { Pages } from './whole-lists.ts';
 
 /** What a handler is given: everything of one account, and the words to refuse with. */
 export interface Call<E extends ErrorName> extends AccountParts {
-  /** Makes an error that the operation declares; the compiler refuses the others. Throw it. */
-  refuse<N extends E>(name: N, ...about: About<N>): Refusal;
+  /** Makes an error that the operation declares, or one that any may answer; the compiler refuses the others. Throw it. */
+  refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
   /** Makes a ValidationError for one field. Throw it. */
   invalid(field: string, text: string): Refusal;
 }
@@ -47,7 +55,7 @@ interface ListDeclaration<P extends z.ZodRawShape, R extends z.ZodType, E extend
 }
 
 /** What came of a call: a record, or the records of a list that is answered whole. */
-export type Answer = { readonly record: unknown } | { readonly pages: Pages };
+type Answer = { readonly record: unknown } | { readonly pages: Pages };
 
 /** An operation as the rest of the API sees it: what it is, and how to run it. */
 export interface Operation {

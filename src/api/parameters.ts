@@ -17,73 +17,20 @@ export interface Params {
 }
 
 /** Parameters that no request carried: those of a caller in this process. */
-export function paramsOf(values: Readonly<Record<string, unknown>>): Params {
+export function paramsOf(values: object): Params {
   return toParams(new Map(Object.entries(values)), false);
 }
 
-/**
- * Reads a request body: JSON whatever the content type says, because callers forget it; a form when it does not look like
- * JSON. Throws a refusal for anything else, and never anything but a refusal.
- */
-export function parseBody(bytes: Uint8Array, contentType: string): Params {
-  if (bytes.byteLength === 0) return toParams(new Map(), false);
-  const first = bytes.find((byte) => !isSpace(byte));
-  const json = first === 0x7b || first === 0x5b || /[/+]json\b/i.test(contentType);
-  if (json && deeperThan(bytes, MAX_DEPTH)) throw unreadable(`The JSON is nested deeper than ${MAX_DEPTH} levels`);
-  const text = decode(bytes);
-  return json ? toParams(parseJson(text), false) : toParams(parseForm(text), true);
+/** The parameters in a body that was parsed: a form is a Map (`parseForm`). Throws a refusal for what is no struct. */
+export function paramsOfBody(body: unknown): Params {
+  if (body instanceof Map) return toParams(body, true);
+  if (typeof body !== 'object' || body === null || Array.isArray(body))
+    throw invalid({ body: 'The body must be a JSON object that holds the parameters' });
+  return paramsOf(body);
 }
 
-/** JSON insignificant space, and the three bytes of a byte order mark. */
-function isSpace(byte: number): boolean {
-  return (
-    byte === 0x20 || byte === 0x0a || byte === 0x0d || byte === 0x09 || byte === 0xef || byte === 0xbb || byte === 0xbf
-  );
-}
-
-/** Counts before parsing: JSON.parse takes 200,000 levels, and everything that touches the result afterwards dies of it. */
-function deeperThan(bytes: Uint8Array, limit: number): boolean {
-  let depth = 0;
-  for (let i = 0; i < bytes.length; i++) {
-    const byte = bytes[i];
-    if (byte === 0x22) i = endOfString(bytes, i + 1);
-    else if (byte === 0x7b || byte === 0x5b) {
-      if (++depth > limit) return true;
-    } else if (byte === 0x7d || byte === 0x5d) depth--;
-  }
-  return false;
-}
-
-/** The place of the closing quote. A search for bytes, so that a message of megabytes in a string costs next to nothing. */
-function endOfString(bytes: Uint8Array, from: number): number {
-  for (let quote = bytes.indexOf(0x22, from); quote >= 0; quote = bytes.indexOf(0x22, quote + 1)) {
-    let slashes = 0;
-    while (quote - slashes > from && bytes[quote - slashes - 1] === 0x5c) slashes++;
-    if (slashes % 2 === 0) return quote;
-  }
-  return bytes.length;
-}
-
-function decode(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    throw unreadable('The body is not valid UTF-8');
-  }
-}
-
-function parseJson(text: string): Map<string, unknown> {
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    // What the parser says would echo the body, and with it the key.
-    throw unreadable('The body is not valid JSON');
-  }
-  if (typeof value !== 'object' || value === null || Array.isArray(value))
-    throw unreadable('The body must be a JSON object that holds the parameters');
-  return new Map(Object.entries(value));
-}
+/** A form that no parameters are read from; its message says why. */
+export class UnreadableForm extends Error {}
 
 /** What a form holds under one name: a text, or what its brackets name. */
 type FormValue = string | FormNode;
@@ -100,14 +47,14 @@ const LONGEST_FIELD = 4096;
 const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
 
 /** Lists and structs are written as PHP and jQuery do it (`to[0][email]=a`), and as Ruby does (`to[][email]=a&to[][name]=A`). */
-function parseForm(text: string): Map<string, unknown> {
+export function parseForm(text: string): Map<string, unknown> {
   const form: FormNode = { values: new Map(), next: 0 };
   let count = 0;
   for (const [name, value] of new URLSearchParams(text)) {
-    if (++count > MAX_FORM_FIELDS) throw unreadable(`The form has more than ${MAX_FORM_FIELDS} fields`);
+    if (++count > MAX_FORM_FIELDS) throw new UnreadableForm(`The form has more than ${MAX_FORM_FIELDS} fields`);
     const [, first = name, brackets = ''] = name.length <= LONGEST_FIELD ? (FIELD.exec(name) ?? []) : [];
     const inner = brackets.slice(1, -1).split('][');
-    if (inner.length >= MAX_DEPTH) throw unreadable(`The form is nested deeper than ${MAX_DEPTH} levels`);
+    if (inner.length >= MAX_DEPTH) throw new UnreadableForm(`The form is nested deeper than ${MAX_DEPTH} levels`);
     put(form, brackets === '' ? [first] : [first, ...inner], value);
   }
   return new Map([...form.values].map(([name, value]) => [name, toValue(value)]));
@@ -178,10 +125,6 @@ function isCleanText(value: unknown): boolean {
   if (typeof value === 'string') return value.isWellFormed() && !value.includes('\0');
   if (typeof value !== 'object' || value === null) return true;
   return Object.entries(value).every(([name, item]) => isCleanText(name) && isCleanText(item));
-}
-
-function unreadable(text: string) {
-  return invalid({ body: text });
 }
 
 /**

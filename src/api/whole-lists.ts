@@ -29,7 +29,7 @@ export async function* pagesByKey<R, K>(
 }
 
 /** A condition on times, and on ids where several rows share a time. */
-export type Moment =
+type Moment =
   | { readonly time: { readonly range: { readonly gt: Date } } }
   | { readonly time: Date; readonly id: { readonly range: { readonly gt: string } } };
 

@@ -16,7 +16,7 @@ import { type Command, EXIT, type Invocation, type Io, toSpan, toTable, UsageErr
 import { withSpool } from './open.ts';
 
 /** Options that say which deliveries are meant; shared with `replay`. */
-export const selecting = {
+const selecting = {
   route: { type: 'string', value: 'ID', help: 'only of this route' },
   kind: {
     type: 'string',
@@ -52,7 +52,7 @@ function toTime(name: string, text: string | undefined): number | undefined {
 }
 
 /** Reads which deliveries are meant: ids as words, the rest as options. */
-export function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
+function toSelection(call: Invocation, states?: readonly DeliveryState[]): Selection {
   const route = call.text('route');
   return {
     ids: call.words.length > 0 ? call.words : undefined,
@@ -69,7 +69,7 @@ export function toSelection(call: Invocation, states?: readonly DeliveryState[])
 }
 
 /** Refuses a change that names nothing: everything is meant only when `--all` says so. */
-export function requireChoice(call: Invocation, selection: Selection): void {
+function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
     throw new UsageError(

@@ -48,13 +48,10 @@ export type EndpointKind = (typeof ENDPOINT_KINDS)[DeliveryKind];
  * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to the
  * postmaster, on to the operator · report: our report to a sender.
  */
-export const RETURN_TASKS = ['read', 'forward', 'report'] as const;
-
-/** One of `RETURN_TASKS`. */
-export type ReturnTask = (typeof RETURN_TASKS)[number];
+export type ReturnTask = 'read' | 'forward' | 'report';
 
 /** What a batch of events is, beside a delivery: its body is a JSON array, and it has neither route nor recipient. */
-export interface BatchFacts {
+interface BatchFacts {
   /** `id` of the webhook's row. */
   readonly webhook: string;
   readonly events: number;

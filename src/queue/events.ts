@@ -90,7 +90,7 @@ export interface EventQueue {
   onNews(listener: (news: EventNews) => void): void;
 }
 
-export interface EventQueueParts {
+interface EventQueueParts {
   readonly file: QueueFile;
   readonly reading: Reading;
   readonly room: Room;

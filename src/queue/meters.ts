@@ -96,8 +96,9 @@ export function createNotices(log: Log, roads: Roads): Notices {
     },
     endpoint(lane, change, result) {
       const fields = { account: lane.account, host: lane.host, ...toFields(result) };
-      if (change === 'opened' || change === 'paused') return log.warn(`endpoint.${change}`, fields);
-      log.info(`endpoint.${change}`, fields);
+      if (change === 'opened') return log.warn('endpoint.down', fields);
+      if (change === 'paused') return log.warn('endpoint.paused', fields);
+      log.info(change === 'closed' ? 'endpoint.up' : 'endpoint.resumed', fields);
     },
   });
 }

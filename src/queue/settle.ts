@@ -132,7 +132,7 @@ export function settle(attempted: Attempted): Settled {
 }
 
 /** An attempt over SMTP, for `settleMail`. */
-export interface MailAttempted {
+interface MailAttempted {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts'>;
   readonly attempt: MailAttempt;
   /** Milliseconds since 1970. */

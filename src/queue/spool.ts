@@ -253,7 +253,7 @@ export interface Listeners {
 }
 
 /** A listener that fails takes nothing back of what was accepted. */
-export function createListeners(log: Log): Listeners {
+function createListeners(log: Log): Listeners {
   const ofDeliveries: ((fresh: readonly Delivery[]) => void)[] = [];
   const ofEvents: ((news: EventNews) => void)[] = [];
 

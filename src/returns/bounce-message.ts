@@ -26,7 +26,7 @@ const LONGEST_TEXT = 64 * 1024;
 const LONGEST_LINE = 998;
 
 /** Reads the bytes of a mail that came back; undefined when it breaks a cap that no sane message does (mail/outgoing.ts). */
-export function readReturned(bytes: Buffer): Returned | undefined {
+function readReturned(bytes: Buffer): Returned | undefined {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
   const { root } = scan;
@@ -188,7 +188,7 @@ const CHALLENGE =
   /\b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification|verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)|your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b/i;
 
 /** Why a mail is one of those that programs send by themselves and that say nothing of the delivery; undefined when it is none. */
-export function autoReplyKind(mail: Returned): 'receipt' | 'challenge' | 'auto-reply' | undefined {
+function autoReplyKind(mail: Returned): 'receipt' | 'challenge' | 'auto-reply' | undefined {
   if (mail.reportType === 'disposition-notification') return 'receipt'; // RFC 8098: somebody read it, or deleted it unread
   const has = (name: string) => firstValue(mail.fields, name) !== undefined;
   const subject = valueOf(mail, 'subject');
@@ -214,7 +214,7 @@ export function autoReplyKind(mail: Returned): 'receipt' | 'challenge' | 'auto-r
 }
 
 /** A complaint about a message (RFC 5965), or a message handed in by hand with words about it. */
-export interface FeedbackReport {
+interface FeedbackReport {
   /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty when somebody just attached the message. */
   readonly type: string;
   readonly userAgent: string;
@@ -229,7 +229,7 @@ const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', '
 const MOST_BLOCKS = 4;
 
 /** Reads a feedback report; undefined when the mail is none. The fields that a reporter hides are simply not there. */
-export function parseFeedback(mail: Returned): FeedbackReport | undefined {
+function parseFeedback(mail: Returned): FeedbackReport | undefined {
   const leaf = mail.leaves.find(({ type }) => type === REPORT);
   return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
 }
@@ -238,7 +238,7 @@ export function parseFeedback(mail: Returned): FeedbackReport | undefined {
  * Reads a report of those who do not write the format: the message as an attachment, and that is all (the JMRP of Microsoft, people
  * who write to abuse@). Undefined when no message is attached.
  */
-export function parseAttached(mail: Returned): FeedbackReport | undefined {
+function parseAttached(mail: Returned): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
 }
 

@@ -73,7 +73,7 @@ function diagnosticOf(value: string): string {
 }
 
 /** What a bounce says that is not written in the format of RFC 3464. */
-export interface PlainBounce {
+interface PlainBounce {
   readonly action: 'failed' | 'delayed';
   /** `5.1.1` when the text names one, else null. */
   readonly status: string | null;

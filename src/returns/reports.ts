@@ -10,13 +10,13 @@ import { REPORT_SCHEME } from '../mail/return-address.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Fate, SenderReports } from '../queue/road.ts';
 
-export interface SenderReportSettings {
+interface SenderReportSettings {
   readonly hostname: string;
   /** Whom reports are from. */
   readonly from: string;
 }
 
-export interface SenderReportDeps {
+interface SenderReportDeps {
   readonly spool: Pick<Spool, 'message' | 'body' | 'accept'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -90,7 +90,7 @@ export function createSenderReports(
   });
 }
 
-export interface ReportFacts {
+interface ReportFacts {
   /** Whose report it is: the host, and the address that it comes from. */
   readonly hostname: string;
   readonly from: string;
@@ -118,7 +118,7 @@ const MOST_RETURNED = 1024 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
 /** A delivery status notification (RFC 3464) in CRLF lines. */
-export function composeReport(facts: ReportFacts): Buffer {
+function composeReport(facts: ReportFacts): Buffer {
   const { hostname, from, id, at, dsn, fate, bytes } = facts;
   const boundary = `report-${id}`;
   const head = [

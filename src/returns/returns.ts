@@ -17,7 +17,7 @@ import { headerText, type Judgement, judge } from './bounce-message.ts';
 import { createUnsubscribe, createUnsubscribeLinks, type Unsubscribe, type UnsubscribeLinks } from './unsubscribe.ts';
 import { createVisitQueue, createVisits, type VisitQueue, type Visits } from './visits.ts';
 
-export interface ReturnsDeps {
+interface ReturnsDeps {
   readonly store: Pick<Store, 'messages'>;
   readonly accountOf: AccountOf;
   readonly recorder: Pick<Recorder, 'record'>;
@@ -50,7 +50,7 @@ interface Found {
   readonly row: SentMessageRow;
 }
 
-export function createReturns(deps: ReturnsDeps): Returns {
+function createReturns(deps: ReturnsDeps): Returns {
   const { store, recorder, log } = deps;
 
   async function find({ account: number, message }: Named): Promise<Found | undefined> {
@@ -148,7 +148,7 @@ async function readStart(body: Body): Promise<Buffer> {
   }
 }
 
-export interface FeedbackDeps {
+interface FeedbackDeps {
   readonly store: Store;
   readonly tokenSecret: TokenSecret;
   readonly recorder: Recorder;

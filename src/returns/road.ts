@@ -21,7 +21,7 @@ import type { Handled, Returns } from './returns.ts';
 // The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
 // operator, and reports go to the senders who asked for them.
 
-export interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
   /** How long a delivery is tried; what is given up is a dead letter, and can be read as long as those are kept. */
   readonly retryHours: number;
   /** `smtp.postmaster`; empty: mail to the postmaster waits. */
@@ -31,7 +31,7 @@ export interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurre
 /** Sends mail of our own as it is, from nobody. Never throws. */
 export type SendOwn = (mail: { readonly bytes: Uint8Array; readonly recipient: string }) => Promise<MailAttempt>;
 
-export interface ReturnRoadDeps {
+interface ReturnRoadDeps {
   readonly spool: Pick<Spool, 'message'>;
   readonly returns: Returns;
   readonly sendOwn: SendOwn;

@@ -8,7 +8,7 @@ import type { Store } from '../store/store.ts';
 import { type AccountOf, returnEventId } from './returns.ts';
 
 /** The recipient of a message wants no more mail. */
-export interface UnsubscribeWish {
+interface UnsubscribeWish {
   readonly account: string;
   readonly row: Pick<SentMessageRow, 'id' | 'email' | 'subaccount'>;
   readonly at: Date;
@@ -53,7 +53,7 @@ export interface Subscription {
   readonly email: string;
 }
 
-export interface UnsubscribeLinksDeps {
+interface UnsubscribeLinksDeps {
   readonly store: Pick<Store, 'messages'>;
   readonly accountOf: AccountOf;
   /** Rejects with `StoreAway` while it cannot be read. */

@@ -14,7 +14,7 @@ export interface Visitor {
   readonly userAgent: string;
 }
 
-export interface VisitsDeps {
+interface VisitsDeps {
   readonly queue: Pick<VisitQueue, 'add'>;
   /** Rejects with `StoreAway` while it cannot be read. */
   readonly secret: () => Promise<string>;
@@ -84,7 +84,7 @@ export function createVisits({ queue, secret, clock }: VisitsDeps): Visits {
   });
 }
 
-export interface VisitQueueDeps {
+interface VisitQueueDeps {
   readonly accountOf: AccountOf;
   readonly recorder: Pick<Recorder, 'record'>;
   readonly clock: Clock;

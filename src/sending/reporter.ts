@@ -5,13 +5,15 @@ import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
 import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
+import { classifyReply } from '../mail/bounce.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Message, Report, Spool } from '../queue/delivery.ts';
+import { isFinal, type MailAttempt, type Settled } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import { makingSentMessage } from './submit.ts';
 import type { SentDelivery } from './types.ts';
 
-export interface ReporterDeps {
+interface ReporterDeps {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly recorder: Recorder;
   readonly clock: Clock;
@@ -150,7 +152,7 @@ export interface Happening {
 }
 
 /** A report as the store gets it. */
-export interface Told {
+export interface OutcomeReport {
   readonly event: MessageEvent;
   /** The row of its message, in case it could not be written when the message came. Null when the message itself was lost. */
   readonly sent: NewSentMessage | null;
@@ -161,7 +163,7 @@ interface Body {
   readonly sent: (Omit<NewSentMessage, 'createdAt'> & { readonly createdAt: number }) | null;
 }
 
-export interface Reported {
+interface ReportFacts {
   readonly delivery: SentDelivery;
   /** Attempts made before. */
   readonly attempts: number;
@@ -175,7 +177,7 @@ export interface Reported {
  * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that a crash
  * made twice is one event.
  */
-export function toReport({ delivery, attempts, at, message }: Reported, { kind, detail, links }: Happening): Report {
+export function toReport({ delivery, attempts, at, message }: ReportFacts, { kind, detail, links }: Happening): Report {
   const { id, account } = delivery;
   const outgoing = message?.envelope.outgoing;
   const sent = message && outgoing ? toEnd(makingSentMessage(outgoing, delivery, message.receivedAt)) : null;
@@ -187,7 +189,7 @@ export function toReport({ delivery, attempts, at, message }: Reported, { kind, 
 }
 
 /** Undefined: the text is no report, because the disk damaged it or a later version wrote it. */
-export function readReport({ id, body }: Report): Told | undefined {
+export function readReport({ id, body }: Report): OutcomeReport | undefined {
   try {
     // Written by `toReport` and kept by the spool, which is trusted.
     const { event, sent }: Body = JSON.parse(body);
@@ -198,4 +200,44 @@ export function readReport({ id, body }: Report): Told | undefined {
   } catch {
     return undefined;
   }
+}
+
+const DAY = 24 * 3_600_000;
+
+/** What is to be told of an attempt: every deferral here, however often. */
+export function toHappening(attempt: MailAttempt, { outcome }: Pick<Settled, 'outcome'>): Happening {
+  if (outcome === 'failed') return isFinal(attempt) ? toBounce(attempt) : toExpiry(wordsOf(attempt));
+  const places = attempt.kind === 'answered' ? { source_ip: attempt.source, destination_ip: attempt.address } : {};
+  return { kind: outcome === 'delivered' ? 'send' : 'deferral', detail: { diag: wordsOf(attempt), ...places } };
+}
+
+/** What is told of mail whose time was over before anybody took it. */
+export function toExpiry(last: string): Happening {
+  const diag = `4.4.7 delivery time expired${last === '' ? '' : `; the last answer was: ${last}`}`;
+  const { kind, description, bgtools_code: code } = classifyReply(451, '4.4.7');
+  return { kind, detail: { diag: `smtp;451 ${diag}`, description, code } };
+}
+
+/**
+ * Of the deferrals of a message the first is told, and then one a day: readers want to know that it hangs, not each time.
+ * `before` is the age of the message at its previous attempt, `age` its age now.
+ */
+export function tellsDeferral(attempts: number, before: number, age: number): boolean {
+  return attempts === 0 || Math.floor(age / DAY) > Math.floor(before / DAY);
+}
+
+function toBounce(attempt: MailAttempt): Happening {
+  if (attempt.kind === 'answered') {
+    const { kind, description, bgtools_code: code } = classifyReply(attempt.code, attempt.diag);
+    return { kind, detail: { diag: `smtp;${wordsOf(attempt)}`, description, code } };
+  }
+  // RFC 3463: 5.1.2, bad destination system address.
+  const diag = `5.1.2 ${attempt.reason}`;
+  const { kind, description, bgtools_code: code } = classifyReply(550, '5.1.2');
+  return { kind, detail: { diag: `smtp;550 ${diag}`, description, code } };
+}
+
+/** RFC 3463: 4.4.1, no answer from host. */
+function wordsOf(attempt: MailAttempt): string {
+  return attempt.kind === 'answered' ? `${attempt.code} ${attempt.diag}` : `451 4.4.1 ${attempt.reason}`;
 }

@@ -11,9 +11,8 @@ import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.t
 import type { Waiting } from '../queue/schedule/lane.ts';
 import { type MailAttempt, type Settled, settleMail, settleUnattempted, summaryOf } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import { type Happening, toReport } from './reporter.ts';
+import { type Happening, tellsDeferral, toExpiry, toHappening, toReport } from './reporter.ts';
 import type { Claim, Scheduling } from './scheduling.ts';
-import { tellsDeferral, toExpiry, toHappening } from './settle-mail.ts';
 import type { ComposeJob, Composer, ComposeSettings, Leaving, MailCarrier, Sources } from './types.ts';
 
 // The road of the kind `outbound`: mail of an account, composed for its recipient and carried to a server of theirs.
@@ -36,7 +35,7 @@ export interface MailParts {
   reported(): void;
 }
 
-export interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
   /** How long mail is tried. */
   readonly maxAgeHours: number;
 }

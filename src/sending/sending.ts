@@ -18,11 +18,11 @@ import type { MailParts, SignerOf } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
 import type { ComposeJob, Leaving, MailCarrier, Sources } from './types.ts';
 
-export interface SendingSettings extends SignerSettings {
+interface SendingSettings extends SignerSettings {
   readonly hostname: string;
 }
 
-export interface SendingDeps {
+interface SendingDeps {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
   readonly store: Pick<Store, 'accounts' | 'senderDomains' | 'domainKeys'>;
   readonly tokenSecret: Pick<TokenSecret, 'read'>;
@@ -69,13 +69,13 @@ export function createSending(
   });
 }
 
-export interface SignerSettings {
+interface SignerSettings {
   /** Signs when the sender's domain may not; empty: then nothing does. Its record is the operator's to publish. */
   readonly ownDomain: string;
   readonly dkimSelector: string;
 }
 
-export interface SignerDeps {
+interface SignerDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly keys: DomainKeys;
   readonly clock: Clock;

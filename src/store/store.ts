@@ -1,4 +1,5 @@
 import { frozen } from '../base/frozen.ts';
+import { createMemory } from '../base/memory.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { accounts, keys } from './rows/accounts.ts';
 import type { Declaration, Owned } from './rows/collection.ts';
@@ -81,16 +82,12 @@ export interface AccountStore extends Views {
   readonly account: string;
 }
 
-/**
- * What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing.
- */
-const OPERATIONS = {
-  own: ['one', 'many', 'insert', 'change', 'remove'],
-  lent: ['one', 'many', 'change'],
-  read: ['one', 'many'],
-} as const;
-
-type Operations = { readonly [A in keyof typeof OPERATIONS]: (typeof OPERATIONS)[A][number] };
+/** What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing. */
+interface Operations {
+  readonly own: keyof BoundCollection<Owned>;
+  readonly lent: 'one' | 'many' | 'change';
+  readonly read: 'one' | 'many';
+}
 
 type Views = {
   readonly [N in Name as AccessOf<N> extends keyof Operations ? N : never]: View<RowOf<N>, AccessOf<N>>;
@@ -115,28 +112,37 @@ type Unowned<T> = Omit<T, 'account'>;
 // TypeScript does not follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
 // assertions below say what the list makes true.
 
+/** Accounts whose views are kept: every API call needs one, and binding all collections takes longer than a small call. */
+const MOST_VIEWS = 200;
+
 /** Opens every collection on a database. */
 export async function openStore(database: Database): Promise<Store> {
   const specs: { readonly [N in Name]: Declaration<RowOf<N>, string, string, boolean> } = COLLECTIONS;
   const opened = {} as Opened;
   for (const name of NAMES) Object.assign(opened, { [name]: await database.collection(specs[name]) });
+  const views = createMemory<AccountStore>({ most: MOST_VIEWS, keepUsed: true });
   return frozen({
     ...opened,
-    of: (account) => frozen({ account, ...viewsOf(opened, account) }),
+    of(account) {
+      const view = views.get(account) ?? frozen({ account, ...viewsOf(opened, account) });
+      views.set(account, view);
+      return view;
+    },
     ping: () => database.ping(),
     close: () => database.close(),
   });
 }
 
 const NAMES = Object.keys(COLLECTIONS).filter((name): name is Name => Object.hasOwn(COLLECTIONS, name));
-const VISIBLE = NAMES.filter((name): name is keyof Views => COLLECTIONS[name].access in OPERATIONS);
+const VISIBLE = NAMES.filter((name): name is keyof Views => !['none', 'hidden'].includes(COLLECTIONS[name].access));
 
 function viewsOf(store: Opened, account: string): Views {
   const views = {} as Views;
   for (const name of VISIBLE) {
-    const bound = bind<Owned>(store[name], account);
-    const operations = OPERATIONS[COLLECTIONS[name].access].map((operation) => [operation, bound[operation]]);
-    Object.assign(views, { [name]: frozen(Object.fromEntries(operations)) });
+    const { one, many, insert, change, remove } = bind<Owned>(store[name], account);
+    const { access } = COLLECTIONS[name];
+    if (access === 'own') Object.assign(views, { [name]: frozen({ one, many, insert, change, remove }) });
+    else Object.assign(views, { [name]: frozen(access === 'lent' ? { one, many, change } : { one, many }) });
   }
   return views;
 }

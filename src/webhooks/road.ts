@@ -179,7 +179,7 @@ export interface Destinations {
   of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
 }
 
-export interface DestinationDeps {
+interface DestinationDeps {
   readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
   readonly routing: Pick<Routing, 'urlOf'>;
   readonly clock: Clock;

@@ -1,7 +1,10 @@
+import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import { createPrometheus } from '../../src/base/prometheus.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
@@ -19,7 +22,9 @@ import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
 import { createTestSpool } from './api-spool.ts';
+import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
+
 import { putCounts } from './counts.ts';
 import { seedExports } from './exports.ts';
 import { seedIps } from './ips.ts';
@@ -31,6 +36,7 @@ import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } f
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
 import { createTestTracking } from './tracking.ts';
+import { PATIENCE } from './until.ts';
 import { seedWebhooks } from './webhooks.ts';
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
@@ -81,8 +87,11 @@ export async function startApi(
   const clock = createTestClock();
   const log = createTestLog();
   const ids = { ...createIds(clock), signingKey: signingKeys() };
-  const embedded = async () =>
-    openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR }, { log });
+  const embedded = async () => {
+    const file = join(await tempDir(), 'store.db');
+    await copyFile(await seededFile(), file);
+    return openFile(file, log);
+  };
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
@@ -119,7 +128,7 @@ export async function startApi(
     { ownership: options.ownership ?? 'first' },
     { store, routing, resolver, names, clock, log },
   );
-  await seed(real, clock, ids);
+  if (options.database) await seed(real, clock, ids);
   await routing.start();
   const api = createApi(
     {
@@ -150,7 +159,7 @@ export async function startApi(
       routing,
       ownership,
       names,
-      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }),
+      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids, metrics: NO_METRICS }),
       signingKeys: createSigningKeys({ store, clock, ids }),
       lists,
       outbox: {
@@ -172,6 +181,7 @@ export async function startApi(
       ],
       health: { ready: async () => ({ ok: true, checks: { spool: 'ok' } }) },
       tracking: feedback.tracking,
+      metrics: createPrometheus({ clock }, { ofProcess: false }),
       clock,
       log,
       ...options.deps,
@@ -236,6 +246,26 @@ export function mailEverywhere(zone: Resolver): Resolver {
       : found;
   }
   return { ...zone, resolve };
+}
+
+const openFile = (file: string, log: Log) =>
+  openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log });
+
+let seeded: Promise<string> | undefined;
+afterFile(async () => {
+  seeded = undefined;
+});
+
+/** The file of a store that holds what the examples start from; it is made once, and every world has a copy. */
+function seededFile(): Promise<string> {
+  return (seeded ??= (async () => {
+    const file = join(await tempDir(), 'store.db');
+    const clock = createTestClock();
+    const store = await openStore(await openFile(file, createTestLog()));
+    await seed(store, clock, { ...createIds(clock), signingKey: signingKeys() });
+    await store.close();
+    return file;
+  })());
 }
 
 function signingKeys(): () => string {

@@ -119,7 +119,7 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
     trace: '',
     body,
   });
-  const common = { account, url: mailUrl('example.com'), routeId: '', pattern: '' };
+  const common = { kind: 'outbound' as const, account, url: mailUrl('example.com'), routeId: '', pattern: '' };
   spool.put({ ...common, id: sent.delivery, messageId: sent.id, recipient: 'reader@example.com', state: 'delivered' });
   spool.put({
     ...common,

@@ -41,6 +41,7 @@ export function putBatch(spool: TestSpool, account: string): void {
   spool.put(
     {
       id: '01kcexamplebatch0000000000-ExampleHash1',
+      kind: 'events',
       account,
       messageId: '01kcexamplebatch0000000000',
       routeId: '',

@@ -1,8 +1,71 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
+import type { AttemptRecord, QueuedDelivery } from '../../queue/delivery.ts';
 import { operation } from '../operation.ts';
-import { deliveryRecord, toDeliveryRecord } from './records.ts';
-import { knownDomain, limitOf } from './rules.ts';
+import { knownDomain, limitOf, str, time, timeOrNull } from './fields.ts';
+
+const attemptRecord = z
+  .object({
+    time: time('when the POST began'),
+    duration_ms: z.number().meta({ description: 'how long it took' }),
+    status: z.int().nullable().meta({ description: 'HTTP status, null when no answer came' }),
+    error: z.string().nullable().meta({ description: 'why no answer came, null when one came' }),
+    answer: str('the start of the answer'),
+  })
+  .meta({ title: 'attempt record' });
+
+export const deliveryRecord = z
+  .object({
+    id: str('unique identifier; travels as the header webhook-id, the same over all attempts and replays'),
+    message_id: str('the message; several recipients share one'),
+    route: str('id of the route'),
+    pattern: str('pattern of the route when the message came'),
+    url: str('where it is posted to'),
+    email: str('the recipient'),
+    state: z
+      .enum(['waiting', 'delivered', 'dead', 'dropped'])
+      .meta({ description: 'dead: given up, can be replayed; dropped: ended by an operator' }),
+    created_at: time('when the message was accepted'),
+    next_attempt_at: timeOrNull('when it is posted next, null when it is not waiting'),
+    ended_at: timeOrNull('when it was delivered, given up or dropped'),
+    last_status: z.int().nullable().meta({ description: 'HTTP status of the last attempt' }),
+    last_error: z.string().nullable().meta({ description: 'why the last attempt got no answer' }),
+    attempts: z.array(attemptRecord).meta({ description: 'every POST, the oldest first' }),
+  })
+  .meta({ title: 'delivery record' });
+
+export function toDeliveryRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]) {
+  return {
+    id: delivery.id,
+    message_id: delivery.messageId,
+    route: delivery.routeId,
+    pattern: delivery.pattern,
+    url: delivery.url,
+    email: delivery.recipient,
+    state: delivery.state,
+    created_at: toTime(delivery.createdAt),
+    next_attempt_at: delivery.state === 'waiting' ? toTime(delivery.dueAt) : null,
+    ended_at: delivery.endedAt === null ? null : toTime(delivery.endedAt),
+    last_status: delivery.lastStatus,
+    last_error: delivery.lastError,
+    attempts: attempts.toSorted((a, b) => a.at - b.at).map(toAttemptRecord),
+  };
+}
+
+function toAttemptRecord(attempt: AttemptRecord) {
+  return {
+    time: toTime(attempt.at),
+    duration_ms: attempt.durationMs,
+    status: attempt.status,
+    error: attempt.error,
+    answer: attempt.answer,
+  };
+}
+
+function toTime(ms: number): string {
+  return toTimestamp(new Date(ms));
+}
 
 const MAX_LISTED = 1000;
 const DEFAULT_LISTED = 100;
@@ -19,9 +82,9 @@ const EXAMPLE_ID = '01kcexamplemessage00000000-ExampleHash0';
 const list = operation({
   path: '/inbound/deliveries',
   extension: true,
-  summary: 'Lists deliveries of inbound mail with every attempt, the newest first.',
+  summary: 'Lists deliveries of inbound mail with every attempt, newest first.',
   notes:
-    'What was delivered can be looked at for a while (delivery.keep_delivered_hours), what was given up for longer (delivery.keep_dead_days). Of several hosts each knows the mail that it took itself.',
+    'Delivered mail is listed for delivery.keep_delivered_hours, dead mail for delivery.keep_dead_days. With several hosts, each knows only the mail that it accepted itself.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     route: routeId,
@@ -55,10 +118,7 @@ const list = operation({
       },
     ],
   },
-  async handle(
-    { id, route, domain, state, from, to, limit = DEFAULT_LISTED },
-    { store, inbound, deliveries, attempts, refuse },
-  ) {
+  async handle({ id, route, domain, state, from, to, limit = DEFAULT_LISTED }, { store, inbound, queue, refuse }) {
     let routeIds = route === undefined ? undefined : [route];
     if (domain) {
       if (!(await inbound.find(domain.id))) throw refuse('Unknown_InboundDomain', domain.domain);
@@ -67,7 +127,7 @@ const list = operation({
     }
     // An empty list of routes means none; the queue is not asked, lest it take it for all.
     if (routeIds?.length === 0) return [];
-    const found = await deliveries(
+    const found = await queue.deliveries(
       {
         ids: id === undefined ? undefined : [id],
         routeIds,
@@ -81,7 +141,7 @@ const list = operation({
     for (let at = 0; at < found.length; at += AT_A_TIME) {
       records.push(
         ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await attempts(one))),
+          found.slice(at, at + AT_A_TIME).map(async (one) => toDeliveryRecord(one, await queue.attempts(one))),
         )),
       );
     }
@@ -94,9 +154,9 @@ const ENDED = ['dead', 'delivered', 'dropped'] as const;
 const replay = operation({
   path: '/inbound/replay',
   extension: true,
-  summary: 'Delivers again what has ended: by id, or all of a span of time.',
+  summary: 'Replays deliveries that have ended: by id, or all in a time range.',
   notes:
-    'Give `id`, `ids`, or `from` and `to` (either alone will do). By id whatever has ended is replayed; by time only what was given up, unless `state` says otherwise. A replay has the id of the first delivery (webhook-id), so a receiver can tell a repeat.',
+    'Give `id`, `ids`, or `from` and `to` (one of the two is enough). By id, any delivery that has ended is replayed; by time, only dead ones unless `state` is given. A replay keeps the webhook-id of the first delivery, so that receivers can detect duplicates.',
   params: {
     id: optional(deliveryId).meta({ description: 'one delivery' }),
     ids: optional(z.array(deliveryId).max(MAX_LISTED)).meta({ description: `up to ${MAX_LISTED} deliveries` }),
@@ -105,7 +165,7 @@ const replay = operation({
     route: routeId,
     state: optional(z.enum(ENDED)).meta({ description: 'only those that ended so' }),
   },
-  returns: z.object({ replayed: z.int().meta({ description: 'how many wait again' }) }),
+  returns: z.object({ replayed: z.int().meta({ description: 'how many deliveries were queued again' }) }),
   errors: [],
   example: {
     params: { from: '2026-01-05 11:00:00', to: '2026-01-05 12:00:00', route: '1.1' },
@@ -119,7 +179,7 @@ const replay = operation({
     if (named?.length === 0) return { replayed: 0 };
     const states = state ? [state] : named ? ENDED : (['dead'] as const);
     return {
-      replayed: await call.replay({
+      replayed: await call.queue.replay({
         ids: named,
         routeIds: route === undefined ? undefined : [route],
         states,

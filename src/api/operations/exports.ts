@@ -3,29 +3,29 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional, optionalTime, text } from '../../base/schema.ts';
 import { toPlainAddress } from '../../sending/notices.ts';
 import { keyHash } from '../../store/rows/accounts.ts';
-import { type ExportRow, exportId, exportName } from '../../store/rows/exports.ts';
-import { listing, operation } from '../operation.ts';
+import {
+  type ActivityFilter,
+  type ExportRow,
+  type ExportType,
+  exportId,
+  exportName,
+} from '../../store/rows/exports.ts';
+import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { emailAddress, optionalEndTime } from './rules.ts';
+import { emailAddress, optionalEndTime, time, timeOrNull } from './fields.ts';
 
 const STATES = ['sent', 'rejected', 'bounced', 'soft-bounced', 'spam', 'unsub'] as const;
 /** More tags, senders or keys than an account has use for. */
 const MAX_FILTER = 1000;
-
-const time = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const exportRecord = z
   .object({
     id: z
       .string()
       .meta({ description: 'unique identifier of the job: the time at which it was started, with a fraction' }),
-    created_at: z.string().meta({ description: 'when it was started, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was started'),
     type: z.enum(['activity', 'reject', 'whitelist']),
-    finished_at: time('when it ended; null for a job that has not run'),
+    finished_at: timeOrNull('when it ended; null for a job that has not run'),
     state: z
       .enum(['waiting', 'working', 'complete', 'error', 'expired'])
       .meta({ description: 'expired: it was complete, and its archive is gone' }),
@@ -46,6 +46,59 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
     result_url: row.state === 'complete' ? row.resultUrl : null,
     error: row.error,
   };
+}
+
+const DAY_MS = 86_400_000;
+/** Ids of one account that may be taken at one moment before we believe in a fault. */
+const MAX_TRIES = 1000;
+
+/** What is to be exported. */
+interface ExportRequest {
+  readonly type: ExportType;
+  readonly notifyEmail: string | null;
+  readonly filter: ActivityFilter | null;
+}
+
+/** Makes the row of a job, and has this host begin it now. */
+async function start(request: ExportRequest, { store, settings, now, poke, refuse }: Call<never>): Promise<ExportRow> {
+  const createdAt = now();
+  const { perDay } = settings.exports;
+  const today = await store.exportJobs.many(
+    { createdAt: { range: { gt: new Date(createdAt.getTime() - DAY_MS) } } },
+    { sort: '-createdAt', limit: perDay },
+  );
+  if (today.length >= perDay) throw refuse('RequestLimitExceeded');
+  const fresh = {
+    ...request,
+    state: 'waiting',
+    createdAt,
+    finishedAt: null,
+    error: null,
+    holder: null,
+    until: null,
+    attempts: 0,
+    host: null,
+    file: null,
+    resultUrl: null,
+    tokenHash: null,
+    unnotified: null,
+  } as const;
+  for (let n = 0; n < MAX_TRIES; n++) {
+    const row = { ...fresh, id: exportId(store.account, nameAt(createdAt, n)) };
+    if ((await store.exportJobs.insert(row)) === 'duplicate') continue;
+    poke('run-exports');
+    return { ...row, account: store.account };
+  }
+  throw new Error('no free id for an export');
+}
+
+/**
+ * An id as the public ancestor's are: the time with a fraction of five digits, of which our clock gives three; the others count
+ * what came in one millisecond. It is unique in its account, sorts by time, and is no secret: only its account is shown the job.
+ */
+function nameAt(time: Date, n: number): string {
+  const units = time.getTime() * 100 + n;
+  return `${toTimestamp(new Date(Math.floor(units / 100)))}.${String(units % 100_000).padStart(5, '0')}`;
 }
 
 const notifyEmail = optional(
@@ -104,11 +157,11 @@ const info = operation({
 
 const listJobs = listing({
   path: '/exports/list',
-  summary: 'Lists the export jobs of the account, the newest first.',
-  notes: 'All of them; `after` begins behind one. A job is forgotten 90 days after its end.',
+  summary: 'Lists the export jobs of the account, newest first.',
+  notes: 'Returns all of them; `after` continues after one. Jobs are deleted 90 days after they end.',
   params: {
     after: optional(text(255)).meta({
-      description: 'where to begin: behind the job of this id (beyond the public ancestor)',
+      description: 'continue after the job with this id (beyond the public ancestor)',
     }),
   },
   returns: z.array(exportRecord),
@@ -134,8 +187,8 @@ const rejects = operation({
   returns: exportRecord,
   errors: [],
   example: { params: { notify_email: 'ops@example.com' }, answer: { ...STARTED, type: 'reject' } },
-  handle: async ({ notify_email: to = null }, { startExport }) =>
-    toExportRecord(await startExport({ type: 'reject', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, call) =>
+    toExportRecord(await start({ type: 'reject', notifyEmail: to, filter: null }, call)),
 });
 
 const whitelist = operation({
@@ -146,26 +199,26 @@ const whitelist = operation({
   returns: exportRecord,
   errors: [],
   example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
-  handle: async ({ notify_email: to = null }, { startExport }) =>
-    toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, call) =>
+    toExportRecord(await start({ type: 'whitelist', notifyEmail: to, filter: null }, call)),
 });
 
 const allowlist = operation({
   path: '/exports/allowlist',
-  summary: 'Starts an export of the rejection whitelist, by its later name.',
-  notes: 'The same as /exports/whitelist, in its answer too.',
+  summary: 'Starts an export of the rejection whitelist, under its newer name.',
+  notes: 'The same as /exports/whitelist, including its answer.',
   extension: true,
   params: { notify_email: notifyEmail },
   returns: exportRecord,
   errors: [],
   example: { params: {}, answer: { ...STARTED, type: 'whitelist' } },
-  handle: async ({ notify_email: to = null }, { startExport }) =>
-    toExportRecord(await startExport({ type: 'whitelist', notifyEmail: to, filter: null })),
+  handle: async ({ notify_email: to = null }, call) =>
+    toExportRecord(await start({ type: 'whitelist', notifyEmail: to, filter: null }, call)),
 });
 
 const activity = operation({
   path: '/exports/activity',
-  summary: 'Starts an export of the activity: the messages that were sent, and what has become of them.',
+  summary: 'Starts an export of the activity of the account: messages sent and what happened to them.',
   notes:
     'The archive holds activity.csv with the columns Date, Email Address, Sender, Subject, Status, Tags, Opens, Clicks, Bounce Detail, and those of the metadata fields that the operator has ' +
     `configured (exports.metadata_fields) and the account has added (/metadata/add). All conditions that are given must be met; an empty list is no condition. ${NOTES}`,
@@ -199,9 +252,10 @@ const activity = operation({
   },
   async handle(
     { notify_email: to = null, date_from: from, date_to: before, tags, senders, states, api_keys: keys },
-    { invalid, startExport },
+    call,
   ) {
-    if (from && before && before <= from) throw invalid('date_to', 'Please enter a time that is not before date_from');
+    if (from && before && before <= from)
+      throw call.invalid('date_to', 'Please enter a time that is not before date_from');
     const filter = {
       from: from ?? null,
       before: before ?? null,
@@ -210,7 +264,7 @@ const activity = operation({
       states: unlessEmpty(states),
       apiKeys: unlessEmpty(keys?.map(keyHash)),
     };
-    return toExportRecord(await startExport({ type: 'activity', notifyEmail: to, filter }));
+    return toExportRecord(await start({ type: 'activity', notifyEmail: to, filter }, call));
   },
 });
 

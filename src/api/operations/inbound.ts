@@ -1,25 +1,44 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
+import { checkMx } from '../../dns/checks.ts';
+import { proofOf } from '../../inbound/ownership.ts';
 import { matches } from '../../inbound/routing.ts';
-import type { RoutedRecipient } from '../../inbound/types.ts';
-import { type Address, parseAddress } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { type InboundDomainRow, type InboundRouteRow, isClaim, nameOf } from '../../store/rows/domains.ts';
 import { toSigningSecret } from '../../webhooks/signing.ts';
-import { headerRecipients, withoutBcc } from '../header-recipients.ts';
 import { type Call, operation } from '../operation.ts';
-import { inboundDomainRecord, inboundRouteRecord, toDomainRecord, toRouteRecord } from './records.ts';
 import {
   emailAddress,
   endpointUrl,
-  greeting,
-  ipAddress,
   knownDomain,
   newDomain,
   pattern,
-  reversePath,
+  str,
+  time,
+  timeOrNull,
   verifyUrl,
-} from './rules.ts';
+} from './fields.ts';
+
+const inboundDomainRecord = z
+  .object({
+    domain: str('the domain, as it was added'),
+    created_at: time('when it was added'),
+    valid_mx: z.boolean().meta({ description: 'whether an MX record delivers mail to the service' }),
+    routed: z.boolean().meta({ description: 'whether mail is taken for it here; false: publish the TXT record first' }),
+    verified_at: timeOrNull('when the TXT record was first seen; null: never'),
+    txt_name: str('where a TXT record proves that the domain belongs to the account'),
+    txt_value: str('the value of that record'),
+  })
+  .meta({ title: 'inbound domain record' });
+
+const inboundRouteRecord = z
+  .object({
+    id: str('unique identifier'),
+    pattern: str('what the mailbox name must match'),
+    url: str('webhook URL that inbound messages are posted to'),
+  })
+  .meta({ title: 'inbound route record' });
 
 const routeId = text(255).meta({ description: 'id of the route' });
 const DOMAIN = {
@@ -32,6 +51,23 @@ const DOMAIN = {
   txt_value: 'postern-domain=e37a47d6583f78a0b1a4ad9ea2e137a1',
 };
 const ROUTE = { id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' };
+
+function toDomainRecord(row: InboundDomainRow) {
+  const { name, value } = proofOf(row);
+  return {
+    domain: row.domain,
+    created_at: toTimestamp(row.createdAt),
+    valid_mx: row.validMx,
+    routed: !isClaim(row),
+    verified_at: row.verifiedAt ? toTimestamp(row.verifiedAt) : null,
+    txt_name: name,
+    txt_value: value,
+  };
+}
+
+function toRouteRecord(row: Pick<InboundRouteRow, 'id' | 'pattern' | 'url'>) {
+  return { id: row.id, pattern: row.pattern, url: row.url };
+}
 
 /** The domain's row, or the error that it is not there; for one account another's domain is not there. */
 async function findDomain(
@@ -62,7 +98,7 @@ const addDomain = operation({
   path: '/inbound/add-domain',
   summary: 'Adds an inbound domain to the account.',
   notes:
-    'All mail to the domain comes here once its MX record names this service, which is looked up at once and again by check-domain. ' +
+    'Mail to the domain arrives here once its MX record names this service; the record is looked up now and again by check-domain. ' +
     'A domain belongs to one account. Where `routed` is false, mail is taken once the TXT record `txt_name` with the value `txt_value` is published; ' +
     'so it is wherever the operator asks for a proof (`inbound.ownership`). The record takes the domain over from an account whose own record is not published, ' +
     'so it is worth keeping. Names of the operator, public suffixes and domains of free mail cannot be added. Adding a domain again answers the record that is there.',
@@ -97,19 +133,19 @@ const addDomain = operation({
  */
 async function looked(
   row: InboundDomainRow,
-  { store, mxIsOurs, now, inbound }: Call<never>,
+  { store, resolver, settings, now, inbound }: Call<never>,
 ): Promise<InboundDomainRow | undefined> {
-  const ours = await mxIsOurs(nameOf(row));
-  if (ours === 'unknown') return inbound.find(nameOf(row));
-  const seen = await store.inboundDomains.change({ id: row.id }, { validMx: ours, testedAt: now() });
+  const mx = await checkMx(resolver, nameOf(row), [settings.hostname, ...settings.mxHosts]);
+  if (mx === 'unknown') return inbound.find(nameOf(row));
+  const seen = await store.inboundDomains.change({ id: row.id }, { validMx: mx.valid, testedAt: now() });
   return seen ? inbound.settle(seen) : inbound.find(nameOf(row));
 }
 
 const checkDomain = operation({
   path: '/inbound/check-domain',
-  summary: 'Looks up the MX records of an inbound domain, and the TXT record that proves it.',
+  summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
-    'While DNS cannot be reached, the result of the last look-up stands. A proof comes into force at once; without this call, within the hour.',
+    'While the DNS cannot be reached, the last result stands. A proof takes effect at once; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
@@ -125,7 +161,7 @@ const checkDomain = operation({
 const deleteDomain = operation({
   path: '/inbound/delete-domain',
   summary: 'Deletes an inbound domain with its routes; mail stops routing for it immediately.',
-  notes: 'What was accepted before is still delivered.',
+  notes: 'Mail that was already accepted is still delivered.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],
@@ -136,7 +172,7 @@ const deleteDomain = operation({
     await removeRoutes(id, call);
     const removed = await call.inbound.remove(id);
     await removeRoutes(id, call); // one that came in between
-    await call.routingChanged(id);
+    await call.inbound.routingChanged(id);
     if (!removed) throw call.refuse('Unknown_InboundDomain', domain.domain);
     return toDomainRecord(removed);
   },
@@ -148,7 +184,7 @@ async function removeRoutes(domain: string, { store }: Call<never>): Promise<voi
 
 const routes = operation({
   path: '/inbound/routes',
-  summary: 'Lists the routes of an inbound domain, the oldest first.',
+  summary: 'Lists the routes of an inbound domain, oldest first.',
   params: { domain: knownDomain },
   returns: z.array(inboundRouteRecord),
   errors: ['Unknown_InboundDomain'],
@@ -163,7 +199,7 @@ const addRoute = operation({
   path: '/inbound/add-route',
   summary: 'Adds a route: mail to mailboxes of the domain that match the pattern is posted to the URL.',
   notes:
-    'One recipient hits one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
+    'Each recipient matches one route: an exact name first, then the pattern with the most literal characters, then the oldest route.',
   params: { domain: knownDomain, pattern, url: endpointUrl },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundDomain'],
@@ -174,14 +210,14 @@ const addRoute = operation({
   async handle({ domain, pattern, url }, call) {
     const domainId = nameOf(await findDomain(domain, call));
     await verifyUrl(url, call);
-    const row = { id: await call.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
+    const row = { id: await call.inbound.newRouteId(), domain: domainId, pattern, url, createdAt: call.now() };
     await call.store.inboundRoutes.insert(row);
     // The domain may have been deleted meanwhile, and nobody would ever remove this route.
     if (!(await call.inbound.find(domainId))) {
       await call.store.inboundRoutes.remove({ id: row.id });
       throw call.refuse('Unknown_InboundDomain', domain.domain);
     }
-    await call.routingChanged(domainId);
+    await call.inbound.routingChanged(domainId);
     return toRouteRecord(row);
   },
 });
@@ -190,7 +226,7 @@ const updateRoute = operation({
   path: '/inbound/update-route',
   summary: 'Changes the pattern or the URL of a route; null fields remain unchanged.',
   notes:
-    'With a new URL, mail that still waits for this route goes there too, and the key that signs stays, unless a webhook or another route of the account has that URL and so a key for it.',
+    'With a new URL, mail still queued for this route is posted there too, and the signing key stays the same unless a webhook or another route of the account already has a key for that URL.',
   params: { id: routeId, pattern: optional(pattern), url: optional(endpointUrl) },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
@@ -199,12 +235,12 @@ const updateRoute = operation({
     const before = await call.store.inboundRoutes.one({ id });
     if (!before) throw call.refuse('Unknown_InboundRoute', id);
     if (url !== undefined) await verifyUrl(url, call);
-    if (url !== undefined && url !== before.url) await call.carryKey(before.url, url);
+    if (url !== undefined && url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.inboundRoutes.change({ id }, { pattern, url });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
-    await call.routingChanged(row.domain);
+    await call.inbound.routingChanged(row.domain);
     // After the routing, so that nothing can still be accepted for the old URL behind this step.
-    if (url !== undefined) await call.redirect(row, url);
+    if (url !== undefined) await call.queue.redirect(row, url);
     return toRouteRecord(row);
   },
 });
@@ -212,7 +248,7 @@ const updateRoute = operation({
 const deleteRoute = operation({
   path: '/inbound/delete-route',
   summary: 'Deletes a route.',
-  notes: 'What was accepted before is still delivered.',
+  notes: 'Mail that was already accepted is still delivered.',
   params: { id: routeId },
   returns: inboundRouteRecord,
   errors: ['Unknown_InboundRoute'],
@@ -220,7 +256,7 @@ const deleteRoute = operation({
   async handle({ id }, call) {
     const row = await call.store.inboundRoutes.remove({ id });
     if (!row) throw call.refuse('Unknown_InboundRoute', id);
-    await call.routingChanged(row.domain);
+    await call.inbound.routingChanged(row.domain);
     return toRouteRecord(row);
   },
 });
@@ -231,12 +267,12 @@ export const inbound = [domains, addDomain, checkDomain, deleteDomain, routes, a
 const routeKey = operation({
   path: '/inbound/route-key',
   extension: true,
-  summary: 'Shows the key that signs the posts of a route, or makes a new one.',
+  summary: 'Shows the key that signs the posts of a route, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+    'The key belongs to the account and the URL: routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
   params: {
     id: text(255).meta({ description: 'id of the route' }),
-    rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }),
+    rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }),
   },
   returns: z.object({
     id: z.string().meta({ description: 'id of the route' }),
@@ -254,10 +290,10 @@ const routeKey = operation({
       signing_secret: 'whsec_RXhhbXBsZVNpZ25pbmdLZXkwMDAwMDAwMDAwMDAwMDE=',
     },
   },
-  async handle({ id, rotate = false }, { store, signingKey, newSigningKey, refuse }) {
+  async handle({ id, rotate = false }, { store, signingKeys, refuse }) {
     const route = await store.inboundRoutes.one({ id });
     if (!route) throw refuse('Unknown_InboundRoute', id);
-    const key = rotate ? await newSigningKey(route.url) : await signingKey(route.url);
+    const key = rotate ? await signingKeys.rotate(route.url) : await signingKeys.of(route.url);
     if (key === undefined) throw refuse('ServiceUnavailable');
     return { id, url: route.url, auth_key: key, signing_secret: toSigningSecret(key) };
   },
@@ -268,7 +304,7 @@ const VERDICTS = ['hit', 'less specific', 'no match'] as const;
 const testRoute = operation({
   path: '/inbound/test-route',
   extension: true,
-  summary: 'Says which route an address would hit, why the others would not, and what would be posted.',
+  summary: 'Shows which route an address matches, why the others do not, and what would be posted.',
   notes: 'Give `address`, or `domain` and `mailbox`. Nothing is sent.',
   params: {
     address: optional(emailAddress).meta({ description: 'the address to try' }),
@@ -279,7 +315,7 @@ const testRoute = operation({
     email: z.string().meta({ description: 'the address that was tried' }),
     route: inboundRouteRecord
       .nullable()
-      .meta({ description: 'the route that it hits; null: mail to it is refused with 550 5.1.1' }),
+      .meta({ description: 'the route that it matches; null: mail to it is rejected with 550 5.1.1' }),
     routes: z
       .array(
         inboundRouteRecord.extend({
@@ -303,7 +339,7 @@ const testRoute = operation({
       payload: [{ event: 'inbound', ts: 1767614400, msg: { email: 'mailbox-123@inbound.example.com' } }],
     },
   },
-  async handle({ address, domain, mailbox }, { store, inbound, lookup, sample, refuse, invalid }) {
+  async handle({ address, domain, mailbox }, { store, inbound, refuse, invalid }) {
     const tried =
       address ??
       (domain && mailbox !== undefined
@@ -312,7 +348,7 @@ const testRoute = operation({
     if (!tried) throw invalid('address', 'Please enter an address, or a domain and a mailbox');
     const row = await inbound.find(tried.domain);
     if (!row) throw refuse('Unknown_InboundDomain', domain?.domain ?? tried.domain);
-    const found = lookup(tried.mailbox, tried.domain);
+    const found = inbound.lookup(tried.mailbox, tried.domain);
     if (found.kind === 'unknown') throw refuse('ServiceUnavailable');
     const rows = await store.inboundRoutes.many({ domain: tried.domain }, { sort: 'createdAt' });
     const hit = found.kind === 'matched' ? found.match : undefined;
@@ -320,7 +356,7 @@ const testRoute = operation({
       email: tried.text,
       route: hit ? { id: hit.routeId, pattern: hit.pattern, url: hit.url } : null,
       routes: rows.map((route) => ({ ...toRouteRecord(route), result: verdict(route, tried.mailbox, hit?.routeId) })),
-      payload: hit ? await sample(tried.text, hit) : null,
+      payload: hit ? await inbound.sample(tried.text, hit) : null,
     };
   },
 });
@@ -332,94 +368,3 @@ function verdict(route: InboundRouteRow, mailbox: string, hit: string | undefine
 
 /** What helps to set up and to find faults in routes; beyond the documented interface. */
 export const routeTools = [routeKey, testRoute];
-
-/** As many as a transaction over SMTP may have (smtp.max_recipients by default). */
-const MAX_RECIPIENTS = 1000;
-
-const RAW =
-  'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
-
-/** An empty list is a caller's mistake, who would not want the headers to decide instead. */
-const recipients = z.array(emailAddress).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS);
-
-/** Puts a document into the inbound path, as if it had arrived over SMTP. */
-export const sendRaw = operation({
-  path: '/inbound/send-raw',
-  summary: 'Takes a raw MIME document and sends it to inbound routes, as if it had arrived over SMTP.',
-  notes:
-    'Answers one struct per recipient that matched a route of the account, and an empty array when none did. The answer comes when the message is safe on disk; posting it to the URL goes on from there. When the recipients are taken from the headers, Bcc is removed from the document; when `to` is given, the document stays as it is. Line ends become CRLF.',
-  large: true,
-  params: {
-    raw_message: z
-      .string()
-      .min(1, 'Please enter a value')
-      .meta({ description: 'the full MIME document, headers and all' }),
-    to: optional(recipients).meta({
-      description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers',
-    }),
-    mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
-    helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
-    client_address: optional(ipAddress).meta({
-      description: 'IP address of the remote MTA; required for the SPF check',
-    }),
-  },
-  returns: z.array(
-    z.object({
-      email: z.string().meta({ description: 'the recipient' }),
-      pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
-      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
-    }),
-  ),
-  errors: ['ServiceUnavailable'],
-  example: {
-    params: {
-      raw_message: RAW,
-      mail_from: 'sender@example.net',
-      helo: 'mail.example.net',
-      client_address: '192.0.2.25',
-    },
-    answer: [
-      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
-    ],
-  },
-  async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
-    const given = normalised(raw_message);
-    const fromHeaders = to === undefined;
-    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
-    // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
-    const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
-    const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
-    if (bytes.length > call.settings.maxMessageBytes)
-      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
-    const routed = route(named, call);
-    if (routed.length === 0) return [];
-    const arrival = {
-      protocol: 'HTTP',
-      envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } },
-    };
-    const { outcome } = await call.accept(arrival, routed, bytes);
-    if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
-    return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
-  },
-});
-
-/** Line ends of every kind become CRLF, as they would have been on the wire. Large messages mostly are so already. */
-function normalised(document: string): string {
-  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
-}
-
-/** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
-function readable(addresses: readonly string[]): Address[] {
-  return addresses.map(parseAddress).filter((address) => address !== undefined);
-}
-
-/** Each recipient once, with the route it hits. */
-function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
-  const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
-  return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
-    const found = call.lookup(mailbox, domain);
-    // Not known is not the same as not there: nothing may get lost because the store is away.
-    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
-    return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
-  });
-}

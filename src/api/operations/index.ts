@@ -1,9 +1,9 @@
 import type { Operation } from '../operation.ts';
 import { deliveries } from './deliveries.ts';
 import { exportJobs } from './exports.ts';
-import { inbound, routeTools, sendRaw } from './inbound.ts';
+import { inbound, routeTools } from './inbound.ts';
+import { inboundSendRaw } from './inbound-send-raw.ts';
 import { customDns, ips } from './ips.ts';
-
 import { messagesInfo } from './messages/info.ts';
 import { messagesRaw } from './messages/raw.ts';
 import { messagesScheduled } from './messages/scheduled.ts';
@@ -12,16 +12,13 @@ import { messagesSend } from './messages/send.ts';
 import { metadata } from './metadata.ts';
 import { pools } from './pools.ts';
 import { rejects } from './rejects.ts';
-
 import { senderDomainOperations, senders } from './senders.ts';
-
 import { subaccounts } from './subaccounts.ts';
 import { tags } from './tags.ts';
 import { templates } from './templates.ts';
 import { urls } from './urls.ts';
 import { users } from './users.ts';
 import { webhooks, webhookTools } from './webhooks.ts';
-
 import { whitelists } from './whitelists.ts';
 
 /** Every operation, in the order the reference shows them. */
@@ -46,7 +43,7 @@ export const OPERATIONS: readonly Operation[] = [
   ...pools,
   ...customDns,
   ...inbound,
-  sendRaw,
+  ...inboundSendRaw,
   ...routeTools,
   ...webhooks,
   ...webhookTools,

@@ -1,25 +1,141 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
-import { optional } from '../../base/schema.ts';
+import { optional, text } from '../../base/schema.ts';
+import { checkA } from '../../dns/checks.ts';
+import { toAsciiDomain } from '../../mail/address.ts';
 import { RESERVED_WORDS } from '../../mail/reserved-names.ts';
 import { reputationOf } from '../../mail/stats.ts';
-import { WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
-import { DEFAULT_POOL, type IpRow, isPending, PENDING_ERROR, readPlacement } from '../../store/rows/ips.ts';
+import { isWarming, WARMUP_CURVE, WARMUP_DAYS, warmupEnd } from '../../sending/carry/sources.ts';
+import {
+  createPoolFinder,
+  DEFAULT_POOL,
+  type IpRow,
+  isPending,
+  PENDING_ERROR,
+  type PlacementRow,
+  type PoolRow,
+  poolId,
+  readPlacement,
+  toIpId,
+} from '../../store/rows/ips.ts';
+import type { AccountParts } from '../account.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { createIpRecorder, IP, ipParam, ipRecord, knownPool, reverseDomain, WARMUP } from './ip-records.ts';
-import { findPool } from './pools.ts';
-import { recentOf, totalOf } from './stats-records.ts';
+import { str, time, timeOrNull } from './fields.ts';
+import { recentOf, totalOf } from './stats.ts';
+
+/** An address in any spelling. What is none is an address that the account does not have. */
+export const ipParam = text(64)
+  .transform((value) => toIpId(value) ?? value)
+  .meta({ description: 'the IP address, in any spelling' });
+
+const MAX_POOL = 255;
+
+/** A pool that should be there. */
+export const knownPool = text(MAX_POOL)
+  .transform((value) => value.trim())
+  .meta({ description: 'name of the pool' });
+
+export const ipRecord = z
+  .object({
+    ip: str('the IP address'),
+    created_at: time('when the account got it'),
+    pool: str('name of the pool it is in'),
+    domain: str('reverse DNS domain of the IP'),
+    custom_dns: z
+      .object({
+        enabled: z.boolean().meta({ description: 'whether a custom domain is configured' }),
+        valid: z.boolean().meta({ description: 'whether the reverse DNS names it and it points to the IP' }),
+        error: z.string().nullable().meta({ description: 'why it is not valid, or that the change is pending' }),
+      })
+      .meta({ description: "a domain of the account's own in the reverse DNS" }),
+    warmup: z
+      .object({
+        warming_up: z.boolean().meta({ description: 'whether the IP is warming up' }),
+        start_at: timeOrNull('when the warmup began', 'null when there is none'),
+        end_at: timeOrNull('when it ends, 30 days later', 'null when there is none'),
+      })
+      .meta({ description: 'the 30 days in which a growing share of mail goes over it' }),
+  })
+  .meta({ title: 'dedicated IP record' });
+
+/** Makes records of addresses, by the account's placement and the present time. */
+export function createIpRecorder(placement: PlacementRow, now: Date): (row: IpRow) => z.output<typeof ipRecord> {
+  const poolOf = createPoolFinder(placement);
+  return (row) => ({
+    ip: row.id,
+    created_at: toTimestamp(row.createdAt),
+    pool: poolOf(row.id),
+    domain: row.domain,
+    custom_dns: { enabled: row.customDomain !== null, valid: row.customState === 'valid', error: row.customError },
+    warmup: toWarmup(row, now),
+  });
+}
+
+/** An end that has passed is over, whether the task has cleared it or not. */
+function toWarmup({ warmupStartAt, warmupEndAt }: IpRow, now: Date) {
+  const warming = isWarming(warmupEndAt, now);
+  const shown = (at: Date | null) => (warming && at ? toTimestamp(at) : null);
+  return { warming_up: warming, start_at: shown(warmupStartAt), end_at: shown(warmupEndAt) };
+}
+
+// For the examples.
+/** An address of the account's. */
+export const IP = {
+  ip: '192.0.2.1',
+  created_at: '2026-01-03 10:00:00',
+  pool: 'Main Pool',
+  domain: 'out1.mx.postern.test',
+  custom_dns: { enabled: false, valid: false, error: null },
+  warmup: { warming_up: false, start_at: null, end_at: null },
+};
+/** The times of a warmup that begins when the examples run. */
+const WARMUP = { warming_up: true, start_at: '2026-01-05 12:00:00', end_at: '2026-02-04 12:00:00' };
+
+/** A name for the reverse DNS. */
+const reverseDomain = text(1000)
+  .transform((value, context) => {
+    const name = toAsciiDomain(value.trim());
+    if (name?.includes('.')) return name;
+    context.addIssue({ code: 'custom', message: 'Not a valid domain name' });
+    return z.NEVER;
+  })
+  .meta({ description: 'the domain name, as `out.example.com`' });
+
+/** All addresses of the account, in the order of their texts. */
+export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
+  return store.ips.many({ releasedAt: null }, { sort: 'id' });
+}
+
+/** The pool of that name. The default pool is made when it is looked for first, as old as the account. */
+export async function findPool(name: string, parts: AccountParts): Promise<PoolRow | undefined> {
+  const row = await parts.store.pools.one({ id: poolId(parts.account.id, name) });
+  return row ?? (name === DEFAULT_POOL ? makePool(name, parts.account.createdAt, parts) : undefined);
+}
+
+/** Makes a pool, or answers the one that somebody else made meanwhile. */
+export async function makePool(
+  name: string,
+  createdAt: Date,
+  { account, store, newToken }: AccountParts,
+): Promise<PoolRow> {
+  const row = { id: poolId(account.id, name), name, token: newToken(), createdAt };
+  for (;;) {
+    if ((await store.pools.insert(row)) === 'inserted') return { ...row, account: account.id };
+    const present = await store.pools.one({ id: row.id });
+    if (present) return present; // else it was deleted in between
+  }
+}
 
 const NOT_FOR_YOU = 'Dedicated IPs are only available for accounts that pay for them.';
 
 /** The record of an address as it is now. */
-export async function showIp(row: IpRow, { store, now }: Call<never>) {
+async function showIp(row: IpRow, { store, now }: Call<never>) {
   return createIpRecorder(await readPlacement(store), now())(row);
 }
 
 /** The row of an address, or the error that the account has no such address. */
-export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
+async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>): Promise<IpRow> {
   const row = await store.ips.one({ id: ip, releasedAt: null });
   if (!row) throw refuse('Unknown_IP', ip);
   return row;
@@ -28,9 +144,9 @@ export async function findIp(ip: string, { store, refuse }: Call<'Unknown_IP'>):
 const list = listing({
   path: '/ips/list',
   summary: 'Lists the dedicated IPs of the account.',
-  notes: 'In the order of their texts, all of them; `after` begins behind one.',
+  notes: 'Returns all of them, sorted as text; `after` continues after one.',
   params: {
-    after: optional(ipParam.meta({ description: 'where to begin: behind this IP (beyond the public ancestor)' })),
+    after: optional(ipParam.meta({ description: 'continue after this IP (beyond the public ancestor)' })),
   },
   returns: z.array(ipRecord),
   errors: [],
@@ -67,16 +183,16 @@ const info = operation({
 
 const provision = operation({
   path: '/ips/provision',
-  summary: 'Asks for a dedicated IP.',
+  summary: 'Requests a dedicated IP.',
   notes:
-    'Requests are served from the addresses of the operator, the oldest request first, within 24 hours while there are any. One request may be outstanding. ' +
-    `Without a pool, and when the pool was deleted meanwhile, the IP comes into \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
+    'Requests are served from the addresses of the operator, oldest first, within 24 hours if any are available. Only one request may be pending. ' +
+    `Without a pool, or if the pool was deleted in the meantime, the IP is placed in \`${DEFAULT_POOL}\`. The account must have sent mail, and have a reputation that the operator sets (40 by default).`,
   params: {
     warmup: optional(z.boolean().meta({ description: 'whether to begin with a warmup; false unless given' })),
     pool: optional(knownPool.meta({ description: 'id of the pool, which is its name; null for the default pool' })),
   },
   returns: z.object({
-    requested_at: z.string().meta({ description: 'when the IP was asked for, UTC, YYYY-MM-DD HH:MM:SS' }),
+    requested_at: time('when the IP was asked for'),
   }),
   errors: ['IP_ProvisionLimit', 'Unknown_Pool', 'PaymentRequired', 'NoSendingHistory', 'PoorReputation'],
   example: { params: { warmup: true }, answer: { requested_at: '2026-01-05 12:00:00' } },
@@ -93,17 +209,14 @@ const provision = operation({
 
 const withdraw = operation({
   path: '/ips/cancel-provision',
-  summary: 'Withdraws the request for a dedicated IP that waits.',
+  summary: 'Cancels the pending request for a dedicated IP.',
   notes:
-    'When an IP has been chosen for it already, it comes all the same, and /ips/delete gives it back. Another request may be made at once.',
+    'If an IP has already been chosen, it is still assigned; /ips/delete returns it. Another request may be made at once.',
   extension: true,
   params: {},
   returns: z.object({
-    withdrawn: z.boolean().meta({ description: 'whether a request was withdrawn; false: none waits' }),
-    requested_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when that IP was asked for, UTC, YYYY-MM-DD HH:MM:SS; null: none waits' }),
+    withdrawn: z.boolean().meta({ description: 'whether a request was cancelled; false: none was pending' }),
+    requested_at: timeOrNull('when that IP was asked for', 'null: none was pending'),
   }),
   errors: [],
   example: { params: {}, answer: { withdrawn: false, requested_at: null } },
@@ -130,8 +243,8 @@ async function allowProvisioning({
 
 const startWarmup = operation({
   path: '/ips/start-warmup',
-  summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail goes over it.`,
-  notes: `${WARMUP_CURVE} The rest goes over other IPs of its pool or over shared ones. An IP that is warming up goes on as it was.`,
+  summary: `Begins the warmup of a dedicated IP: over ${WARMUP_DAYS} days a growing share of mail is sent from it.`,
+  notes: `${WARMUP_CURVE} The rest is sent from other IPs of its pool or from shared ones. If the IP is already warming up, nothing changes.`,
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -149,7 +262,7 @@ const startWarmup = operation({
 
 const cancelWarmup = operation({
   path: '/ips/cancel-warmup',
-  summary: 'Ends the warmup of a dedicated IP: all mail may go over it at once.',
+  summary: 'Ends the warmup of a dedicated IP: all mail may be sent from it at once.',
   params: { ip: ipParam },
   returns: ipRecord,
   errors: ['Unknown_IP'],
@@ -163,9 +276,9 @@ const cancelWarmup = operation({
 
 const remove = operation({
   path: '/ips/delete',
-  summary: 'Gives a dedicated IP back. This cannot be undone.',
+  summary: 'Returns a dedicated IP. This cannot be undone.',
   notes:
-    'The address rests before anybody else gets it. An IP that the account does not have is no error: `deleted` is false.',
+    'The address is held back for a while before another account gets it. An IP that the account does not have is not an error: `deleted` is false.',
   params: { ip: ipParam },
   returns: z.object({
     ip: z.string().meta({ description: 'the IP address' }),
@@ -184,8 +297,8 @@ export const ips = [list, info, provision, withdraw, startWarmup, cancelWarmup, 
 
 const checkCustomDns = operation({
   path: '/ips/check-custom-dns',
-  summary: 'Looks whether a domain can be the custom reverse DNS of a dedicated IP.',
-  notes: 'It can when its A record (AAAA for an IPv6 address) points to the IP.',
+  summary: 'Checks whether a domain can be the custom reverse DNS of a dedicated IP.',
+  notes: 'It can if its A record (AAAA for an IPv6 address) points to the IP.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: z.object({
     valid: z.boolean().meta({ description: 'whether the domain has an A record that points to the IP' }),
@@ -196,9 +309,9 @@ const checkCustomDns = operation({
   async handle({ ip, domain }, call) {
     const row = await findIp(ip, call);
     if (call.names.isOurs(domain)) return { valid: false, error: RESERVED_WORDS.ours };
-    const found = await call.pointsTo(domain, row.id);
+    const found = await checkA(call.resolver, domain, row.id);
     return found === 'unknown'
-      ? { valid: false, error: `The DNS of ${domain} does not answer; please try again later` }
+      ? { valid: false, error: `The DNS of ${domain} does not respond; please try again later` }
       : found;
   },
 });
@@ -208,7 +321,7 @@ const setCustomDns = operation({
   summary: 'Configures a custom domain for the reverse DNS of a dedicated IP.',
   notes:
     'Its A record (AAAA for an IPv6 address) must point to the IP. The change is pending until the PTR record of the IP, which the operator sets, names the domain; then ' +
-    '`custom_dns.valid` is true and `domain` is the new one. What is not so after 7 days has failed, and another change may be made. All of it is tested again every day.',
+    '`custom_dns.valid` is true and `domain` is the new one. A change that is not valid after 7 days has failed, and another may be made. The records are tested again every day.',
   params: { ip: ipParam, domain: reverseDomain },
   returns: ipRecord,
   errors: ['Unknown_IP', 'Invalid_CustomDNS', 'Invalid_CustomDNSPending', 'ServiceUnavailable'],
@@ -222,7 +335,7 @@ const setCustomDns = operation({
     if (call.names.isOurs(domain)) throw call.invalid('domain', RESERVED_WORDS.ours);
     if (isPending(row, call.now())) throw call.refuse('Invalid_CustomDNSPending');
     if (row.customState === 'valid' && row.customDomain === domain) return showIp(row, call);
-    const found = await call.pointsTo(domain, row.id);
+    const found = await checkA(call.resolver, domain, row.id);
     if (found === 'unknown') throw call.refuse('ServiceUnavailable');
     if (!found.valid) throw call.refuse('Invalid_CustomDNS');
     return showIp(await begin(row, domain, call), call);

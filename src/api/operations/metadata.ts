@@ -66,11 +66,11 @@ const add = operation({
     inTurn('metadata', async () => {
       const known = await store.metadataFields.many({}, { sort: 'createdAt' });
       if (known.some((field) => field.name === name))
-        throw invalid('name', 'There is a metadata field of this name already');
+        throw invalid('name', 'A metadata field with this name already exists');
       if (known.length >= MOST_FIELDS) throw refuse('Metadata_FieldLimit');
       const row = { id: metadataFieldId(store.account, name), name, viewTemplate: template, createdAt: now() };
       if ((await store.metadataFields.insert(row)) === 'duplicate')
-        throw invalid('name', 'There is a metadata field of this name already');
+        throw invalid('name', 'A metadata field with this name already exists');
       return toRecord({ ...row, account: store.account });
     }),
 });
@@ -78,7 +78,7 @@ const add = operation({
 const update = operation({
   path: '/metadata/update',
   summary: 'Changes the view template of a metadata field.',
-  notes: 'Left out, the template stays; an empty one is taken off.',
+  notes: 'If left out, the template stays; an empty one removes it.',
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],
@@ -96,7 +96,7 @@ const update = operation({
 
 const remove = operation({
   path: '/metadata/delete',
-  summary: 'Deletes a metadata field. Messages keep what they have in it.',
+  summary: 'Deletes a metadata field. Messages keep their values.',
   params: { name },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],

@@ -1,49 +1,44 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import {
   createPoolFinder,
   DEFAULT_POOL,
   type IpRow,
+  type PlacementRow,
   type PoolRow,
   placesWith,
-  poolId,
   readPlacement,
   rewrite,
 } from '../../store/rows/ips.ts';
-
 import type { AccountParts } from '../account.ts';
 import { type Call, operation } from '../operation.ts';
-import {
-  createIpRecorder,
-  createPoolRecorder,
-  IP,
-  ipParam,
-  ipRecord,
-  knownPool,
-  newPool,
-  poolRecord,
-} from './ip-records.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { time } from './fields.ts';
+import { createIpRecorder, findPool, IP, ipParam, ipRecord, knownPool, makePool, ownIps } from './ips.ts';
+import { MAX_LIST } from './stats.ts';
 
-/** All addresses of the account, in the order of their texts. */
-export function ownIps({ store }: Pick<AccountParts, 'store'>): Promise<IpRow[]> {
-  return store.ips.many({ releasedAt: null }, { sort: 'id' });
-}
+/** A pool that may have to be made. */
+const newPool = knownPool
+  .refine((name) => name !== '', 'Please enter a value')
+  .refine((name) => !/[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u.test(name), 'Please enter a name without control characters')
+  .meta({ description: 'name of the pool; letters count as they are' });
 
-/** The pool of that name. The default pool is made when it is looked for first, as old as the account. */
-export async function findPool(name: string, parts: AccountParts): Promise<PoolRow | undefined> {
-  const row = await parts.store.pools.one({ id: poolId(parts.account.id, name) });
-  return row ?? (name === DEFAULT_POOL ? makePool(name, parts.account.createdAt, parts) : undefined);
-}
+const poolRecord = z
+  .object({
+    name: z.string().meta({ description: 'name of the pool' }),
+    created_at: time('when it was made'),
+    ips: z.array(ipRecord).meta({ description: 'the dedicated IPs in it' }),
+  })
+  .meta({ title: 'IP pool record' });
 
-/** Makes a pool, or answers the one that somebody else made meanwhile. */
-async function makePool(name: string, createdAt: Date, { account, store, newToken }: AccountParts): Promise<PoolRow> {
-  const row = { id: poolId(account.id, name), name, token: newToken(), createdAt };
-  for (;;) {
-    if ((await store.pools.insert(row)) === 'inserted') return { ...row, account: account.id };
-    const present = await store.pools.one({ id: row.id });
-    if (present) return present; // else it was deleted in between
-  }
+/** Makes records of pools from all addresses of the account. */
+function createPoolRecorder(
+  placement: PlacementRow,
+  ips: readonly IpRow[],
+  now: Date,
+): (row: PoolRow) => z.output<typeof poolRecord> {
+  const byPool = Map.groupBy(ips.map(createIpRecorder(placement, now)), ({ pool }) => pool);
+  return ({ name, createdAt }) => ({ name, created_at: toTimestamp(createdAt), ips: byPool.get(name) ?? [] });
 }
 
 async function showPool(row: PoolRow, parts: AccountParts) {
@@ -147,7 +142,7 @@ async function knownTo(pool: string, call: Call<'Unknown_Pool'>): Promise<PoolRo
 
 const createPool = operation({
   path: '/ips/create-pool',
-  summary: 'Makes an IP pool; one that is there already is answered as it is.',
+  summary: 'Creates an IP pool; if it already exists, it is returned as it is.',
   params: { pool: newPool },
   returns: poolRecord,
   errors: [],

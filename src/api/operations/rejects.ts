@@ -9,8 +9,8 @@ import { REASONS, type RejectRow } from '../../store/rows/lists.ts';
 import { subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { emailAddress } from './rules.ts';
-import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats-records.ts';
+import { emailAddress, time, timeOrNull } from './fields.ts';
+import { MAX_LIST, SOME_STATS, senderRecord, toSenderRecord, toStats } from './stats.ts';
 
 // Parameters that rejects and whitelists share.
 
@@ -25,12 +25,12 @@ export const addressPrefix = optional(z.string().max(1000).transform(listedPrefi
 });
 
 /** Clients send an empty text for no subaccount. */
-export const subaccountParam = optional(z.string().max(255)).meta({
+const subaccountParam = optional(z.string().max(255)).meta({
   description: 'id of a subaccount; the list of the whole account when left out',
 });
 
 /** The subaccount that a call is about, '' for none; throws when there is no such subaccount. */
-export async function findSubaccount(
+async function findSubaccount(
   slug: string | undefined,
   { store, refuse }: Call<'Unknown_Subaccount'>,
 ): Promise<string> {
@@ -51,7 +51,7 @@ interface Search {
 type Rejects = Pick<AccountStore, 'rejects'>;
 
 /** The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks them comes later. */
-export async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
+async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
   if (!search.includeExpired) return standing(store, search, now);
   // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.
   const halves = await Promise.all(
@@ -102,7 +102,6 @@ function compare(a: string, b: string): number {
 const MAX_COMMENT = 1000;
 
 const email = z.string().meta({ description: 'the address, in lower case' });
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 const rejectEntry = z
   .object({
@@ -114,10 +113,7 @@ const rejectEntry = z
       .meta({ description: 'the diagnosis of a bounce, or the comment of an entry by hand' }),
     created_at: time('when it was added'),
     last_event_at: time('the latest event that made or renewed it'),
-    expires_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when it expires, UTC, YYYY-MM-DD HH:MM:SS; null for never' }),
+    expires_at: timeOrNull('when it expires', 'null for never'),
     expired: z.boolean().meta({ description: 'whether it has expired: the address is mailed again' }),
     sender: senderRecord
       .nullable()
@@ -167,7 +163,7 @@ const add = operation({
   path: '/rejects/add',
   summary: 'Puts an address on the rejection list by hand: it is not mailed any more.',
   notes:
-    'The entry never expires and replaces one that events made. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
+    'The entry never expires and replaces one made by events. A whitelisted address is not added. Removing the entry costs no reputation, unless it replaced one that events had made.',
   params: {
     email: listAddress,
     comment: optional(z.string().max(MAX_COMMENT)).meta({
@@ -265,7 +261,7 @@ const remove = operation({
     const subaccount = await findSubaccount(slug, call);
     const removed = await call.lists.unreject(email, subaccount);
     if (!removed) throw call.refuse('Invalid_Reject');
-    if (isOfEvents(removed)) await call.countReset(subaccount);
+    if (isOfEvents(removed)) await call.numbers.countReset(subaccount);
     return { email, deleted: true, subaccount: subaccount === '' ? null : subaccount };
   },
 });

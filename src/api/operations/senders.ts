@@ -10,6 +10,7 @@ import { isPlainMailbox } from '../../sending/notices.ts';
 import { type SenderDomainRow, senderDomainId } from '../../store/rows/domains.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
+import { time, timeOrNull } from './fields.ts';
 import {
   hourlyEntry,
   hoursOf,
@@ -25,7 +26,7 @@ import {
   totalsAfter,
   toWindows,
   windowsRecord,
-} from './stats-records.ts';
+} from './stats.ts';
 
 /** A sender as the examples have it. */
 const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09:00:00', ...SOME_STATS };
@@ -73,13 +74,13 @@ async function findSender(
 
 const info = operation({
   path: '/senders/info',
-  summary: 'Shows the numbers of a sender: totals, and five windows that end now.',
-  notes: 'today begins at 00:00 UTC; the other windows are days of 24 hours and begin with a whole hour.',
+  summary: 'Shows the statistics of a sender: totals, and five windows that end now.',
+  notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { address },
   returns: z
     .object({
       address: z.string().meta({ description: 'the sending address' }),
-      created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
+      created_at: time('when it was first seen'),
       ...totalFields,
       stats: windowsRecord,
     })
@@ -123,8 +124,8 @@ const { unsubs: _, ...HOUR } = { time: '2026-01-05 09:00:00', ...SOME_STATS };
 
 const timeSeries = operation({
   path: '/senders/time-series',
-  summary: 'Shows the numbers of a sender by hour, for the last 30 days.',
-  notes: 'Only hours with activity, the oldest first.',
+  summary: 'Shows the statistics of a sender by hour, for the last 30 days.',
+  notes: 'Only hours with activity, oldest first.',
   params: { address },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Sender'],
@@ -154,34 +155,29 @@ const mailbox = text(255)
   .refine((value) => !value.includes('@'), 'Please enter only the part before the @')
   .refine(
     (value) => value.includes('@') || isPlainMailbox(value),
-    'Not a mailbox that we write to: please use one of letters, digits, dots and _ + = ~ & - only',
+    'Not a valid mailbox: use only letters, digits, dots and _ + = ~ & -',
   )
   .meta({ description: 'the mailbox at the domain that the link is mailed to: the part before the @' });
 
-const time = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 const dnsTest = (what: string) =>
   z
     .object({
       valid: z.boolean().meta({ description: `whether the ${what} record is right` }),
-      valid_after: time(
+      valid_after: timeOrNull(
         'set when the record is valid now and was not before: when its TTL has passed since, and it is used',
       ),
       error: z.string().nullable().meta({ description: 'what is wrong, null when nothing is' }),
     })
     .meta({ description: `the ${what} record` });
 
-export const senderDomainRecord = z
+const senderDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
-    created_at: z.string().meta({ description: 'when it was first seen, UTC, YYYY-MM-DD HH:MM:SS' }),
-    last_tested_at: time('when its DNS last answered a test, null before the first'),
+    created_at: time('when it was first seen'),
+    last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
     spf: dnsTest('SPF'),
     dkim: dnsTest('DKIM'),
-    verified_at: time('when its ownership was verified in this account, null when it was not'),
+    verified_at: timeOrNull('when its ownership was verified in this account, null when it was not'),
     valid_signing: z.boolean().meta({
       description:
         'whether the domain can sign mail; false while both records are valid: a `valid_after` has not passed, or the domain must be verified first',
@@ -189,11 +185,11 @@ export const senderDomainRecord = z
   })
   .meta({ title: 'sender domain record' });
 
-const NO_MAIL = 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address';
+const NO_MAIL = 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS';
 const NOT_TESTED = 'This domain has not been tested yet.';
 
 /** The record of a sender domain at a time. */
-export function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
+function toSenderDomainRecord(row: SenderDomainRow, now: Date) {
   const date = (value: Date | null) => (value === null ? null : toTimestamp(value));
   const test = (valid: boolean | null, validAfter: Date | null, error: string | null) => ({
     valid: valid === true,
@@ -218,10 +214,10 @@ const EXAMPLE = { domain: 'example.com', created_at: '2026-01-05 11:00:00', ...F
 const domains = listing({
   path: '/senders/domains',
   summary: 'Lists the sender domains of the account, by name.',
-  notes: 'All of them; `after` begins behind a name.',
+  notes: 'Returns all of them; `after` continues after a name.',
   params: {
     after: optional(
-      domainName.meta({ description: 'beyond the documented interface: lists the domains behind this name' }),
+      domainName.meta({ description: 'beyond the documented interface: lists the domains after this name' }),
     ),
   },
   returns: z.array(senderDomainRecord),
@@ -241,7 +237,7 @@ const addDomain = operation({
   path: '/senders/add-domain',
   summary: 'Adds a sender domain to the account.',
   notes:
-    'Domains are also added when mail is sent from them. Adding one again answers the record that is there. domain-key says what belongs into its DNS.',
+    'Sending mail from a domain adds it too. Adding it again returns the existing record. domain-key shows the DNS records it needs.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -256,9 +252,9 @@ const addDomain = operation({
 
 const checkDomain = operation({
   path: '/senders/check-domain',
-  summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain when it is not in the account yet.',
+  summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include our name, and the DKIM record hold our key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not right.',
+    'The SPF record must include this service, and the DKIM record must hold its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],
@@ -278,9 +274,9 @@ const checkDomain = operation({
 
 const verifyDomain = operation({
   path: '/senders/verify-domain',
-  summary: 'Mails a link to a mailbox at the domain, to prove that the domain belongs to the account.',
+  summary: 'Sends a link to a mailbox at the domain, to prove that the domain belongs to the account.',
   notes:
-    'The link works once, within seven days, and asks for a press of a button, because programs follow links too. A domain that is verified in one account signs for others only when they verify it as well. An address gets at most 3 such mails an hour and 10 a day, a domain at most 20 a day for one account. Domains of free mail, public suffixes and domains that take no mail cannot be verified.',
+    'The link works once, within seven days, and opens a page with a confirmation button, because mail scanners follow links too. Once a domain is verified in one account, mail of other accounts is signed for it only if they verify it as well. An address gets at most 3 such messages an hour and 10 a day; an account can send at most 20 a day to one domain. Free mail domains, public suffixes and domains that do not accept mail cannot be verified.',
   params: { domain: domainName, mailbox },
   returns: z.object({
     status: z.enum(['sent', 'already_verified']).meta({ description: 'whether a mail was sent, or was not needed' }),
@@ -295,12 +291,12 @@ const verifyDomain = operation({
   async handle({ domain, mailbox }, { senderDomains, invalid }) {
     const status = await senderDomains.verify(domain, mailbox);
     if (status === 'free-mail')
-      throw invalid('domain', 'This domain belongs to a provider of free mail and cannot be verified');
+      throw invalid('domain', 'This domain belongs to a free mail provider and cannot be verified');
     if (status === 'public-suffix') throw invalid('domain', RESERVED_WORDS[status]);
     if (status === 'no-mail') throw invalid('domain', NO_MAIL);
     if (status === 'limited')
       throw invalid('mailbox', 'Too many mails were requested for this address or domain: please try again later');
-    if (status === 'refused') throw invalid('mailbox', 'Not a mailbox that we write to');
+    if (status === 'refused') throw invalid('mailbox', 'Not a valid mailbox');
     return { status, domain, email: `${mailbox}@${domain}` };
   },
 });
@@ -316,9 +312,9 @@ const toKeyInDns = ({ selector, place, txt }: KeyInDns) => ({ selector, name: pl
 
 const domainKey = operation({
   path: '/senders/domain-key',
-  summary: 'Says what belongs into the DNS of a sender domain; adds the domain when it is not in the account yet.',
+  summary: 'Shows the DNS records that a sender domain needs; adds the domain if it is not in the account yet.',
   notes:
-    'Publish the TXT record, or a CNAME to `cname` when the operator of this service keeps that record for you; either will do. The SPF record of the domain must hold `spf_include`.',
+    'Publish the TXT record, or a CNAME to `cname` if the operator of this service maintains that record for you; either is enough. The SPF record of the domain must contain `spf_include`.',
   extension: true,
   params: { domain: domainName },
   returns: z.object({
@@ -333,7 +329,7 @@ const domainKey = operation({
     previous: z
       .object({
         ...keyInDns,
-        keep_until: z.string().meta({ description: 'when the record may go, UTC, YYYY-MM-DD HH:MM:SS' }),
+        keep_until: time('when the record may go'),
       })
       .nullable()
       .meta({
@@ -373,7 +369,7 @@ const deleteDomain = operation({
   path: '/senders/delete-domain',
   summary: 'Removes a sender domain from the account.',
   notes:
-    'Answers the record as it was. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',
+    'Returns the deleted record. Sending from the domain adds it again, unverified. A verified domain is removed only with `confirm`.',
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({

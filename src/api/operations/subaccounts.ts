@@ -23,41 +23,38 @@ import {
 import { type SubaccountRow, searchKey, subaccountId } from '../../store/rows/subaccounts.ts';
 import type { AccountStore, BoundCollection } from '../../store/store.ts';
 import { type Call, operation } from '../operation.ts';
-import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats-records.ts';
+import { str, timeOrNull } from './fields.ts';
+import { hoursOf, MAX_LIST, NO_STATS, statsBlock, toStats } from './stats.ts';
 
-const say = (description: string) => z.string().meta({ description });
 const count = (description: string) => z.int().meta({ description });
 
-export const subaccountRecord = z
+const subaccountRecord = z
   .object({
-    id: say('unique identifier, used in sending calls'),
+    id: str('unique identifier, used in sending calls'),
     name: z.string().nullable().meta({ description: 'display name; null when there is none' }),
     custom_quota: z.int().nullable().meta({ description: 'hourly quota set by hand; null: by reputation' }),
     status: z
       .enum(['active', 'paused'])
       .meta({ description: 'mail of a paused subaccount is queued for at most 3 days' }),
     reputation: count('0 to 100'),
-    created_at: say('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
-    first_sent_at: z
-      .string()
-      .nullable()
-      .meta({ description: 'when it first sent, UTC, YYYY-MM-DD HH:MM:SS; null before' }),
+    created_at: str('when it was added, UTC, YYYY-MM-DD HH:MM:SS'),
+    first_sent_at: timeOrNull('when it first sent', 'null before'),
     sent_weekly: count('sent this week, which began on Monday 00:00 UTC'),
     sent_monthly: count('sent this month, which began on the 1st, 00:00 UTC'),
     sent_total: count('sent since it was added'),
   })
   .meta({ title: 'subaccount record' });
 
-export const subaccountDetail = subaccountRecord
+const subaccountDetail = subaccountRecord
   .extend({
-    notes: say('notes'),
+    notes: str('notes'),
     sent_hourly: count('sent in the last 60 minutes, to the minute'),
     hourly_quota: count('messages it may send in an hour: the custom quota, or by reputation'),
     last_30_days: statsBlock,
   })
   .meta({ title: 'subaccount detail' });
 
-export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
+function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumbers) {
   return {
     id: row.slug,
     name: row.name === '' ? null : row.name,
@@ -72,7 +69,7 @@ export function toSubaccountRecord(row: SubaccountRow, numbers: SubaccountNumber
   };
 }
 
-export function toSubaccountDetail(
+function toSubaccountDetail(
   row: SubaccountRow,
   numbers: SubaccountNumbers,
   recently: { readonly sentHourly: number; readonly last30Days: Tally },
@@ -87,7 +84,7 @@ export function toSubaccountDetail(
 }
 
 // For the examples.
-export const SUBACCOUNT = {
+const SUBACCOUNT = {
   id: 'cust-123',
   name: 'ABC Widgets, Inc.',
   custom_quota: 42,
@@ -99,7 +96,7 @@ export const SUBACCOUNT = {
   sent_monthly: 0,
   sent_total: 0,
 };
-export const SUBACCOUNT_DETAIL = {
+const SUBACCOUNT_DETAIL = {
   ...SUBACCOUNT,
   notes: 'Free plan user, signed up on 2026-01-05',
   sent_hourly: 0,
@@ -108,7 +105,7 @@ export const SUBACCOUNT_DETAIL = {
 };
 
 /** What is counted of one subaccount, as its record needs it. */
-export interface SubaccountNumbers {
+interface SubaccountNumbers {
   readonly week: number;
   readonly month: number;
   readonly total: number;
@@ -118,7 +115,7 @@ export interface SubaccountNumbers {
 }
 
 /** The numbers of many subaccounts: four queries, however many. */
-export async function numbersOf(
+async function numbersOf(
   { account, counters }: AccountStore,
   rows: readonly SubaccountRow[],
   now: Date,
@@ -152,7 +149,7 @@ export async function numbersOf(
 const DAYS = 30;
 
 /** What a subaccount did in the last hour and in the last 30 days. */
-export async function recentlyOf(
+async function recentlyOf(
   store: AccountStore,
   slug: string,
   now: Date,
@@ -258,7 +255,7 @@ const add = operation({
     const taken = () => call.invalid('id', 'A subaccount with this id already exists');
     if (await call.store.subaccounts.one({ id })) throw taken();
     // Events of mail that an earlier subaccount of this id had sent may have come after it was deleted.
-    await call.forgetSubaccount(slug);
+    await call.numbers.forgetSubaccount(slug);
     const row = {
       id,
       slug,
@@ -302,7 +299,7 @@ const update = operation({
   example: { params: { id: 'cust-123', name: 'ABC Widgets' }, answer: { ...SUBACCOUNT, name: 'ABC Widgets' } },
   async handle({ id, name, notes, custom_quota: quota, remove_custom_quota: isRemoved = false }, call) {
     if (isRemoved && quota !== undefined)
-      throw call.invalid('remove_custom_quota', 'Please enter either a quota or its removal');
+      throw call.invalid('remove_custom_quota', 'Please enter either custom_quota or remove_custom_quota');
     const customQuota = isRemoved ? null : quota;
     const nameKey = name === undefined ? undefined : searchKey(name);
     if (name === undefined && notes === undefined && customQuota === undefined)
@@ -323,9 +320,9 @@ const remove = operation({
     const row = await found(id, call);
     const record = await toRecord(row, call);
     // What belongs to it first: should we be cut off, nothing is left behind for a later subaccount of this id.
-    await call.forgetSubaccount(id);
+    await call.numbers.forgetSubaccount(id);
     const removed = await call.store.subaccounts.remove({ id: row.id });
-    await call.forgetSubaccount(id); // what came in between
+    await call.numbers.forgetSubaccount(id); // what came in between
     if (!removed) throw call.refuse('Unknown_Subaccount', id);
     return record;
   },

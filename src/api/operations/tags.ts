@@ -23,7 +23,7 @@ import {
   totalsAfter,
   toWindows,
   windowsRecord,
-} from './stats-records.ts';
+} from './stats.ts';
 
 const tag = text(1000).meta({ description: 'a tag that mail was sent with' });
 const tagRecord = z
@@ -49,10 +49,10 @@ async function findTag(tag: string, { store, refuse }: Call<'Invalid_Tag_Name'>)
 const list = listing({
   path: '/tags/list',
   summary: 'Lists the tags that mail was sent with, with their totals and reputation.',
-  notes: `By name, all of them; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
+  notes: `Returns all of them by name; with \`after\`, those that follow. ${REPUTATION_FORMULA}`,
   params: {
     after: optional(text(1000)).meta({
-      description: 'where to begin: behind this tag (beyond the documented interface)',
+      description: 'continue after this tag (beyond the documented interface)',
     }),
   },
   returns: z.array(tagRecord),
@@ -70,7 +70,7 @@ const remove = operation({
   summary:
     'Deletes a tag: takes it off the messages that were sent with it and deletes its numbers. This cannot be undone.',
   notes:
-    'Answers the record as it was. Mail that is sent with the tag afterwards makes it anew. With very many messages, the rest is done within minutes.',
+    'Returns the deleted record. Sending mail with the tag creates it again. If it has very many messages, the removal finishes within minutes.',
   params: { tag },
   returns: tagRecord,
   errors: ['Invalid_Tag_Name'],
@@ -78,15 +78,15 @@ const remove = operation({
   async handle({ tag }, call) {
     const total = await findTag(tag, call);
     const recent = await recentOf(call.store, 'tag', tag, call.now());
-    await call.removeTag(tag);
+    await call.numbers.removeTag(tag);
     return toTagRecord(total, recent);
   },
 });
 
 const info = operation({
   path: '/tags/info',
-  summary: 'Shows the numbers of a tag: totals, and five windows that end now.',
-  notes: 'today begins at 00:00 UTC; the other windows are days of 24 hours and begin with a whole hour.',
+  summary: 'Shows the statistics of a tag: totals, and five windows that end now.',
+  notes: 'today starts at 00:00 UTC; the other windows are days of 24 hours and start on the hour.',
   params: { tag },
   returns: z
     .object({ tag: z.string().meta({ description: 'the tag' }), ...totalFields, stats: windowsRecord })
@@ -122,8 +122,8 @@ const info = operation({
 
 const timeSeries = operation({
   path: '/tags/time-series',
-  summary: 'Shows the numbers of a tag by hour, for the last 30 days.',
-  notes: 'Only hours with activity, the oldest first.',
+  summary: 'Shows the statistics of a tag by hour, for the last 30 days.',
+  notes: 'Only hours with activity, oldest first.',
   params: { tag },
   returns: z.array(tagHourlyEntry),
   errors: ['Invalid_Tag_Name'],

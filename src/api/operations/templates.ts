@@ -1,29 +1,137 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../base/clock.ts';
 import { optional, text } from '../../base/schema.ts';
+import { parseAddress } from '../../mail/address.ts';
 import { MAX_RENDERED } from '../../mail/faults.ts';
-
-import { MAX_TEMPLATE_NAME, nameFault, slugOf } from '../../mail/merge/language.ts';
+import { MAX_CODE_BYTES, MAX_TEMPLATE_NAME, MAX_TEXT_BYTES, nameFault, slugOf } from '../../mail/merge/language.ts';
 import { render as renderCode, toVars } from '../../mail/merge/merge.ts';
+import type { TemplateContent, TemplateRow } from '../../store/rows/templates.ts';
 import type { Call } from '../operation.ts';
 import { listing, operation } from '../operation.ts';
 import { mapPages } from '../whole-lists.ts';
-import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats-records.ts';
-import {
-  addLabels,
-  changeTemplate,
-  contentParams,
-  findTemplate,
-  givenName,
-  labelFilter,
-  labelParams,
-  NO_CONTENT,
-  newName,
-  pagesOfTemplates,
-  settleLabels,
-  templateRecord,
-  toContent,
-  toTemplateRecord,
-} from './template-records.ts';
+import { str, time, timeOrNull } from './fields.ts';
+import { hourlyEntry, hoursOf, SERIES_DAYS, SOME_STATS, toHourlyEntry } from './stats.ts';
+import { addLabels, changeTemplate, findTemplate, pagesOfTemplates, settleLabels } from './template-rows.ts';
+
+// Parameters and the record of the Templates group.
+
+const MAX_LABELS = 10;
+const MAX_LABEL = 100;
+const MAX_SUBJECT = 10_000;
+const MAX_FROM_NAME = 1000;
+
+const bytes = (max: number) =>
+  z.string().refine((value) => Buffer.byteLength(value) <= max, `Please enter at most ${max} bytes`);
+
+const newName = text(MAX_TEMPLATE_NAME).meta({
+  description: 'unique within the account, letters in any case; it never changes',
+});
+export const templateName = text(MAX_TEMPLATE_NAME).meta({ description: 'name or slug of a template' });
+
+/** An address as it was given; an empty text is no address. */
+const senderAddress = z
+  .string()
+  .max(1000)
+  .transform((value, context) => {
+    const address = value.trim();
+    if (address === '' || parseAddress(address)) return address === '' ? null : address;
+    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+    return z.NEVER;
+  });
+
+/** The content of a template as add and update take it. */
+const contentParams = {
+  from_email: optional(senderAddress).meta({ description: 'default sender address; an empty text removes it' }),
+  from_name: optional(z.string().max(MAX_FROM_NAME)).meta({ description: 'default sender name' }),
+  subject: optional(z.string().max(MAX_SUBJECT)).meta({ description: 'default subject' }),
+  code: optional(bytes(MAX_CODE_BYTES)).meta({
+    description: `HTML; an element with mc:edit="name" is a region that content can be put into; at most ${MAX_CODE_BYTES} bytes`,
+  }),
+  text: optional(bytes(MAX_TEXT_BYTES)).meta({ description: `default text part; at most ${MAX_TEXT_BYTES} bytes` }),
+};
+
+/** Labels; one that is given twice counts once. */
+const labelParams = {
+  labels: optional(
+    z
+      .array(text(MAX_LABEL))
+      .max(MAX_LABELS)
+      .transform((labels) => [...new Set(labels)]),
+  ).meta({ description: `up to ${MAX_LABELS} labels of up to ${MAX_LABEL} characters` }),
+};
+
+/** A label to list by; clients send an empty text for none. */
+const labelFilter = optional(z.string().max(MAX_LABEL)).meta({
+  description: 'only templates with exactly this label',
+});
+
+interface ContentParams {
+  readonly code?: string | undefined;
+  readonly subject?: string | undefined;
+  readonly from_email?: string | null | undefined;
+  readonly from_name?: string | undefined;
+  readonly text?: string | undefined;
+}
+
+/** The content of a template with what was given in place of what was there. */
+function toContent(before: TemplateContent, given: ContentParams): TemplateContent {
+  return {
+    code: given.code ?? before.code,
+    subject: given.subject ?? before.subject,
+    fromEmail: given.from_email === undefined ? before.fromEmail : given.from_email,
+    fromName: given.from_name ?? before.fromName,
+    text: given.text ?? before.text,
+  };
+}
+
+const NO_CONTENT: TemplateContent = { code: null, subject: null, fromEmail: null, fromName: null, text: null };
+
+const maybe = (description: string) => z.string().nullable().meta({ description });
+
+const templateRecord = z
+  .object({
+    slug: str('immutable unique code name'),
+    name: str('immutable unique name'),
+    labels: z.array(z.string()).meta({ description: 'labels applied to the template' }),
+    code: maybe('HTML, the draft'),
+    subject: maybe('default subject, the draft'),
+    from_email: maybe('default sender address, the draft'),
+    from_name: maybe('default sender name, the draft'),
+    text: maybe('default text part, the draft'),
+    publish_name: str('the same as name'),
+    publish_code: maybe('HTML as published'),
+    publish_subject: maybe('default subject as published'),
+    publish_from_email: maybe('default sender address as published'),
+    publish_from_name: maybe('default sender name as published'),
+    publish_text: maybe('default text part as published'),
+    published_at: timeOrNull('when it was last published', 'null: never'),
+    created_at: time('when it was added'),
+    updated_at: time('when it was last changed'),
+  })
+  .meta({ title: 'template record' });
+
+function toTemplateRecord(row: Omit<TemplateRow, 'id' | 'account' | 'version'>) {
+  const { draft, published } = row;
+  return {
+    slug: row.slug,
+    name: row.name,
+    labels: [...row.labels],
+    code: draft.code,
+    subject: draft.subject,
+    from_email: draft.fromEmail,
+    from_name: draft.fromName,
+    text: draft.text,
+    publish_name: row.name,
+    publish_code: published?.code ?? null,
+    publish_subject: published?.subject ?? null,
+    publish_from_email: published?.fromEmail ?? null,
+    publish_from_name: published?.fromName ?? null,
+    publish_text: published?.text ?? null,
+    published_at: row.publishedAt && toTimestamp(row.publishedAt),
+    created_at: toTimestamp(row.createdAt),
+    updated_at: toTimestamp(row.updatedAt),
+  };
+}
 
 // For the examples.
 const CODE = '<p mc:edit="editable">editable content</p>';
@@ -61,9 +169,9 @@ const publishParam = {
 const add = operation({
   path: '/templates/add',
   large: true,
-  summary: 'Adds a template, and publishes it unless told otherwise.',
+  summary: 'Adds a template and, unless `publish` is false, publishes it.',
   notes:
-    'The slug is made of the name: lower case, and a hyphen for every run of other characters than letters and digits. A name whose slug exists is taken.',
+    'The slug is derived from the name: lower case, with a hyphen for every run of characters other than letters and digits. Two names with the same slug cannot coexist.',
   params: { name: newName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Invalid_Template'],
@@ -97,7 +205,7 @@ const add = operation({
       version: 1,
     };
     // Opens and clicks of what an earlier template of this name had sent may have come after it was deleted.
-    if ((await takenName(row.slug, call)) === undefined) await call.forgetNumbers('template', row.slug);
+    if ((await takenName(row.slug, call)) === undefined) await call.numbers.forget('template', row.slug);
     await addLabels(row, labels, call.store);
     if ((await call.store.templates.insert(row)) === 'duplicate') {
       await settleLabels(row.id, call.store);
@@ -118,7 +226,7 @@ async function takenName(slug: string, { store }: Call<never>): Promise<string |
 const info = operation({
   path: '/templates/info',
   summary: 'Shows a template.',
-  params: { name: givenName },
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -130,9 +238,10 @@ const info = operation({
 const update = operation({
   path: '/templates/update',
   large: true,
-  summary: 'Changes the draft of a template, and publishes it unless told otherwise; null fields remain unchanged.',
-  notes: 'Publishing publishes the whole draft, so with it what was changed before without publishing.',
-  params: { name: givenName, ...contentParams, ...publishParam, ...labelParams },
+  summary:
+    'Changes the draft of a template and, unless `publish` is false, publishes it; null fields remain unchanged.',
+  notes: 'Publishing applies the whole draft, including earlier changes that were not published.',
+  params: { name: templateName, ...contentParams, ...publishParam, ...labelParams },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: {
@@ -152,8 +261,8 @@ const update = operation({
 
 const publish = operation({
   path: '/templates/publish',
-  summary: 'Publishes the draft of a template; what is sent from now on uses it.',
-  params: { name: givenName },
+  summary: 'Publishes the draft of a template; messages sent from now on use it.',
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'example-template' }, answer: { ...EXAMPLE, published_at: NOW, updated_at: NOW } },
@@ -169,8 +278,8 @@ const publish = operation({
 
 const remove = operation({
   path: '/templates/delete',
-  summary: 'Deletes a template, and answers it as it was.',
-  params: { name: givenName },
+  summary: 'Deletes a template and returns it.',
+  params: { name: templateName },
   returns: templateRecord,
   errors: ['Unknown_Template'],
   example: { params: { name: 'Example Template' }, answer: EXAMPLE },
@@ -180,7 +289,7 @@ const remove = operation({
     await settleLabels(id, call.store);
     if (!removed) throw call.refuse('Unknown_Template', name);
     // Another template may be made under this name, and what this one sent is no history of it.
-    await call.forgetNumbers('template', removed.slug);
+    await call.numbers.forget('template', removed.slug);
     return toTemplateRecord(removed);
   },
 });
@@ -188,11 +297,11 @@ const remove = operation({
 const list = listing({
   path: '/templates/list',
   summary: 'Lists the templates of the account, by name.',
-  notes: 'All of them; with `after`, those that follow a name.',
+  notes: 'Returns all of them; with `after`, those that follow a name.',
   params: {
     label: labelFilter,
     after: optional(text(MAX_TEMPLATE_NAME)).meta({
-      description: 'where to begin: behind this name (beyond the documented interface of the public ancestor)',
+      description: 'continue after this name (beyond the documented interface of the public ancestor)',
     }),
   },
   returns: z.array(templateRecord),
@@ -204,10 +313,9 @@ const list = listing({
 
 const timeSeries = operation({
   path: '/templates/time-series',
-  summary: 'Shows the numbers of a template by hour, for the last 30 days.',
-  notes:
-    'Only hours with activity, the oldest first. They end with the template: one that is added under its name begins anew.',
-  params: { name: givenName },
+  summary: 'Shows the statistics of a template by hour, for the last 30 days.',
+  notes: 'Only hours with activity, oldest first. Deleting the template deletes its statistics.',
+  params: { name: templateName },
   returns: z.array(hourlyEntry),
   errors: ['Unknown_Template'],
   example: {
@@ -228,10 +336,10 @@ const variable = z.object({
 const render = operation({
   path: '/templates/render',
   large: true,
-  summary: 'Puts content into the regions of a template, replaces its merge tags and answers the HTML.',
-  notes: `The published code is used, or the draft of what was never published. The content of an element with mc:edit="name" is replaced, and the attribute taken off; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
+  summary: 'Fills the regions of a template, replaces its merge tags and returns the HTML.',
+  notes: `Uses the published code, or the draft if the template was never published. The content of an element with mc:edit="name" is replaced and the attribute removed; regions without content stay as they are, and names without a region are ignored. Merge tags, in content too: *|NAME|*, *|UPPER:NAME|*, LOWER, TITLE, URL, HTML, *|DATE:d/m/Y|*, *|CURRENT_YEAR|*, *|IF:NAME|*, *|IF:NAME=value|* (also != > < >= <=), *|ELSEIF:NAME=value|*, *|ELSE:|*, *|END:IF|*, *|IFNOT:NAME|*; values are not escaped. Without merge_vars no tag is touched; with them, unknown tags become empty. *|UNSUB:url|* stays, because only a sending knows the link. The result has at most ${MAX_RENDERED} characters.`,
   params: {
-    template_name: givenName,
+    template_name: templateName,
     template_content: z
       .array(z.object({ name: z.string(), content: z.string() }))
       .meta({ description: 'name of each region and the content to inject; of two with one name the last' }),

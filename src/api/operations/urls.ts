@@ -5,8 +5,9 @@ import { sinceHours } from '../../mail/stats.ts';
 import { type UrlCounts, urlId, urlKey } from '../../store/rows/counters.ts';
 import { type TrackingDomainRow, trackingDomainId } from '../../store/rows/domains.ts';
 import { type Call, operation } from '../operation.ts';
+import { time, timeOrNull } from './fields.ts';
 import { domainName } from './senders.ts';
-import { SERIES_DAYS } from './stats-records.ts';
+import { SERIES_DAYS } from './stats.ts';
 
 /** Documented: the most clicked ones. */
 const MOST_CLICKED = 100;
@@ -23,7 +24,7 @@ const urlRecord = z
   .meta({ title: 'URL record' });
 const hourRecord = z
   .object({
-    time: z.string().meta({ description: 'the hour, UTC, YYYY-MM-DD HH:MM:SS' }),
+    time: time('the hour'),
     ...counted,
   })
   .meta({ title: 'URL hourly entry' });
@@ -52,7 +53,7 @@ const list = operation({
 const search = operation({
   path: '/urls/search',
   summary: `Lists the ${MOST_CLICKED} most clicked URLs that contain a text.`,
-  notes: `Upper and lower case are the same. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
+  notes: `Case is ignored. The ${SEARCHED.toLocaleString('en')} most clicked URLs of the account are searched. ${NOTES}`,
   params: { q: text(1000).meta({ description: 'what the URL must contain' }) },
   returns: z.array(urlRecord),
   errors: [],
@@ -67,8 +68,8 @@ const search = operation({
 
 const timeSeries = operation({
   path: '/urls/time-series',
-  summary: 'Shows the numbers of a URL by hour, for the last 30 days.',
-  notes: 'Only hours with activity, the oldest first.',
+  summary: 'Shows the statistics of a URL by hour, for the last 30 days.',
+  notes: 'Only hours with activity, oldest first.',
   params: { url: text(10_000).meta({ description: 'a URL as /urls/list shows it' }) },
   returns: z.array(hourRecord),
   errors: ['Unknown_Url'],
@@ -84,16 +85,10 @@ const timeSeries = operation({
   },
 });
 
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-
 const trackingDomainRecord = z
   .object({
     domain: z.string().meta({ description: 'the domain' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
     last_tested_at: timeOrNull('when its DNS last answered a test, null before the first'),
     cname: z
       .object({
@@ -198,7 +193,7 @@ const checkTrackingDomain = operation({
   summary: 'Tests the DNS of a tracking domain.',
   notes:
     'While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, ' +
-    'and every hour while they are not right.',
+    'and every hour while they are not valid.',
   params: { domain: domainName },
   returns: trackingDomainRecord,
   errors: ['Unknown_TrackingDomain'],
@@ -212,7 +207,7 @@ const deleteTrackingDomain = operation({
   path: '/urls/delete-tracking-domain',
   summary: 'Removes a tracking domain from the account.',
   notes:
-    'Links of mail that was sent with it work as long as the DNS of the domain leads here. One that is in use is removed only with `confirm`.',
+    'Links in mail sent with it keep working as long as the DNS of the domain points here. A domain that is in use is removed only with `confirm`.',
   params: {
     domain: domainName,
     confirm: optional(z.boolean()).meta({

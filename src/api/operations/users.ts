@@ -4,6 +4,7 @@ import { hourlyQuota, QUOTA_FORMULA, REPUTATION_FORMULA, reputationOf, windowsOf
 
 import { NO_COUNTS } from '../../store/rows/counters.ts';
 import { operation } from '../operation.ts';
+import { time } from './fields.ts';
 import { listAt } from './senders.ts';
 import {
   hoursOf,
@@ -15,11 +16,11 @@ import {
   totalOf,
   toWindows,
   windowFields,
-} from './stats-records.ts';
+} from './stats.ts';
 
 const ping = operation({
   path: '/users/ping',
-  summary: 'Answers PONG! when the key is good.',
+  summary: 'Answers PONG! if the key is valid.',
   params: {},
   returns: z.literal('PONG!'),
   errors: [],
@@ -29,7 +30,7 @@ const ping = operation({
 
 const ping2 = operation({
   path: '/users/ping2',
-  summary: 'As ping, with a struct for an answer.',
+  summary: 'Like ping, but answers with a struct.',
   params: {},
   returns: z.object({ PING: z.literal('PONG!') }),
   errors: [],
@@ -44,7 +45,7 @@ const info = operation({
   params: {},
   returns: z.object({
     username: z.string().meta({ description: 'name of the account' }),
-    created_at: z.string().meta({ description: 'when the account was made, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when the account was made'),
     public_id: z.string().meta({ description: 'unique identifier of the account' }),
     reputation: z.int().meta({ description: '0 to 100' }),
     hourly_quota: z.int().meta({ description: 'messages that may be sent in an hour' }),
@@ -71,7 +72,7 @@ const info = operation({
       },
     },
   },
-  async handle(_, { account, store, backlog, now }) {
+  async handle(_, { account, store, queue, now }) {
     const [hours, recent, total] = await Promise.all([
       hoursOf(store, 'account', account.id, LONGEST_WINDOW_DAYS, now()),
       recentOf(store, 'account', account.id, now()),
@@ -84,7 +85,7 @@ const info = operation({
       public_id: account.id,
       reputation,
       hourly_quota: hourlyQuota(reputation, recent),
-      backlog: backlog(),
+      backlog: queue.backlog(),
       stats: { ...toWindows(windowsOf(hours, now())), all_time: toStats(total ?? NO_COUNTS) },
     };
   },

@@ -7,25 +7,19 @@ import { DEFAULT_EVENTS, HOOK_EVENTS, type WebhookRow, type WebhookTallyRow } fr
 import { toSigningSecret } from '../../webhooks/signing.ts';
 import { type Call, listing, operation } from '../operation.ts';
 import { mapPages, pagesByKey } from '../whole-lists.ts';
-import { deliveryRecord, toDeliveryRecord } from './records.ts';
-import { endpointUrl, limitOf, verifyUrl } from './rules.ts';
+import { deliveryRecord, toDeliveryRecord } from './deliveries.ts';
+import { endpointUrl, limitOf, time, timeOrNull, verifyUrl } from './fields.ts';
 
 // Records of the Webhooks group, and how rows become them.
 
-const timeOrNull = (description: string) =>
-  z
-    .string()
-    .nullable()
-    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
-
-export const webhookRecord = z
+const webhookRecord = z
   .object({
     id: z.int().meta({ description: 'unique identifier' }),
     url: z.string().meta({ description: 'URL that batches of events are posted to' }),
     description: z.string().nullable().meta({ description: 'what it is for' }),
     auth_key: z.string().meta({ description: 'the key that signs its posts' }),
     events: z.array(z.enum(HOOK_EVENTS)).meta({ description: 'the events that are posted' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
     last_sent_at: timeOrNull('when it last took a batch; null before the first'),
     batches_sent: z.int().meta({ description: 'batches that it took' }),
     events_sent: z.int().meta({ description: 'events in them' }),
@@ -37,7 +31,7 @@ export const webhookRecord = z
   .meta({ title: 'webhook record' });
 
 /** The record; `tallies` are the numbers of every host. */
-export function toWebhookRecord(
+function toWebhookRecord(
   row: WebhookRow,
   authKey: string,
   tallies: readonly WebhookTallyRow[],
@@ -67,7 +61,7 @@ function latest(
 
 const { message_id: _, route: __, pattern: ___, email: ____, ...shared } = deliveryRecord.shape;
 
-export const batchRecord = z
+const batchRecord = z
   .object({
     ...shared,
     webhook: z.int().meta({ description: 'id of the webhook' }),
@@ -76,10 +70,7 @@ export const batchRecord = z
   .meta({ title: 'batch record' });
 
 /** A batch with its attempts. */
-export function toBatchRecord(
-  delivery: QueuedDelivery,
-  attempts: readonly AttemptRecord[],
-): z.input<typeof batchRecord> {
+function toBatchRecord(delivery: QueuedDelivery, attempts: readonly AttemptRecord[]): z.input<typeof batchRecord> {
   const { message_id: _, route: __, pattern: ___, email: ____, ...rest } = toDeliveryRecord(delivery, attempts);
   return { ...rest, webhook: Number(delivery.batch?.webhook), events: delivery.batch?.events ?? 0 };
 }
@@ -90,7 +81,7 @@ const MAX_DESCRIPTION = 10_000;
 const AT_A_TIME = 20;
 
 /** Of a webhook. */
-export const webhookId = z.int().meta({ description: 'id of the webhook' });
+const webhookId = z.int().meta({ description: 'id of the webhook' });
 const details = {
   description: optional(z.string().max(MAX_DESCRIPTION)).meta({
     description: `what it is for, at most ${MAX_DESCRIPTION} characters`,
@@ -115,7 +106,7 @@ const HOOK = {
 const FRESH = { last_sent_at: null, batches_sent: 0, events_sent: 0, last_error: null };
 
 /** The webhook, or the error that it is not there; for one account another's is not there. */
-export async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
+async function findWebhook(id: number, { store, refuse }: Call<'Unknown_Webhook'>): Promise<WebhookRow> {
   const row = await store.webhooks.one({ id: String(id) });
   if (!row) throw refuse('Unknown_Webhook', id);
   return row;
@@ -126,7 +117,7 @@ async function toRecord(row: WebhookRow, call: Call<'ServiceUnavailable'>) {
 }
 
 async function withKey(row: WebhookRow, tallies: readonly WebhookTallyRow[], call: Call<'ServiceUnavailable'>) {
-  const key = await call.signingKey(row.url);
+  const key = await call.signingKeys.of(row.url);
   if (key === undefined) throw call.refuse('ServiceUnavailable');
   return toWebhookRecord(row, key, tallies);
 }
@@ -205,7 +196,7 @@ const add = operation({
 const info = operation({
   path: '/webhooks/info',
   summary: 'Shows a webhook with what it was sent.',
-  notes: 'The numbers change once for each batch that was answered with 2xx, however often it was posted.',
+  notes: 'A batch counts once, when it is answered with 2xx, however often it was posted.',
   params: { id: webhookId },
   returns: webhookRecord,
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
@@ -232,7 +223,7 @@ const update = operation({
     const before = await findWebhook(id, call);
     await verifyUrl(url, call);
     // Before the row: no post to the new URL may be signed with another key.
-    if (url !== before.url) await call.carryKey(before.url, url);
+    if (url !== before.url) await call.signingKeys.carryOver(before.url, url);
     const row = await call.store.webhooks.change(
       { id: String(id) },
       { url, description, events: events.length > 0 ? [...new Set(events)] : undefined },
@@ -273,7 +264,7 @@ const test = operation({
   extension: true,
   summary: 'Posts an example of every event that the webhook asked for, as a batch like any other.',
   notes:
-    'The answer comes when the batch is safe on disk; /webhooks/deliveries shows what became of it. It counts in batches_sent and events_sent.',
+    'The call returns once the batch is safely on disk; /webhooks/deliveries shows its outcome. It counts in batches_sent and events_sent.',
   params: { id: webhookId },
   returns: z.object({
     id: z.string().meta({ description: 'id of the delivery; travels as the header webhook-id' }),
@@ -293,10 +284,10 @@ const test = operation({
 const key = operation({
   path: '/webhooks/key',
   extension: true,
-  summary: 'Shows the key that signs the posts of a webhook, or makes a new one.',
+  summary: 'Shows the key that signs the posts of a webhook, or rotates it.',
   notes:
-    'The key belongs to the account and the URL: webhooks and routes with one URL have one key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which have to be told that the body is no JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
-  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true makes a new key' }) },
+    'The key belongs to the account and the URL: webhooks and routes with the same URL share a key. It is the key of X-Mandrill-Signature; signing_secret is the same key in the form that Standard Webhooks libraries take, which must be told that the body is not JSON (jsonParse: false). After a rotation posts carry the signatures of both keys (webhook-signature) for a day.',
+  params: { id: webhookId, rotate: optional(z.boolean()).meta({ description: 'true creates a new key' }) },
   returns: z.object({
     id: webhookId,
     url: z.string().meta({ description: 'the URL that the key belongs to' }),
@@ -315,7 +306,7 @@ const key = operation({
   },
   async handle({ id, rotate = false }, call) {
     const { url } = await findWebhook(id, call);
-    const authKey = rotate ? await call.newSigningKey(url) : await call.signingKey(url);
+    const authKey = rotate ? await call.signingKeys.rotate(url) : await call.signingKeys.of(url);
     if (authKey === undefined) throw call.refuse('ServiceUnavailable');
     return { id, url, auth_key: authKey, signing_secret: toSigningSecret(authKey) };
   },
@@ -371,7 +362,7 @@ const deliveries = operation({
     for (let at = 0; at < found.length; at += AT_A_TIME) {
       records.push(
         ...(await Promise.all(
-          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.attempts(one))),
+          found.slice(at, at + AT_A_TIME).map(async (one) => toBatchRecord(one, await call.queue.attempts(one))),
         )),
       );
     }

@@ -3,8 +3,9 @@ import { toTimestamp } from '../../base/clock.ts';
 import { optional } from '../../base/schema.ts';
 import type { WhitelistRow } from '../../store/rows/lists.ts';
 import { operation, type Path } from '../operation.ts';
+import { time } from './fields.ts';
 import { addressPrefix, listAddress } from './rejects.ts';
-import { MAX_LIST } from './stats-records.ts';
+import { MAX_LIST } from './stats.ts';
 
 const email = z.string().meta({ description: 'the address, in lower case' });
 
@@ -12,7 +13,7 @@ const whitelistEntry = z
   .object({
     email,
     detail: z.string().nullable().meta({ description: 'why the address was whitelisted; null without a comment' }),
-    created_at: z.string().meta({ description: 'when it was added, UTC, YYYY-MM-DD HH:MM:SS' }),
+    created_at: time('when it was added'),
   })
   .meta({ title: 'whitelist entry' });
 
@@ -29,11 +30,11 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
     operation({
       ...known,
       path: path('add'),
-      summary: 'Adds an address to the whitelist, and takes it off the rejection list.',
+      summary: 'Adds an address to the whitelist and removes it from the rejection list.',
       notes: extension
         ? known.notes
-        : 'While it is whitelisted, no event and nobody puts it on the rejection list. Adding it again succeeds too, and may change the comment. ' +
-          'To add an address costs no reputation; to delete it again costs that of the entries which events had made and this took off.',
+        : 'While it is whitelisted, neither events nor calls add it to the rejection list. Adding it again succeeds and may change the comment. ' +
+          'Adding an address costs no reputation; deleting it again costs that of the event-made entries it had removed.',
       params: {
         email: listAddress,
         comment: optional(z.string().max(255)).meta({ description: 'why, at most 255 characters' }),
@@ -79,10 +80,10 @@ function whitelistOperations(group: '/whitelists' | '/allowlists') {
       returns: z.object({ email, deleted: z.boolean().meta({ description: 'whether it was on the whitelist' }) }),
       errors: [],
       example: { params: { email: 'friend@example.com' }, answer: { email: 'friend@example.com', deleted: true } },
-      async handle({ email }, { lists, countReset }) {
+      async handle({ email }, { lists, numbers }) {
         const removed = await lists.unwhitelist(email);
         // Else this would be the way to delete entries of the rejection list at no cost.
-        for (const subaccount of removed?.overruled ?? []) await countReset(subaccount);
+        for (const subaccount of removed?.overruled ?? []) await numbers.countReset(subaccount);
         return { email, deleted: removed !== undefined };
       },
     }),

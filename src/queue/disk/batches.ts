@@ -19,7 +19,7 @@ import {
 } from './schema.ts';
 
 /** What was new of the events that were published for a webhook. */
-export interface Published {
+interface Published {
   readonly webhook: string;
   readonly events: number;
   readonly bytes: number;
@@ -296,7 +296,7 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
 }
 
 /** What the writer notes of a batch that was attempted, in the transaction of its settlement. */
-export interface Tallying {
+interface Tallying {
   /** Answers the numbers of its webhook; null when the webhook was deleted. `waits`: the delivery was open until now. */
   settled(delivery: number, endpoint: number, settlement: Settlement, waits: boolean): HookTally | null;
 }

@@ -6,7 +6,7 @@ import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import type { Reading } from './reading.ts';
 
-export interface BulkParts {
+interface BulkParts {
   readonly log: Log;
   readonly file: QueueFile;
   readonly reading: Reading;
@@ -87,7 +87,7 @@ const WINDOW = 20_000;
 const STEP = 500;
 
 /** Scans over the reader. */
-export function createScan({ read }: Reading): Scan {
+function createScan({ read }: Reading): Scan {
   /** Named ids are found by their index; one question is enough then. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 

@@ -199,7 +199,7 @@ export interface Ending {
 }
 
 /** Every statement looks at the state again: it may have changed since the numbers were looked up. */
-export function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
+function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
   // What is not to go before a time has its budget from then on, and keeps to that time whoever is impatient.
   const retry =
     db.prepare(`UPDATE deliveries SET due_at = max(?, CASE WHEN attempts = 0 AND budget_from > created_at THEN budget_from ELSE 0 END)
@@ -286,7 +286,7 @@ export interface Bounds {
 }
 
 /** What a step of forgetting did: deliveries, and the blob files that no row names any more. */
-export interface Forgotten {
+interface Forgotten {
   readonly deliveries: number;
   readonly blobs: readonly string[];
   /** There is more to do. */
@@ -294,7 +294,7 @@ export interface Forgotten {
 }
 
 /** Removing what has ended, in steps small enough to share a commit with new mail. */
-export interface Forgetting {
+interface Forgetting {
   purge(bounds: Bounds, limit: number): Forgotten;
   /** Takes messages back whose acceptance was never answered. */
   unaccept(ids: readonly string[]): void;
@@ -314,7 +314,7 @@ const ENDED = [
 ] as const;
 
 /** Forgetting over the writer's connection. A message stays as long as any of its deliveries. */
-export function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
+function createForgetting(db: DatabaseSync, endpoints: Endpoints): Forgetting {
   const ended =
     db.prepare(`SELECT d.key, d.message, coalesce(b.events, 0) AS events FROM deliveries d INDEXED BY deliveries_ended
     LEFT JOIN batches b ON b.message = d.key WHERE d.state = ? AND d.state > 0 AND d.ended_at < ? ORDER BY d.ended_at LIMIT ?`);

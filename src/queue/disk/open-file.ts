@@ -186,7 +186,7 @@ LEFT JOIN (SELECT endpoint, count(*) AS waiting FROM deliveries INDEXED BY deliv
 ON c.endpoint = e.key`;
 
 /** Endpoints over the writer's connection. */
-export function createEndpoints(db: DatabaseSync): Endpoints {
+function createEndpoints(db: DatabaseSync): Endpoints {
   const insert = db.prepare(
     `INSERT INTO endpoints (account, url, kind) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET url = url RETURNING key, kind, memory`,
   );

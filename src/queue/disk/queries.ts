@@ -32,7 +32,7 @@ import {
 } from './schema.ts';
 
 /** What is due; and the numbers of deliveries that were damaged on the disk. */
-export interface Due {
+interface Due {
   readonly found: QueuedDelivery[];
   readonly damaged: number[];
 }
@@ -224,7 +224,7 @@ export type Found =
   | { readonly kind: 'damaged'; readonly reason: string };
 
 /** What the reader answers about messages. */
-export interface MessageQueries {
+interface MessageQueries {
   message(id: string): Found | undefined;
   blobNames(): { readonly name: string; readonly messageId: string; readonly size: number }[];
 }
@@ -232,7 +232,7 @@ export interface MessageQueries {
 const DAMAGED: Found = { kind: 'damaged', reason: 'its row was damaged on the disk' };
 
 /** Questions over the reader's connection. `blobs` is the folder of large bodies. */
-export function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
+function createMessageQueries(db: DatabaseSync, blobs: string): MessageQueries {
   const one = db.prepare(
     'SELECT m.*, v.verdicts, v.sum AS verdicts_sum FROM messages m LEFT JOIN verdicts v ON v.message = m.key WHERE m.id = ?',
   );
@@ -303,7 +303,7 @@ export interface Condition {
 }
 
 /** A selection as SQL; everything from outside is a bound value. */
-export function toCondition(selection: Selection): Condition {
+function toCondition(selection: Selection): Condition {
   const parts: string[] = [];
   const values: SQLInputValue[] = [];
   const add = (sql: string, ...bound: readonly SQLInputValue[]) => {
@@ -354,12 +354,12 @@ export function createReporting(db: DatabaseSync): Reporting {
 }
 
 /** What the reader answers about reports. */
-export interface ReportQueries {
+interface ReportQueries {
   reports(limit: number): Report[];
 }
 
 /** Questions over the reader's connection. */
-export function createReportQueries(db: DatabaseSync): ReportQueries {
+function createReportQueries(db: DatabaseSync): ReportQueries {
   const oldest = db.prepare('SELECT id, body FROM reports ORDER BY key LIMIT ?');
   return {
     reports: (limit) => oldest.all(limit).map((row) => ({ id: text(row, 'id'), body: text(row, 'body') })),

@@ -345,7 +345,7 @@ export function whole(time: number): number {
 }
 
 /** What the row of a message says beside its body, as it is stored; of the body, what it is checked by. */
-export interface SummedRow {
+interface SummedRow {
   readonly id: string;
   readonly receivedAt: number;
   readonly deliveries: number;
@@ -363,7 +363,7 @@ export function sumOf({ id, receivedAt, deliveries, envelope, trace, size, crc, 
 }
 
 /** What the row of a delivery says for as long as it is there; where it goes to and what became of it change. */
-export interface SummedDelivery {
+interface SummedDelivery {
   readonly id: string;
   /** Numbers of its kind and task. */
   readonly kind: number;

@@ -161,7 +161,7 @@ export function createEndpointQueue(): EndpointQueue {
 }
 
 /** First in, first out, at the same cost whatever its length. */
-export interface Fifo<T> {
+interface Fifo<T> {
   size(): number;
   add(item: T): void;
   /** Puts an item back to where it was taken from. */
@@ -202,7 +202,7 @@ export function createFifo<T>(): Fifo<T> {
 }
 
 /** The smallest first; adding and taking cost the logarithm of its size. */
-export interface Heap<T> {
+interface Heap<T> {
   size(): number;
   peek(): T | undefined;
   add(item: T): void;

@@ -13,7 +13,7 @@ const READS = 8;
 /** Endpoints above which each holds a quarter, so that long queues for all of them still fit into memory. */
 const MANY = 100;
 
-export interface FeederDeps {
+interface FeederDeps {
   readonly spool: Pick<Spool, 'due'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -25,7 +25,7 @@ export interface FeederDeps {
 }
 
 /** Reads what waits for endpoints from the spool into their lanes. */
-export interface Feeder {
+interface Feeder {
   feed(lane: Lane): void;
   /** Whether something is being read or waits for it. */
   busy(): boolean;
@@ -81,7 +81,7 @@ export function createFeeder({ spool, clock, log, roads, lanes, poke, stopping }
 const LONGEST_SLEEP = 1_800_000;
 const AGAIN = 5000;
 
-export interface IntakeDeps {
+interface IntakeDeps {
   readonly spool: Pick<Spool, 'endpoints' | 'onChange'>;
   readonly clock: Clock;
   readonly log: Log;
@@ -91,7 +91,7 @@ export interface IntakeDeps {
 }
 
 /** Hears of what comes onto the spool and of what is changed there by hand, and tells the lanes. */
-export interface Intake {
+interface Intake {
   /** Learns of every endpoint that has something on the spool, and listens from then on. */
   open(): Promise<void>;
   close(): void;

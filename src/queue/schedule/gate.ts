@@ -7,7 +7,7 @@ import type { Change } from './breaker.ts';
 import { createHeap } from './endpoint-queue.ts';
 import type { Lane, Waiting } from './lane.ts';
 
-export interface GateDeps {
+interface GateDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   /** The posts of all endpoints. */
@@ -164,7 +164,7 @@ export interface Sleeper {
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */
-export interface Agenda<S extends Sleeper> {
+interface Agenda<S extends Sleeper> {
   /** Wakes it at this time and not at the one that was said before. */
   set(sleeper: S, at: number): void;
   stop(): void;

@@ -1,5 +1,5 @@
+import { type Schema, toSchema } from '../../../src/api/docs/reference.ts';
 import type { Operation } from '../../../src/api/operation.ts';
-import { type Schema, toSchema } from '../../../src/api/reference.ts';
 
 /** A way into a value: the name of a field, the first item of a list, or one more entry of a map. */
 type Step = { readonly field: string } | 'item' | 'entry';

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { Validator } from '@seriousme/openapi-schema-validator';
 import { expect } from 'chai';
-import { toOpenApi } from '../../../src/api/openapi.ts';
+import { toOpenApi } from '../../../src/api/docs/openapi.ts';
+import { toMarkdown } from '../../../src/api/docs/reference.ts';
 import { OPERATIONS } from '../../../src/api/operations/index.ts';
-import { toMarkdown } from '../../../src/api/reference.ts';
 import { KEY, startApi } from '../../support/api.ts';
 
 const read = (name: string) => readFileSync(new URL(`../../../docs/${name}`, import.meta.url), 'utf8');

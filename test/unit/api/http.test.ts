@@ -34,11 +34,11 @@ describe('the HTTP side', () => {
   }
 
   for (const [path, words] of [
-    ['/api/1.0/users/pong.json', 'in this group there are ping, ping2, info, senders'],
+    ['/api/1.0/users/pong.json', 'this group has ping, ping2, info, senders'],
     ['/api/1.0/nothing/at-all', 'No such operation'],
     ['/api/2.0/users/ping.json', '/api/1.0/'],
     ['/api/1.0/users/ping.xml', 'Only JSON'],
-    ['/elsewhere', 'There is nothing at this path'],
+    ['/elsewhere', 'No such path'],
     ['/api/1.0/__proto__/constructor', 'No such operation'],
     ['/api', 'No such operation'],
     ['/api/1.0/%00/%ff.json', 'No such operation'],

@@ -2,12 +2,12 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import type { AccountParts } from '../../../src/api/account.ts';
 import { operation } from '../../../src/api/operation.ts';
-import { parseBody } from '../../../src/api/parameters.ts';
+import { paramsOf } from '../../../src/api/parameters.ts';
 import { optional, text, timestamp } from '../../../src/base/schema.ts';
 
 // No handler here reaches for anything of an account.
 const parts = {} as AccountParts;
-const params = (value: unknown) => parseBody(Buffer.from(JSON.stringify(value)), '');
+const params = (value: object) => paramsOf(JSON.parse(JSON.stringify(value)));
 
 const example = operation({
   path: '/test/example',
@@ -28,7 +28,7 @@ const example = operation({
     return given;
   },
 });
-const run = (value: unknown) =>
+const run = (value: object) =>
   example
     .run(params(value), parts)
     .then((answer) => ('record' in answer ? answer.record : answer))

@@ -76,7 +76,7 @@ describe('/inbound/send-raw', () => {
       const { status, body } = await world.call(path, { raw_message, to: [] });
       expect({ status, message: body.message }).to.deep.equal({
         status: 422,
-        message: 'Validation error: {"to":"Please name a recipient, or leave it out"}',
+        message: 'Validation error: {"to":"Please enter at least one recipient, or leave it out"}',
       });
       expect(world.spool.messages).to.deep.equal([]);
     });
@@ -135,7 +135,7 @@ describe('/inbound/send-raw', () => {
       raw_message: 'Please enter a value',
       to: '[0]: Not a valid email address',
       mail_from: 'Not a valid email address',
-      helo: 'Please enter one word, as HELO would say it',
+      helo: 'Please enter a HELO name without spaces',
       client_address: 'Not a valid IP address',
     });
   });

@@ -339,7 +339,7 @@ for (const driver of drivers) {
           'qq.com',
         ]) {
           expect(faultOf(await verify({ domain }))).to.deep.equal({
-            domain: 'This domain belongs to a provider of free mail and cannot be verified',
+            domain: 'This domain belongs to a free mail provider and cannot be verified',
           });
         }
       });
@@ -357,7 +357,7 @@ for (const driver of drivers) {
         });
         for (const domain of ['null.example', 'text.example', 'absent.example']) {
           expect(faultOf(await verify({ domain })), domain).to.deep.equal({
-            domain: 'This domain takes no mail: in the DNS it has neither a usable MX record nor an address',
+            domain: 'This domain does not accept mail: it has neither a usable MX record nor an address in the DNS',
           });
         }
         expect(await world.store.verifications.many({})).to.deep.equal([]);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { stripTags } from '../../../src/api/operations/rules.ts';
+import { stripTags } from '../../../src/api/operations/fields.ts';
 
 describe('strip_tags', () => {
   for (const [text, stripped] of [

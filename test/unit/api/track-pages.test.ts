@@ -327,7 +327,7 @@ describe('the links in messages', () => {
           const { status, bytes } = await visit(`/unsubscribe/${bad}`, { method });
           expect(status, bad).to.equal(404);
           expect(bytes.toString())
-            .to.contain('There is nothing here')
+            .to.contain('Link not found')
             .and.to.not.contain('script>')
             .and.to.not.contain('example.');
         }

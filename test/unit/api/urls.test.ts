@@ -192,7 +192,7 @@ describe('metadata fields', () => {
   it('have each name once, and one taken with another account is free', async () => {
     expect((await world.call('/metadata/add', { name: 'group_id' })).body).to.include({
       name: 'ValidationError',
-      message: 'Validation error: {"name":"There is a metadata field of this name already"}',
+      message: 'Validation error: {"name":"A metadata field with this name already exists"}',
     });
     expect((await world.call('/metadata/add', { name: 'a\nb' })).status).to.equal(422);
     const two = await Promise.all(

@@ -160,11 +160,11 @@ describe('the dispatcher', () => {
     await bench.clock.advance(MINUTE);
     bench.endpoint(() => answered(200));
     await bench.clock.advance(MINUTE);
-    expect(bench.log.of('endpoint.opened')[0]?.fields).to.deep.include({
+    expect(bench.log.of('endpoint.down')[0]?.fields).to.deep.include({
       host: 'a.example',
       error: 'connection refused',
     });
-    expect(bench.log.of('endpoint.closed')).to.have.length(1);
+    expect(bench.log.of('endpoint.up')).to.have.length(1);
     expect(bench.log.of('delivery.delivered')[0]?.fields).to.include({ host: 'a.example', status: 200, ms: 3 });
     expect(bench.log.of('delivery.deferred')[0]?.fields).to.include({
       attempt: 1,

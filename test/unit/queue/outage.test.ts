@@ -195,7 +195,7 @@ describe('an endpoint in trouble', () => {
       expect(await counts()).to.include({ delivered: 120, waiting: 1 });
       expect(bench.spool.rows.get(poison?.id ?? '')).to.include({ parked: true });
       expect(bench.posts.filter(({ id }) => id === poison?.id).length).to.be.within(4, 6);
-      expect(bench.log.of('endpoint.opened')).to.deep.equal([]);
+      expect(bench.log.of('endpoint.down')).to.deep.equal([]);
     });
 
     it('parks nothing because the endpoint as a whole went away', async () => {

@@ -1,4 +1,4 @@
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { gunzipSync } from 'node:zlib';
@@ -11,6 +11,7 @@ import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/del
 import { createReturnRoad } from '../../../src/returns/road.ts';
 import { createOutboundRoad, type MailParts, type OutboundRoadDeps } from '../../../src/sending/road.ts';
 import { createTestClock } from '../../support/clock.ts';
+import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
@@ -210,14 +211,37 @@ describe('a queue of the version before', () => {
     expect(await (await opened.reopen()).list({}, 100)).to.deep.equal(before);
   });
 
-  it('has its dead letters replayed by kind', async () => {
-    const dir = await oldQueue();
-    const opened = await freshSpool(dir);
-    const { spool } = opened;
-    const dead = { kinds: ['inbound', 'events', 'return'], states: ['dead'] } as const;
-    expect(await spool.replay(dead, opened.clock.now())).to.equal(5);
-    expect(await storyOf(spool, 'return')).to.not.include('return-dead dead');
-    expect(await storyOf(spool, 'outbound')).to.include('outbound-dead dead');
+  it('lists returned mail as return on the command line, finds it by --kind return, and replays it with --all', async () => {
+    const data = await tempDir();
+    const dir = join(data, 'spool');
+    await mkdir(dir);
+    await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(FIXTURE)));
+    const { spool } = await freshSpool(dir);
+    const env = { POSTERN_DATA_DIR: data };
+    const list = async (...options: string[]): Promise<{ kind: string; state: string }[]> =>
+      (await postern(['queue', 'list', '--json', ...options], env)).records();
+    const count = async (...args: string[]) => (await postern([...args, '--json'], env)).json()[0].count;
+
+    expect((await list()).filter(({ kind }) => kind === 'return')).to.have.length(7);
+    const returned = await list('--kind', 'return');
+    expect(returned.map(({ kind }) => kind)).to.deep.equal(Array(7).fill('return'));
+    expect((await list('--kind', 'events', '--kind', 'outbound')).map(({ kind }) => kind)).to.have.members([
+      ...Array(3).fill('events'),
+      ...Array(4).fill('outbound'),
+    ]);
+    expect(await postern(['queue', 'list', '--kind', 'mail'], env)).to.include({ code: 64 });
+
+    // Dead letters and what was dropped, of every kind but outbound; what was delivered only of what consumers get.
+    expect(await count('replay', '--all', '--dry-run')).to.equal(6);
+    expect(await count('replay', '--all', '--delivered', '--dry-run')).to.equal(8);
+    expect(await count('replay', '--kind', 'return', '--delivered', '--dry-run')).to.equal(4);
+    expect(await count('replay', '--all')).to.equal(6);
+    expect(await storyOf(spool, 'return')).to.deep.equal(
+      STORY.return.map((line) => line.replace('-dead dead', '-dead waiting')),
+    );
+    expect(await storyOf(spool, 'outbound')).to.deep.equal(STORY.outbound);
+    expect(await count('queue', 'drop', '--kind', 'return')).to.equal(7);
+    expect((await spool.count({ kinds: ['return'], states: ['dropped'] })).dropped).to.equal(7);
   });
 
   it('is shown to the command line by the daemon alone, which brings it up to date', async () => {

@@ -232,7 +232,7 @@ describe('mail going out', () => {
     const later = world.mail({ recipient: 'later@example.com', notBefore: world.clock.now() + 40 * DAYS });
     for (let i = 0; i < 6; i++) world.mail();
     await world.clock.advance(3 * HOURS);
-    expect(world.log.of('endpoint.opened')).to.have.length(1);
+    expect(world.log.of('endpoint.down')).to.have.length(1);
     await world.clock.advance(40 * DAYS - 3 * HOURS - 1);
     expect(world.sent.filter(({ recipient }) => recipient.startsWith('later'))).to.deep.equal([]);
     await world.clock.advance(5 * MINUTES);
@@ -322,7 +322,7 @@ describe('mail going out', () => {
     world.serve(() => (n++ % 2 === 0 ? noServer : answer(421, '4.3.2 closing')));
     for (let i = 0; i < 30; i++) world.mail();
     await world.clock.advance(HOURS);
-    expect(world.log.of('endpoint.opened')).to.have.length(1);
+    expect(world.log.of('endpoint.down')).to.have.length(1);
     expect(world.sent.length, 'a probe each half minute').to.be.within(100, 160);
     world.serve(() => answer(250, '2.0.0 ok'));
     await world.clock.advance(5 * MINUTES);
@@ -335,7 +335,7 @@ describe('mail going out', () => {
     for (let i = 0; i < 20; i++) world.mail({ recipient: `bad${i}@example.com` });
     world.mail();
     await world.clock.advance(HOURS);
-    expect(world.log.of('endpoint.opened')).to.deep.equal([]);
+    expect(world.log.of('endpoint.down')).to.deep.equal([]);
     expect(world.sent.filter(({ recipient }) => recipient === 'jo@example.com')).to.have.length(1);
     expect([...world.spool.rows.values()].some(({ parked }) => parked)).to.equal(false);
   });

@@ -1,32 +1,30 @@
 import { z } from 'zod';
-import { toTimestamp } from '../../../base/clock.ts';
 import { text } from '../../../base/schema.ts';
 import { inSlices } from '../../../base/turns.ts';
 import { FaultyTemplate, TooLong } from '../../../mail/faults.ts';
 import { createFiller, type TextForm } from '../../../mail/merge/language.ts';
 import { parseMessage, scanMessage } from '../../../mail/message.ts';
 import type { Draft, Outgoing } from '../../../mail/outgoing.ts';
-import type { MessageEventRow, ScheduledRow, SentMessageRow } from '../../../store/rows/messages.ts';
-import type { Kept } from '../../account-queue.ts';
+import type { MessageEventRow, SentMessageRow } from '../../../store/rows/messages.ts';
+import type { MessageContent } from '../../account-queue.ts';
 import { type Call, operation } from '../../operation.ts';
+import { str } from '../fields.ts';
 import { attachmentRecord, headersRecord, toParsedRecord } from './raw.ts';
 
 // Records of sent messages, and how rows become them.
 
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
-const say = (description: string) => z.string().meta({ description });
-const time = (description: string) => say(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
 const maybe = z.string().nullable();
 
 const visit = { ts: z.int(), ip: maybe, location: maybe, ua: maybe };
 
 const fields = {
   ts: z.int().meta({ description: 'when it was handed over, seconds since 1970' }),
-  _id: say('the id of the message'),
-  sender: say('the address of its From header'),
+  _id: str('the id of the message'),
+  sender: str('the address of its From header'),
   template: maybe.meta({ description: 'slug of the template that it was made of' }),
   subject: z.string(),
-  email: say('the recipient'),
+  email: str('the recipient'),
   tags: z.array(z.string()),
   opens: z.int(),
   opens_detail: z
@@ -41,9 +39,9 @@ const fields = {
   bounce_description: maybe.meta({ description: 'the kind of bounce (beyond the public ancestor)' }),
 };
 
-export const foundRecord = z.object(fields).meta({ title: 'message record' });
+export const messageRecord = z.object(fields).meta({ title: 'message record' });
 
-export const infoRecord = z
+const infoRecord = z
   .object({
     ...fields,
     smtp_events: z
@@ -52,19 +50,8 @@ export const infoRecord = z
   })
   .meta({ title: 'message detail' });
 
-export const scheduledRecord = z
-  .object({
-    _id: say('the id of the message'),
-    created_at: time('when it was handed over'),
-    send_at: time('when it is to be sent'),
-    from_email: z.string(),
-    to: z.string(),
-    subject: z.string(),
-  })
-  .meta({ title: 'scheduled message' });
-
 /** A message as a search finds it. */
-export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
+export function toMessageRecord(row: SentMessageRow): z.input<typeof messageRecord> {
   const {
     sender,
     template,
@@ -102,12 +89,12 @@ export function toFound(row: SentMessageRow): z.input<typeof foundRecord> {
 const NOBODY = { ip: null, location: null, ua: null };
 
 /** A message with what its events tell. */
-export function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
+function toInfo(row: SentMessageRow, events: readonly MessageEventRow[]): z.input<typeof infoRecord> {
   const opens = events.filter(({ kind }) => kind === 'open').map((event) => visitOf(event));
   const clicks = events
     .filter(({ kind }) => kind === 'click')
     .map((event) => ({ ...visitOf(event), url: textOf(event, 'url') ?? '' }));
-  const found = toFound(row);
+  const found = toMessageRecord(row);
   return {
     ...found,
     opens_detail: opens.length > 0 ? opens : found.opens_detail,
@@ -136,24 +123,6 @@ function textOf({ detail }: MessageEventRow, name: string): string | null {
 }
 
 /** A message that waits for its time. */
-export function toScheduledRecord({
-  id,
-  createdAt,
-  sendAt,
-  sender,
-  email,
-  subject,
-}: ScheduledRow): z.input<typeof scheduledRecord> {
-  return {
-    _id: id,
-    created_at: toTimestamp(createdAt),
-    send_at: toTimestamp(sendAt),
-    from_email: sender,
-    to: email,
-    subject,
-  };
-}
-
 const messageId = text(255).meta({ description: 'id of the message: `_id` in answers and webhooks' });
 
 /** Events of a message that its record is made of; a message that is opened more often shows the first. */
@@ -171,7 +140,7 @@ async function findMessage(id: string, { store, refuse }: Call<'Unknown_Message'
 
 const info = operation({
   path: '/messages/info',
-  summary: 'Shows a message that was sent, with what has happened to it.',
+  summary: 'Shows a sent message and what happened to it.',
   params: { id: messageId },
   returns: infoRecord,
   errors: ['Unknown_Message'],
@@ -231,7 +200,7 @@ const content = operation({
   path: '/messages/content',
   summary: 'Shows the content of a message.',
   notes:
-    'Content is kept while the message waits, and a while after it was delivered (24 hours unless the operator says otherwise), on the host that took it; then the answer is Unknown_Message, as it is for a message that was sent with view_content_link false. ' +
+    'Content is kept while the message is queued and for a while after delivery (24 hours by default), on the host that accepted it; after that the answer is Unknown_Message, as it is for a message sent with view_content_link false. ' +
     `Merge tags are replaced; links are as they were written. Messages of up to ${MAX_CONTENT_BYTES} bytes.`,
   params: { id: messageId },
   returns: contentRecord,
@@ -254,7 +223,7 @@ const content = operation({
   },
   async handle({ id }, call) {
     const row = await findMessage(id, call);
-    const kept = row.delivery ? await call.messages.kept(row.delivery, MAX_CONTENT_BYTES) : undefined;
+    const kept = row.delivery ? await call.messages.content(row.delivery, MAX_CONTENT_BYTES) : undefined;
     const outgoing = kept?.message.envelope.outgoing;
     if (!kept || !outgoing || outgoing.extras?.hideContent === true)
       throw call.refuse('Unknown_Message', `${id}: its content is not kept any more`);
@@ -273,7 +242,7 @@ const content = operation({
 
 type Parts = Pick<z.input<typeof contentRecord>, 'subject' | 'to' | 'headers' | 'text' | 'html' | 'attachments'>;
 
-async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Message'>): Promise<Parts> {
+async function partsOf(outgoing: Outgoing, kept: MessageContent, call: Call<'Unknown_Message'>): Promise<Parts> {
   const fill = filler(outgoing, kept.delivery.recipient, call.now());
   const parts = outgoing.form === 'draft' ? draftParts(kept) : await documentParts(kept);
   return {
@@ -285,7 +254,7 @@ async function partsOf(outgoing: Outgoing, kept: Kept, call: Call<'Unknown_Messa
 }
 
 /** The draft is what messages/send wrote itself. */
-function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
+function draftParts({ bytes, delivery: { recipient } }: MessageContent): Parts {
   const draft: Draft = JSON.parse(bytes.toString());
   const name = draft.to.find(({ email }) => email.toLowerCase() === recipient.toLowerCase())?.name ?? null;
   return {
@@ -303,7 +272,7 @@ function draftParts({ bytes, delivery: { recipient } }: Kept): Parts {
   };
 }
 
-async function documentParts({ bytes, delivery: { recipient } }: Kept): Promise<Parts> {
+async function documentParts({ bytes, delivery: { recipient } }: MessageContent): Promise<Parts> {
   const scan = scanMessage(bytes);
   if (scan.breach !== undefined)
     return { subject: '', to: { email: recipient, name: null }, headers: {}, text: null, html: null, attachments: [] };

@@ -23,11 +23,11 @@ import {
   type Text,
 } from '../../../mail/message.ts';
 import { breachOfBlock, type Outgoing, toExtras } from '../../../mail/outgoing.ts';
-import { headerRecipients } from '../../header-recipients.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress } from '../rules.ts';
-import { domain, MAX_RECIPIENTS, sendingParams, sentRecord } from './fields.ts';
-import { submitted, toSentRecord } from './send.ts';
+import { headerRecipients, withCrlf } from '../../raw-document.ts';
+import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
+import { domain, sendingParams, sentRecord } from './params.ts';
+import { submit, toSentRecord } from './send.ts';
 
 // A message in its pieces, as records show it.
 
@@ -36,14 +36,14 @@ const file = { name: z.string(), type: z.string(), content: z.string() };
 export const attachmentRecord = z
   .object({ ...file, binary: z.boolean() })
   .meta({ description: 'name, type and content; `binary`: the content is base64, else it is text' });
-export const imageRecord = z
+const imageRecord = z
   .object(file)
   .meta({ description: 'an image of the HTML: name (its Content-ID), type, content in base64' });
 export const headersRecord = z
   .record(z.string(), z.union([z.string(), z.array(z.string())]))
   .meta({ description: 'the header; a field that comes several times is an array' });
 
-export const parsedRecord = z
+const parsedRecord = z
   .object({
     subject: z.string(),
     from_email: z.string().nullable(),
@@ -150,7 +150,7 @@ function readHead(document: string, call: Call<never>): Head {
   };
 }
 
-interface Asked {
+interface Overrides {
   readonly fromEmail: string | undefined;
   readonly fromName: string | undefined;
   readonly pool: string | undefined;
@@ -159,7 +159,7 @@ interface Asked {
 
 function toOutgoing(
   { from, subject, options }: Head,
-  { fromEmail, fromName, pool, returnPathDomain }: Asked,
+  { fromEmail, fromName, pool, returnPathDomain }: Overrides,
   call: Call<never>,
 ): Outgoing {
   const sender = fromEmail ?? from?.address ?? '';
@@ -167,10 +167,10 @@ function toOutgoing(
   if (!address || address.domain.startsWith('['))
     throw call.invalid(
       'raw_message',
-      'The message names no sender: please enter one From header with one address, or from_email',
+      'The message has no sender: please give one From header with one address, or from_email',
     );
   if (options.template)
-    throw call.invalid('raw_message', 'X-MC-Template is not taken here: please use /messages/send-template');
+    throw call.invalid('raw_message', 'X-MC-Template is not supported here: please use /messages/send-template');
   const {
     tags,
     subaccount,
@@ -208,23 +208,18 @@ function toOutgoing(
   };
 }
 
-/** Line ends of every kind become CRLF. */
-function normalised(document: string): string {
-  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
-}
-
 const sendRaw = operation({
   path: '/messages/send-raw',
-  summary: 'Sends a raw MIME document, as if it had been handed over by SMTP.',
+  summary: 'Sends a raw MIME document, as if it had been submitted by SMTP.',
   notes:
-    'The X-MC-* headers of the document are obeyed and taken off, but for X-MC-Template, which is refused. Bcc is taken off. Parameters win over headers. The answer is that of /messages/send.',
+    'The X-MC-* headers of the document are applied and removed, except X-MC-Template, which is rejected. Bcc is removed. Parameters take precedence over headers. The answer is that of /messages/send.',
   large: true,
   params: {
     raw_message: rawMessage,
     from_email: optional(emailAddress).meta({ description: 'the sender; that of the From header when left out' }),
     from_name: optional(z.string().max(998)).meta({ description: 'the name of the sender' }),
     to: optional(
-      z.array(z.string().max(1000)).min(1, 'Please name a recipient, or leave it out').max(MAX_RECIPIENTS),
+      z.array(z.string().max(1000)).min(1, 'Please enter at least one recipient, or leave it out').max(MAX_RECIPIENTS),
     ).meta({ description: 'recipients, at least one; those of the To, Cc and Bcc headers when left out' }),
     ...sendingParams,
     return_path_domain: domain.meta({
@@ -257,7 +252,7 @@ const sendRaw = operation({
     },
     call,
   ) {
-    const document = normalised(raw_message);
+    const document = withCrlf(raw_message);
     const bytes = Buffer.from(document);
     if (bytes.length > call.settings.maxMessageBytes)
       throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
@@ -268,9 +263,9 @@ const sendRaw = operation({
       call,
     );
     const named = to?.map((address) => address.trim()) ?? headerRecipients(document, MAX_RECIPIENTS);
-    if (named.length === 0) throw call.invalid('to', 'The message names no recipient');
+    if (named.length === 0) throw call.invalid('to', 'The message has no recipient');
     const copy = head.options.bcc === null ? [] : [head.options.bcc];
-    const sent = await submitted(
+    const sent = await submit(
       { outgoing, bytes, recipients: [...named, ...copy], sendAt: sendAt ?? head.options.sendAt, client: null },
       call,
     );
@@ -281,7 +276,7 @@ const sendRaw = operation({
 
 const parse = operation({
   path: '/messages/parse',
-  summary: 'Parses a raw MIME document into its pieces.',
+  summary: 'Parses a raw MIME document into its parts.',
   notes: `Documents of up to ${MAX_PARSED_BYTES} bytes.`,
   large: true,
   params: { raw_message: rawMessage },
@@ -306,7 +301,7 @@ const parse = operation({
     },
   },
   async handle({ raw_message }, call) {
-    const bytes = Buffer.from(normalised(raw_message));
+    const bytes = Buffer.from(withCrlf(raw_message));
     if (bytes.length > MAX_PARSED_BYTES)
       throw call.invalid('raw_message', `The message is larger than ${MAX_PARSED_BYTES} bytes`);
     const scan = scanMessage(bytes);

@@ -1,10 +1,40 @@
 import { z } from 'zod';
+import { toTimestamp } from '../../../base/clock.ts';
 import { optional, text, timestamp } from '../../../base/schema.ts';
 import type { ScheduledRow } from '../../../store/rows/messages.ts';
 import { type Call, listing, operation } from '../../operation.ts';
 import { mapPages, pagesByTime } from '../../whole-lists.ts';
-import { scheduledRecord, toScheduledRecord } from './info.ts';
+import { time } from '../fields.ts';
 import { keyOf } from './send.ts';
+
+const scheduledRecord = z
+  .object({
+    _id: z.string().meta({ description: 'the id of the message' }),
+    created_at: time('when it was handed over'),
+    send_at: time('when it is to be sent'),
+    from_email: z.string(),
+    to: z.string(),
+    subject: z.string(),
+  })
+  .meta({ title: 'scheduled message' });
+
+function toScheduledRecord({
+  id,
+  createdAt,
+  sendAt,
+  sender,
+  email,
+  subject,
+}: ScheduledRow): z.input<typeof scheduledRecord> {
+  return {
+    _id: id,
+    created_at: toTimestamp(createdAt),
+    send_at: toTimestamp(sendAt),
+    from_email: sender,
+    to: email,
+    subject,
+  };
+}
 
 const messageId = text(255).meta({
   description: 'id of the message, as the answer of sending or /messages/list-scheduled had it',
@@ -28,8 +58,8 @@ async function findScheduled(id: string, { store, refuse }: Call<'Unknown_Messag
 
 const list = listing({
   path: '/messages/list-scheduled',
-  summary: 'Lists the messages that are to be sent later, the next ones first.',
-  notes: 'All of them.',
+  summary: 'Lists scheduled messages, the next ones first.',
+  notes: 'Returns all of them.',
   params: { to: optional(z.string().max(1000)).meta({ description: 'only those to this address' }) },
   returns: z.array(scheduledRecord),
   errors: [],
@@ -49,9 +79,9 @@ const list = listing({
 
 const cancel = operation({
   path: '/messages/cancel-scheduled',
-  summary: 'Cancels a message that is to be sent later, and answers it as it was.',
+  summary: 'Cancels a scheduled message and returns it.',
   notes:
-    'It is never sent and found no more, whichever host has it and even if that one is down. One that is being sent is an Unknown_Message whose text says that it is too late.',
+    'It is not sent, whichever host has it and even if that host is down. If it is already being sent, the answer is Unknown_Message with a text that says so.',
   params: { id: messageId },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],
@@ -65,9 +95,9 @@ const cancel = operation({
 
 const reschedule = operation({
   path: '/messages/reschedule',
-  summary: 'Sends a scheduled message at another time.',
+  summary: 'Reschedules a message.',
   notes:
-    'With a time that has passed it is sent at once; from another host than the one that is asked, within a minute. Too late is the same as for /messages/cancel-scheduled.',
+    'With a time in the past it is sent at once, or within a minute if another host has it. If it is already being sent, the answer is that of /messages/cancel-scheduled.',
   params: { id: messageId, send_at: timestamp.meta({ description: 'the new time, UTC, YYYY-MM-DD HH:MM:SS' }) },
   returns: scheduledRecord,
   errors: ['Unknown_Message'],

@@ -7,9 +7,9 @@ import { type Counts, NO_COUNTS, startOf } from '../../../store/rows/counters.ts
 import type { SentMessageRow } from '../../../store/rows/messages.ts';
 import type { AccountStore } from '../../../store/store.ts';
 import { type Call, operation } from '../../operation.ts';
-import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../rules.ts';
-import { NO_STATS, tagHourlyEntry, toStats } from '../stats-records.ts';
-import { foundRecord, toFound } from './info.ts';
+import { emailAddress, limitOf, optionalEndTime, withinCalendar } from '../fields.ts';
+import { NO_STATS, tagHourlyEntry, toStats } from '../stats.ts';
+import { messageRecord, toMessageRecord } from './info.ts';
 
 const DAY_MS = 86_400_000;
 /** Documented: without dates, the last 7 days. */
@@ -128,8 +128,8 @@ const FOUND = {
 
 const search = operation({
   path: '/messages/search',
-  summary: 'Finds messages that were sent, the newest first.',
-  notes: `A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  summary: 'Finds sent messages, newest first.',
+  notes: `A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: {
     ...filterParams,
     api_keys: optional(z.array(z.string().max(255)).max(MAX_FILTER)).meta({
@@ -137,7 +137,7 @@ const search = operation({
     }),
     limit: limitOf(MAX_LIMIT, DEFAULT_LIMIT),
   },
-  returns: z.array(foundRecord),
+  returns: z.array(messageRecord),
   errors: [],
   example: {
     params: {
@@ -151,7 +151,7 @@ const search = operation({
   async handle({ limit = DEFAULT_LIMIT, ...filter }, call) {
     const found = [];
     for await (const row of matching(filter, call)) {
-      found.push(toFound(row));
+      found.push(toMessageRecord(row));
       if (found.length >= limit) break;
     }
     return found;
@@ -160,8 +160,8 @@ const search = operation({
 
 const searchTimeSeries = operation({
   path: '/messages/search-time-series',
-  summary: 'Shows the numbers of the messages that a search finds, by the hour in which they were handed over.',
-  notes: `Only hours with messages, the oldest first. A search looks through the newest ${MAX_SCANNED} messages of its dates.`,
+  summary: 'Shows the statistics of the messages that a search finds, by the hour in which they were submitted.',
+  notes: `Only hours with messages, oldest first. A search covers the newest ${MAX_SCANNED} messages of its dates.`,
   params: filterParams,
   returns: z.array(tagHourlyEntry),
   errors: [],
@@ -221,7 +221,7 @@ export const messagesSearch = [search, searchTimeSeries];
 // The query language of /messages/search: words that all have to be found, `field:value`, quotes, `-` in front for "not", OR between.
 
 /** Whether a message is meant. */
-export type Matches = (row: SentMessageRow) => boolean;
+type Matches = (row: SentMessageRow) => boolean;
 
 const MAX_TERMS = 50;
 // A word, perhaps with a field in front; quotes hold words together.
@@ -246,7 +246,7 @@ const SAME: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
 const ANYWHERE = ({ email, sender, subject, tags }: SentMessageRow) => [email, sender, subject, ...tags];
 
 /** Reads a query. An empty one, and `*`, mean every message. A field that is not known is a metadata field (`u_name:value`), or plain text. */
-export function parseQuery(query: string): Matches {
+function parseQuery(query: string): Matches {
   const groups: Matches[][] = [];
   let either = false;
   let count = 0;

@@ -17,8 +17,10 @@ import { readRecipient } from '../../../sending/submit.ts';
 import type { Submitted } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
-import { findTemplate, givenName } from '../template-records.ts';
-import { MAX_RECIPIENTS, type MessageParam, messageParam, sendingParams, sentRecord } from './fields.ts';
+import { MAX_RECIPIENTS } from '../fields.ts';
+import { findTemplate } from '../template-rows.ts';
+import { templateName } from '../templates.ts';
+import { type MessageParam, messageParam, sendingParams, sentRecord } from './params.ts';
 
 type Sent = z.input<typeof sentRecord>;
 type SendErrors = 'Unknown_Subaccount' | 'ServiceUnavailable';
@@ -32,7 +34,7 @@ const NOTES =
   'A from_email below a domain of the operator that the account may not use is rejected for all as `invalid-sender`.';
 
 /** What became of a submission, as a record, or the refusal of it. */
-export async function submitted(
+export async function submit(
   submission: Parameters<Call<SendErrors>['messages']['submit']>[0],
   call: Call<SendErrors>,
 ): Promise<readonly Submitted[]> {
@@ -48,7 +50,7 @@ export function toSentRecord({ email, status, rejectReason, queuedReason, id }: 
   return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
 }
 
-interface Asked {
+interface SendRequest {
   readonly message: MessageParam;
   readonly template: FilledTemplate | null;
   readonly pool: string | undefined;
@@ -56,7 +58,7 @@ interface Asked {
 }
 
 async function sendDraft(
-  { message, template, pool, sendAt = undefined }: Asked,
+  { message, template, pool, sendAt = undefined }: SendRequest,
   call: Call<SendErrors>,
 ): Promise<Sent[]> {
   const outgoing = toOutgoing(message, { pool, template }, call);
@@ -66,7 +68,7 @@ async function sendDraft(
   if (bytes.length > call.settings.maxMessageBytes)
     throw call.invalid('message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
   const recipients = draft.to.map(({ email }) => email);
-  const sent = await submitted({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
+  const sent = await submit({ outgoing, bytes, recipients, sendAt: sendAt ?? null, client: null }, call);
   // Recipients that were named twice are answered once; the copy that nobody is to know of is not answered.
   const named = new Set(message.to.map(({ email }) => email.trim()));
   return sent.filter(({ email }) => named.has(email)).map(toSentRecord);
@@ -120,13 +122,13 @@ const contents = z.array(z.object({ name: z.string(), content: z.string() }));
 
 const sendTemplate = operation({
   path: '/messages/send-template',
-  summary: 'Sends a message made of a template.',
+  summary: 'Sends a message from a template.',
   notes:
-    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message win over those of the template, but for its HTML. ' +
+    'The published content of the template is used. template_content goes into the elements marked by mc:edit; fields of the message take precedence over those of the template, except its HTML. ' +
     `Merge tags are replaced for each recipient afterwards, in the contents too. ${NOTES}`,
   large: true,
   params: {
-    template_name: givenName,
+    template_name: templateName,
     template_content: contents.meta({ description: 'name of each region and the content to put there' }),
     message: messageParam,
     ...sendingParams,
@@ -174,7 +176,7 @@ const sendTemplate = operation({
 export const messagesSend = [send, sendTemplate];
 
 /** A template whose regions are filled. */
-export interface FilledTemplate {
+interface FilledTemplate {
   readonly slug: string;
   readonly content: TemplateContent;
 }
@@ -233,7 +235,7 @@ function extrasOf(message: MessageParam): Pick<Outgoing, 'extras'> {
 }
 
 /** The body. A message without content is an empty text, as a mail program would send it. */
-export function toDraft(message: MessageParam, template: FilledTemplate | null): Draft {
+function toDraft(message: MessageParam, template: FilledTemplate | null): Draft {
   const html = orNull(template?.content.code) ?? orNull(message.html);
   const text = orNull(message.text) ?? orNull(template?.content.text);
   return {
@@ -295,7 +297,7 @@ function toMergeVars(vars: Variables, language: MergeLanguage | undefined): read
 }
 
 /** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
-export async function checkTemplates(
+async function checkTemplates(
   { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
   { html, text }: Draft,
   call: Call<never>,

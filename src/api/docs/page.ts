@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import { escapeHtml } from '../base/html.ts';
-import type { Operation } from './operation.ts';
+import { escapeHtml } from '../../base/html.ts';
+import type { Operation } from '../operation.ts';
 import { commonErrors, type Entry, type Field, toEntry } from './reference.ts';
 
 const STYLE = `
@@ -80,9 +80,9 @@ export function home(version: string): string {
   return document(
     'Postern',
     '',
-    `<h1>Postern</h1><p>A mail edge: mail comes in by SMTP and goes out to webhooks, and this is its API.</p>
+    `<h1>Postern</h1><p>A mail edge: it receives mail by SMTP and posts it to webhooks. This is its API.</p>
 <ul><li><a href="/docs">API reference</a></li><li><a href="/docs/openapi.json">OpenAPI description</a></li>
-<li><a href="/healthz">Is it alive?</a></li><li><a href="/readyz">Is it ready to take mail?</a></li></ul><p class="soft">Version ${escapeHtml(version)}</p>`,
+<li><a href="/healthz">Liveness check</a></li><li><a href="/readyz">Readiness check</a></li></ul><p class="soft">Version ${escapeHtml(version)}</p>`,
   );
 }
 

@@ -1,15 +1,29 @@
 import { z } from 'zod';
-import { normalizeAddress } from '../../base/networks.ts';
 import { isUnset, optional, PLEASE_ENTER, text, timestamp } from '../../base/schema.ts';
 import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
-// Rules that several operations share. Each reads a parameter into the form the handler works with.
+// What several groups have in their declarations: fields of records, and parameters, each read into the form that the handler works with.
+
+/** A text of a record. */
+export const str = (description: string) => z.string().meta({ description });
+
+/** A time of a record. */
+export const time = (description: string) => str(`${description}, UTC, YYYY-MM-DD HH:MM:SS`);
+
+/** A time of a record that may be missing; `missing` says what that means. */
+export const timeOrNull = (description: string, missing = '') =>
+  z
+    .string()
+    .nullable()
+    .meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS${missing === '' ? '' : `; ${missing}`}` });
 
 /** What a browser and a proxy take; no webhook needs more. */
 const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
+/** Recipients of a message: as many as a transaction over SMTP may have (smtp.max_recipients by default). */
+export const MAX_RECIPIENTS = 1000;
 
 /** A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to. */
 export const newDomain = text(MAX_DOMAIN_TEXT)
@@ -62,33 +76,6 @@ export const emailAddress = text(1000).transform((value, context) => {
   context.addIssue({ code: 'custom', message: 'Not a valid email address' });
   return z.NEVER;
 });
-
-/** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
-export const reversePath = z
-  .string()
-  .max(1000)
-  .transform((value, context) => {
-    const path = value.trim().replace(/^<(.*)>$/s, '$1');
-    if (path === '' || parseAddress(path)) return path;
-    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
-    return z.NEVER;
-  });
-
-/** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
-export const ipAddress = text(64).transform((value, context) => {
-  const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
-  const normal = address.includes('%') ? undefined : normalizeAddress(address);
-  if (normal !== undefined) return normal;
-  context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
-  return z.NEVER;
-});
-
-/** What HELO or EHLO says: a name or an address literal, in any case one word. */
-export const greeting = z
-  .string()
-  .max(255)
-  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter one word, as HELO would say it')
-  .transform((value) => (value === '' ? undefined : value));
 
 /** How many at most; 0 is what clients in typed languages send for "not given". */
 export function limitOf(max: number, otherwise: number) {

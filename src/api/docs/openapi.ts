@@ -1,12 +1,9 @@
 import { isDeepStrictEqual } from 'node:util';
-import { COMMON_ERRORS, ERRORS, type ErrorName } from './errors.ts';
-import type { Operation } from './operation.ts';
-import { type Schema, toSchema } from './reference.ts';
+import { COMMON_ERRORS, ERRORS, type ErrorName } from '../errors.ts';
+import type { Operation } from '../operation.ts';
+import { EXAMPLE_KEY, groupOf, type Schema, toSchema } from './reference.ts';
 
 const KEY: Schema = { type: 'string', description: 'a valid API key; it may come as a bearer token instead' };
-
-/** A key for examples. It is not valid anywhere. */
-export const EXAMPLE_KEY = 'ExampleKey000000000001';
 
 /** The description of the API in OpenAPI 3.1, made from the declarations. `server` is the base URL of the operations. */
 export function toOpenApi(operations: readonly Operation[], server: string) {
@@ -39,11 +36,6 @@ export function toOpenApi(operations: readonly Operation[], server: string) {
       },
     },
   };
-}
-
-/** The group of an operation: the first segment of its path. */
-export function groupOf(operation: Operation): string {
-  return operation.path.split('/')[1] ?? '';
 }
 
 function toPost(operation: Operation, schemas: Schemas) {

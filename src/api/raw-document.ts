@@ -1,9 +1,7 @@
 import { parseAddressList } from '../mail/address-list.ts';
 
-/**
- * The recipients that a document names itself: the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3).
- * Reads the header block once and each list once: no input takes longer than its length.
- */
+// Messages as callers hand them over, headers and all. The header block is read once and each list once: no input takes
+// longer than its length.
 
 /** As much header as mail is allowed anywhere here; what lies beyond is not looked at. */
 const MAX_HEADER_CHARS = 262_144;
@@ -16,7 +14,7 @@ interface Field {
 }
 
 /**
- * The addresses of To, Cc and Bcc in their order; of what is none the text, for who tells the caller. At most `max` of
+ * The recipients that a document names itself, the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3) in their order; of what is none the text, for who tells the caller. At most `max` of
  * them.
  */
 export function headerRecipients(document: string, max: number): string[] {
@@ -39,6 +37,11 @@ export function withoutBcc(document: string): string {
     .map((field) => field.lines)
     .join('');
   return kept + document.slice(header.length);
+}
+
+/** The document with CRLF for line ends of every kind, as on the wire. Large messages mostly are so already. */
+export function withCrlf(document: string): string {
+  return /\r(?!\n)|(?<!\r)\n/.test(document) ? document.replace(/\r\n|\r|\n/g, '\r\n') : document;
 }
 
 /** Up to the empty line, line ends included. Line ends are CRLF. */

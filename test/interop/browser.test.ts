@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { expect } from 'chai';
-import { type ApiWorld, startApi } from '../../support/api.ts';
-import { type Browser, chromium, startBrowser } from '../../support/chromium.ts';
-import { ENTRIES, TABLE } from '../../support/contract/table.ts';
+import { type ApiWorld, startApi } from '../support/api.ts';
+import { type Browser, chromium, startBrowser } from '../support/chromium.ts';
+import { ENTRIES, TABLE } from '../support/contract/table.ts';
 
 // The reference as a person sees it: in a real browser, where there is one.
 

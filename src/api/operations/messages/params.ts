@@ -3,12 +3,10 @@ import { optional, optionalTime, text } from '../../../base/schema.ts';
 import { toAsciiDomain } from '../../../mail/address.ts';
 import { readMergeValue } from '../../../mail/merge/values.ts';
 import { LONGEST_CAMPAIGN, MAX_ANALYTICS_DOMAINS } from '../../../mail/outgoing.ts';
-import { emailAddress } from '../rules.ts';
+import { emailAddress, MAX_RECIPIENTS } from '../fields.ts';
 
 // The parameters of the operations that send, as clients of the public ancestor write them.
 
-/** As many as a transaction over SMTP may have. */
-export const MAX_RECIPIENTS = 1000;
 const MAX_TAGS = 100;
 /** Documented: a tag has at most 50 characters. */
 const LONGEST_TAG = 50;
@@ -98,7 +96,7 @@ const headers = map(z.union([scalar, z.array(scalar).max(100)])).refine(
 const PROVEN = 'Used when the account verified it or a domain above it (/senders/verify-domain)';
 
 /** What `message` is made of. What it does not name is ignored. */
-export const messageFields = {
+const messageFields = {
   html: words,
   text: words,
   subject: line,

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { headerRecipients, withoutBcc } from '../../../src/api/header-recipients.ts';
+import { headerRecipients, withoutBcc } from '../../../src/api/raw-document.ts';
 
 const to = (list: string) => headerRecipients(`To: ${list}\r\n\r\n`, 100);
 

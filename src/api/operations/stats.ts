@@ -1,7 +1,6 @@
 import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
-
 import {
   type Counted,
   type CounterRow,
@@ -12,6 +11,7 @@ import {
 } from '../../store/rows/counters.ts';
 import type { AccountStore } from '../../store/store.ts';
 import { type Pages, pagesByKey } from '../whole-lists.ts';
+import { time } from './fields.ts';
 
 // Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts, rejects, users.
 
@@ -19,7 +19,6 @@ import { type Pages, pagesByKey } from '../whole-lists.ts';
 export const MAX_LIST = 1000;
 
 const counter = z.int();
-const time = (description: string) => z.string().meta({ description: `${description}, UTC, YYYY-MM-DD HH:MM:SS` });
 
 /** The ten counters, as records show them. */
 export const statsFields = {

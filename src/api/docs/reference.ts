@@ -1,7 +1,9 @@
 import { z } from 'zod';
-import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from './errors.ts';
-import { EXAMPLE_KEY, groupOf } from './openapi.ts';
-import type { Operation } from './operation.ts';
+import { COMMON_ERRORS, ERRORS, type ErrorName, TRANSPORT_ERRORS } from '../errors.ts';
+import type { Operation } from '../operation.ts';
+
+/** A key for examples. It is not valid anywhere. */
+export const EXAMPLE_KEY = 'ExampleKey000000000001';
 
 /** An operation as a person reads it; the page and the markdown are made from it. */
 export interface Entry {
@@ -46,6 +48,11 @@ export function toEntry(operation: Operation, origin: string): Entry {
     request: `curl -s ${origin}/api/1.0${operation.path}.json -d '${body.replaceAll("'", `'\\''`)}'`,
     answer: JSON.stringify(operation.example.answer, null, 2),
   };
+}
+
+/** The group of an operation: the first segment of its path. */
+export function groupOf(operation: Operation): string {
+  return operation.path.split('/')[1] ?? '';
 }
 
 /** The errors that every operation may answer, and those on the way to one. */
@@ -143,7 +150,7 @@ function withoutSafeRange(schema: Schema): void {
 }
 
 /** The fields of a struct, and of structs inside it with their path (`custom_dns.valid`, `attempts[].time`). */
-export function fieldsOf(schema: Schema, prefix = ''): Field[] {
+function fieldsOf(schema: Schema, prefix = ''): Field[] {
   const inner = structOf(schema);
   if (!inner) return [];
   return Object.entries(inner.properties ?? {}).flatMap(([name, value]) => {

@@ -1,0 +1,124 @@
+import { z } from 'zod';
+import { normalizeAddress } from '../../base/networks.ts';
+import { optional, text } from '../../base/schema.ts';
+import type { RoutedRecipient } from '../../inbound/types.ts';
+import { type Address, parseAddress } from '../../mail/address.ts';
+import { type Call, operation } from '../operation.ts';
+import { headerRecipients, withCrlf, withoutBcc } from '../raw-document.ts';
+import { emailAddress, MAX_RECIPIENTS } from './fields.ts';
+
+/** The reverse-path: an address, with or without angle brackets, or nothing for the null sender. */
+const reversePath = z
+  .string()
+  .max(1000)
+  .transform((value, context) => {
+    const path = value.trim().replace(/^<(.*)>$/s, '$1');
+    if (path === '' || parseAddress(path)) return path;
+    context.addIssue({ code: 'custom', message: 'Not a valid email address' });
+    return z.NEVER;
+  });
+
+/** An IP address without brackets or zone; an IPv4-mapped one is written as IPv4. */
+const ipAddress = text(64).transform((value, context) => {
+  const address = value.trim().replace(/^\[(?:IPv6:)?(.*)\]$/i, '$1');
+  const normal = address.includes('%') ? undefined : normalizeAddress(address);
+  if (normal !== undefined) return normal;
+  context.addIssue({ code: 'custom', message: 'Not a valid IP address' });
+  return z.NEVER;
+});
+
+/** What HELO or EHLO says: a name or an address literal, in any case one word. */
+const greeting = z
+  .string()
+  .max(255)
+  .refine((value) => !/[\p{Cc}\s]/u.test(value), 'Please enter a HELO name without spaces')
+  .transform((value) => (value === '' ? undefined : value));
+
+const RAW =
+  'From: sender@example.net\r\nTo: mailbox-123@inbound.example.com\r\nSubject: Some Subject\r\n\r\nSome content.';
+
+/** An empty list is a caller's mistake, who would not want the headers to decide instead. */
+const recipients = z
+  .array(emailAddress)
+  .min(1, 'Please enter at least one recipient, or leave it out')
+  .max(MAX_RECIPIENTS);
+
+/** Puts a document into the inbound path, as if it had arrived over SMTP. */
+const sendRaw = operation({
+  path: '/inbound/send-raw',
+  summary: 'Accepts a raw MIME document and delivers it to inbound routes, as if it had arrived over SMTP.',
+  notes:
+    'Returns one struct for each recipient that matched a route of the account, or an empty array. The call returns once the message is safely on disk; it is posted to the URL afterwards. If the recipients are taken from the headers, Bcc is removed from the document; if `to` is given, the document is left as it is. Line ends become CRLF.',
+  large: true,
+  params: {
+    raw_message: z
+      .string()
+      .min(1, 'Please enter a value')
+      .meta({ description: 'the full MIME document, headers and all' }),
+    to: optional(recipients).meta({
+      description: 'recipients, at least one; when left out, those of the To, Cc and Bcc headers',
+    }),
+    mail_from: optional(reversePath).meta({ description: 'the MAIL FROM address; required for the SPF check' }),
+    helo: optional(greeting).meta({ description: 'how the client MTA identified itself; required for the SPF check' }),
+    client_address: optional(ipAddress).meta({
+      description: 'IP address of the remote MTA; required for the SPF check',
+    }),
+  },
+  returns: z.array(
+    z.object({
+      email: z.string().meta({ description: 'the recipient' }),
+      pattern: z.string().meta({ description: 'the pattern of the route that matched' }),
+      url: z.string().meta({ description: 'the webhook URL that the message is posted to' }),
+    }),
+  ),
+  errors: ['ServiceUnavailable'],
+  example: {
+    params: {
+      raw_message: RAW,
+      mail_from: 'sender@example.net',
+      helo: 'mail.example.net',
+      client_address: '192.0.2.25',
+    },
+    answer: [
+      { email: 'mailbox-123@inbound.example.com', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail' },
+    ],
+  },
+  async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
+    const given = withCrlf(raw_message);
+    const fromHeaders = to === undefined;
+    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
+    // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
+    const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
+    const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
+    if (bytes.length > call.settings.maxMessageBytes)
+      throw call.invalid('raw_message', `The message is larger than ${call.settings.maxMessageBytes} bytes`);
+    const routed = route(named, call);
+    if (routed.length === 0) return [];
+    const arrival = {
+      protocol: 'HTTP',
+      envelope: { mailFrom: mail_from, client: { address: client_address, helo, tls: null } },
+    };
+    const { outcome } = await call.queue.accept(arrival, routed, bytes);
+    if (outcome !== 'accepted') throw call.refuse('ServiceUnavailable');
+    return routed.map(({ recipient, match }) => ({ email: recipient, pattern: match.pattern, url: match.url }));
+  },
+});
+
+/** A header may name what is no address ("undisclosed-recipients:;"): nobody to deliver to. */
+function readable(addresses: readonly string[]): Address[] {
+  return addresses.map(parseAddress).filter((address) => address !== undefined);
+}
+
+/** Each recipient once, with the route it hits. */
+function route(recipients: readonly Address[], call: Call<'ServiceUnavailable'>): RoutedRecipient[] {
+  const once = new Map(recipients.map((address) => [`${address.mailbox}@${address.domain}`, address]));
+  return [...once.values()].flatMap(({ text: recipient, mailbox, domain }) => {
+    const found = call.inbound.lookup(mailbox, domain);
+    // Not known is not the same as not there: nothing may get lost because the store is away.
+    if (found.kind === 'unknown') throw call.refuse('ServiceUnavailable');
+    return found.kind === 'matched' ? [{ recipient, match: found.match }] : [];
+  });
+}
+
+/** Mail that comes in over the API. */
+export const inboundSendRaw = [sendRaw];

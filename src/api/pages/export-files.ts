@@ -1,0 +1,72 @@
+import { type FileHandle, open } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Context } from 'koa';
+import { toTimestamp } from '../../base/clock.ts';
+import type { Log } from '../../base/log.ts';
+import { type ExportRow, exportName, tokenHash } from '../../store/rows/exports.ts';
+import type { Store } from '../../store/store.ts';
+
+export interface ExportFileSettings {
+  readonly hostname: string;
+  /** Where the archives of this host are. */
+  readonly exportsDir: string;
+}
+
+/** Answers GET and HEAD of a result URL: the token is the only credential, and all that is looked at. */
+export function createExportFiles(
+  settings: ExportFileSettings,
+  deps: { store: Pick<Store, 'exportJobs'>; log: Log },
+): (ctx: Context, token: string) => Promise<void> {
+  return async (ctx, token) => {
+    ctx.set({
+      'Cache-Control': 'no-store',
+      'Content-Security-Policy': "default-src 'none'; sandbox",
+      'Referrer-Policy': 'no-referrer',
+      'X-Robots-Tag': 'noindex',
+    });
+    // Whatever the token looks like, it is hashed and asked for: no answer comes faster than another.
+    const job = await deps.store.exportJobs.one({ tokenHash: tokenHash(token) });
+    if (!job) return say(ctx, 404, 'There is no export at this address.');
+    if (job.state !== 'complete')
+      return say(ctx, 410, 'This export has expired, and its archive is gone. Start the export again.');
+    if (job.host !== settings.hostname) {
+      // 404, so that a proxy in front of several hosts can be told to try the next one.
+      return say(
+        ctx,
+        404,
+        `This archive is on the host ${job.host ?? ''}. Fetch it there: by the result_url as /exports/info shows it, which must lead to that host (its setting public_url).`,
+      );
+    }
+    const archive = await openArchive(settings.exportsDir, job);
+    if (!archive) return say(ctx, 410, 'The archive of this export is no longer on this host. Start the export again.');
+    await send(ctx, job, archive);
+    deps.log.info('export.fetched', { export: exportName(job), account: job.account, method: ctx.method });
+  };
+}
+
+/** The name of the file is one that we chose, and stands in our row; nothing of the request gets here. */
+async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle | undefined> {
+  try {
+    return await open(join(dir, file ?? ''), 'r');
+  } catch {
+    return undefined;
+  }
+}
+
+async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
+  const { size } = await archive.stat();
+  ctx.status = 200;
+  // The ancestor's name, colons and all: a header may hold them in quotes, and browsers on systems that may not replace them.
+  ctx.attachment(`${job.type}-${toTimestamp(job.createdAt).replace(' ', '_')}.zip`);
+  ctx.type = 'application/zip';
+  // The stream closes the file, also when the other end is gone. For HEAD nobody would read it.
+  if (ctx.method === 'HEAD') await archive.close();
+  else ctx.body = archive.createReadStream();
+  ctx.length = size;
+}
+
+function say(ctx: Context, status: number, text: string): void {
+  ctx.status = status;
+  ctx.type = 'text/plain; charset=utf-8';
+  ctx.body = `${text}\n`;
+}

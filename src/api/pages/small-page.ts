@@ -1,0 +1,40 @@
+import { createHash } from 'node:crypto';
+import type { Context } from 'koa';
+
+// The pages that one person gets by a link in a mail: to confirm a domain, to unsubscribe.
+
+/** One thing to read, and at most one button to press. */
+export interface SmallPage {
+  readonly status: number;
+  readonly title: string;
+  /** HTML below the title. */
+  readonly main: string;
+}
+
+const STYLE = `
+:root{color-scheme:light dark;--ink:#1c2430;--soft:#5b6675;--line:#dfe3e8;--paper:#fff;--mark:#0b5cad}
+@media(prefers-color-scheme:dark){:root{--ink:#e6e9ee;--soft:#9aa5b4;--line:#303845;--paper:#14181f;--mark:#2f7fd0}}
+*{box-sizing:border-box}body{margin:0;font:16px/1.55 system-ui,sans-serif;color:var(--ink);background:var(--paper)}
+main{max-width:36rem;margin:12vh auto 0;padding:2rem;border:1px solid var(--line);border-radius:.5rem;overflow-wrap:anywhere}
+h1{margin:0 0 .8rem;font-size:1.4rem}.soft{color:var(--soft)}
+button{font:inherit;font-weight:600;color:#fff;background:var(--mark);border:0;border-radius:.4rem;padding:.6rem 1.4rem;cursor:pointer}
+button:focus-visible{outline:3px solid var(--ink);outline-offset:2px}
+@media(max-width:40rem){main{margin:0;border:0}}
+`;
+const STYLE_HASH = `sha256-${createHash('sha256').update(STYLE).digest('base64')}`;
+
+/** Answers with a page for one person: kept by nobody, shown in no frame, and its form posts to itself only. */
+export function answerPage(ctx: Context, { status, title, main }: SmallPage): void {
+  ctx.set({
+    'Content-Security-Policy': `default-src 'none'; style-src '${STYLE_HASH}'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'`,
+    'Referrer-Policy': 'no-referrer',
+    'Cache-Control': 'no-store',
+    'X-Robots-Tag': 'noindex',
+  });
+  ctx.status = status;
+  ctx.type = 'text/html; charset=utf-8';
+  ctx.body = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1"><title>${title}</title><style>${STYLE}</style></head>
+<body><main><h1>${title}</h1>${main}</main></body></html>
+`;
+}
