@@ -12,7 +12,7 @@ import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
-export interface NoticeDeps {
+interface NoticeDeps {
   /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */
   readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
@@ -131,7 +131,7 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
       return await mailer.send({ id, to, subject, text, at: createdAt });
     } catch (error) {
       log.error('task.fault', { task: 'send-notices', error });
-      return { kind: 'deferred', reason: 'a fault of ours' };
+      return { kind: 'deferred', reason: 'internal error' };
     }
   }
 
@@ -240,7 +240,7 @@ async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   return ended.flat().length + links.length + places.length;
 }
 
-export interface MailerSettings {
+interface MailerSettings {
   /** What Message-IDs end in. */
   readonly hostname: string;
   /** The sender, in the header and in the envelope. */
@@ -299,7 +299,7 @@ export interface Quota {
   readonly ms: number;
 }
 
-interface Taken {
+interface QuotaPlace {
   readonly id: string;
   readonly until: Date;
 }
@@ -308,8 +308,8 @@ interface Taken {
  * Takes a place of every quota, or of none. A place is a row that is held until a time; a step of the store hands it to one
  * asker only, so any number of processes that ask at once get no more than there are.
  */
-export async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
-  const taken: Taken[] = [];
+async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
+  const taken: QuotaPlace[] = [];
   for (const quota of quotas) {
     const place = await takePlace(store, quota, now);
     if (!place) {
@@ -325,7 +325,7 @@ async function takePlace(
   { quotas }: Pick<Store, 'quotas'>,
   { name, places, ms }: Quota,
   now: Date,
-): Promise<Taken | undefined> {
+): Promise<QuotaPlace | undefined> {
   const until = new Date(now.getTime() + ms);
   for (let number = 0; number < places; number++) {
     const id = `${name} ${number}`;

@@ -7,7 +7,7 @@ import type { DeliveryState, Spool } from '../queue/delivery.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
-export interface SchedulingDeps {
+interface SchedulingDeps {
   readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags'>;
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
   readonly clock: Clock;
@@ -16,7 +16,7 @@ export interface SchedulingDeps {
 }
 
 /** Whether a wish came in time. `late`: the host that has the message has claimed it, and may have sent it. */
-export type WishOutcome = 'done' | 'late';
+type WishOutcome = 'done' | 'late';
 
 /**
  * What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before that time.

@@ -17,14 +17,14 @@ import { fillingSubject } from './compose/merge-fields.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
 
-export interface SubmitSettings {
+interface SubmitSettings {
   /** Stands in our Received line. */
   readonly hostname: string;
   /** Where bounces come back to: nobody's mailbox. */
   readonly returnDomain: string;
 }
 
-export interface SubmitDeps {
+interface SubmitDeps {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
@@ -41,7 +41,7 @@ export interface SubmitDeps {
 const CHUNK_BYTES = 65_536;
 
 /** A submission with its recipients sorted: who gets it, who must not, who cannot. */
-interface Sorted {
+interface SortedSubmission {
   readonly submission: Submission;
   readonly messageId: string;
   readonly receivedAt: number;
@@ -92,7 +92,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
   });
 }
 
-function createCount(metrics: Metrics): (sorted: Sorted) => void {
+function createCount(metrics: Metrics): (sorted: SortedSubmission) => void {
   const of = (source: string) => metrics.counter('postern_submissions_total', { source });
   const sources = { smtp: of('smtp'), api: of('api') };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
@@ -113,7 +113,7 @@ async function sort(
   submission: Submission,
   { returnDomain }: SubmitSettings,
   { lists, clock, ids, leaving }: SubmitDeps,
-): Promise<Sorted> {
+): Promise<SortedSubmission> {
   const { account, recipients, sendAt, outgoing } = submission;
   const { subaccount } = outgoing;
   const messageId = ids.message();
@@ -187,7 +187,7 @@ function distinct(recipients: readonly string[]): { readonly text: string; reado
   return [...once.values()];
 }
 
-async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
+async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
   const { spool, log } = deps;
   const {
     submission: { bytes, client, outgoing, account, dsn },
@@ -232,7 +232,7 @@ function renamed(dsn: DsnRequest): DsnRequest {
 
 /** What the API takes has come over no transport, and begins with us. */
 function traceOf(
-  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted,
+  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: SortedSubmission,
   envelope: Envelope,
   { hostname }: SubmitSettings,
 ): string {
@@ -260,7 +260,7 @@ async function schedule(
     receivedAt,
     deliveries,
     rows,
-  }: Sorted,
+  }: SortedSubmission,
   { store }: SubmitDeps,
 ): Promise<void> {
   await atOnce(
@@ -280,7 +280,7 @@ async function schedule(
   );
 }
 
-async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+async function unschedule({ deliveries }: SortedSubmission, { store }: SubmitDeps): Promise<void> {
   await atOnce(
     deliveries.filter(({ notBefore }) => notBefore !== undefined),
     ({ id }) => store.scheduled.remove({ id: sentId(id) }),
@@ -289,7 +289,7 @@ async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promis
 
 /** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
 async function recordAll(
-  { submission: { account }, messageId, rows, deliveries, suppressed }: Sorted,
+  { submission: { account }, messageId, rows, deliveries, suppressed }: SortedSubmission,
   { recorder, log }: SubmitDeps,
 ): Promise<void> {
   try {

@@ -15,7 +15,7 @@ export function splitCommand(line: string): { readonly verb: string; readonly re
 }
 
 /** RET and ENVID of MAIL (RFC 3461). */
-export type MailDsn = Pick<DsnRequest, 'ret' | 'envid'>;
+type MailDsn = Pick<DsnRequest, 'ret' | 'envid'>;
 
 /** MAIL FROM, read. */
 export interface MailCommand {
@@ -44,7 +44,7 @@ export function readMail(
 }
 
 /** RCPT TO, read. */
-export interface RcptCommand {
+interface RcptCommand {
   readonly address: Address;
   readonly dsn: RecipientDsn | undefined;
 }

@@ -42,10 +42,10 @@ export interface Servers {
 }
 
 /** Makes a connection of a socket that was let in; `leave` is called when the connection is gone. */
-export type Connect = (session: Session, leave: () => void) => Connection;
+type Connect = (session: Session, leave: () => void) => Connection;
 
 /** What all connections of a listener share. */
-export interface Shared {
+interface Shared {
   readonly clock: Clock;
   /** The handshake comes before the greeting (RFC 8314 section 3.3). */
   readonly implicitTls: boolean;

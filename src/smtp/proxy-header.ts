@@ -6,7 +6,7 @@ import { normalizeAddress } from '../base/networks.ts';
  * What a PROXY header says (haproxy's proxy-protocol.txt, versions 1 and 2). client: whose connection it is · local: the
  * proxy's own, a health check · more: not all of it came yet · bad: no such header, or one that makes no sense.
  */
-export type ProxyHeader =
+type ProxyHeader =
   | { readonly kind: 'client'; readonly address: string; readonly length: number }
   | { readonly kind: 'local'; readonly length: number }
   | { readonly kind: 'more' | 'bad' };

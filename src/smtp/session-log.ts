@@ -6,7 +6,7 @@ import { REFUSALS, type Reply } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
 /** What is logged and counted of one session. */
-export interface SessionLog {
+interface SessionLog {
   /**
    * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
    * line.

@@ -28,7 +28,7 @@ export interface Session {
 }
 
 /** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
-export type DataAnswer =
+type DataAnswer =
   | { readonly answer?: undefined; readonly rest?: undefined }
   | { readonly answer: Answer; readonly rest: Buffer };
 

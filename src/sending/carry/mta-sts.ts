@@ -14,9 +14,9 @@ export interface Policies {
 }
 
 /** The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws when it cannot be had. */
-export type FetchPolicy = (domain: string) => Promise<string>;
+type FetchPolicy = (domain: string) => Promise<string>;
 
-interface Known {
+interface CachedPolicy {
   readonly id: string;
   readonly policy: Policy;
 }
@@ -36,7 +36,7 @@ export function createPolicies({
   readonly clock: Clock;
   readonly fetchPolicy: FetchPolicy;
 }): Policies {
-  const known = createExpiringMemory<Known>({ most: MOST_KNOWN }, clock);
+  const known = createExpiringMemory<CachedPolicy>({ most: MOST_KNOWN }, clock);
   const paused = createExpiringMemory<true>({ most: MOST_KNOWN }, clock);
   const shared = createShared<Policy | undefined>();
 
@@ -106,7 +106,7 @@ export function parsePolicy(text: string): Policy | undefined {
   return { mode, hosts, maxAgeS: Number(age) };
 }
 
-export interface PolicyFetchSettings {
+interface PolicyFetchSettings {
   readonly allowed: readonly Network[];
   /** 443. */
   readonly port: number;

@@ -254,8 +254,8 @@ export function openConnection(
 }
 
 /** What a connection is destroyed with when time is up. */
-export function tookTooLong(): Error {
-  return Object.assign(new Error('it took too long'), { code: 'ETIMEDOUT' });
+function tookTooLong(): Error {
+  return Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' });
 }
 
 // What nodemailer throws, read once: `code` is a kind of trouble, `originalCode` what Node called it, `command` where the
@@ -282,7 +282,7 @@ export function toLine(text: string): string {
 }
 
 /** A reply of one or more lines (RFC 5321 section 4.2.1), the enhanced code (RFC 2034) said once. Undefined for what is none. */
-export function parseReply(response: string): Reply | undefined {
+function parseReply(response: string): Reply | undefined {
   const code = /^[2-5]\d\d(?=[ \r\n-]|$)/.exec(response)?.[0];
   if (code === undefined) return undefined;
   const lines = response.split(/\r?\n/, 100).map((line) => line.replace(/^\d{3}(?:[ -]|$)/, '').trim());
@@ -302,7 +302,7 @@ const field = (error: unknown, name: string): string => {
 
 /** What went wrong, in one line: what the server said, else what we say. */
 export function reasonOf(error: unknown): string {
-  return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown trouble'));
+  return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }
 
 /** Whether encryption is what failed, so that plain text may work. */
@@ -320,7 +320,7 @@ export function isSourceMissing(error: unknown): boolean {
 }
 
 /** The refusal that an error is; undefined when nobody decided: the connection broke, or what came was no such reply. */
-export function refusalIn(error: unknown): Reply | undefined {
+function refusalIn(error: unknown): Reply | undefined {
   const reply = parseReply(field(error, 'response'));
   if (!reply || reply.code < 400) return undefined;
   // `CONN` is a reply to nothing in particular, and only a 421 is said unasked (RFC 5321 section 3.8).
@@ -328,7 +328,7 @@ export function refusalIn(error: unknown): Reply | undefined {
 }
 
 /** Whether it is larger than the server said that it takes (RFC 1870 section 6.1): nodemailer looks before MAIL FROM. */
-export function isTooLarge(error: unknown): boolean {
+function isTooLarge(error: unknown): boolean {
   return (
     field(error, 'code') === 'EMESSAGE' && field(error, 'command') === 'MAIL FROM' && field(error, 'response') === ''
   );

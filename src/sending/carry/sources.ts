@@ -24,21 +24,21 @@ interface Place {
 }
 
 /** What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is warming up. */
-interface Own {
+interface AccountAddresses {
   readonly places: readonly Place[];
   readonly daily: number;
 }
 
-interface Known {
-  readonly own: Promise<Own>;
+interface CachedAddresses {
+  readonly own: Promise<AccountAddresses>;
   readonly until: number;
 }
 
 /** `choose` fails while the store is away, for an account that it was not asked about before. */
 export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
-  const known = createMemory<Known>({ most: MOST_ACCOUNTS });
+  const known = createMemory<CachedAddresses>({ most: MOST_ACCOUNTS });
 
-  function ownOf(account: string, now: Date): Promise<Own> {
+  function ownOf(account: string, now: Date): Promise<AccountAddresses> {
     const found = known.get(account);
     if (found && clock.monotonic() < found.until) return found.own;
     // While the store is away, what was known before serves on.
@@ -65,7 +65,7 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
   });
 }
 
-async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<Own> {
+async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<AccountAddresses> {
   const own = store.of(account);
   const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
   if (rows.length === 0) return { places: [], daily: 0 };

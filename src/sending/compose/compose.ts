@@ -62,12 +62,12 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
   };
 }
 
-interface Written {
+interface Message {
   readonly message: Buffer;
   readonly links: readonly string[];
 }
 
-async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Written> {
+async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Message> {
   try {
     const personal = createPersonal(job, inline);
     const message =
@@ -101,9 +101,9 @@ export interface Personal extends Filling {
 }
 
 /** Writes style sheets into the elements of an HTML text, where that is asked for. */
-export type Inline = (html: string) => string;
+type Inline = (html: string) => string;
 
-export function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
+function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const { outgoing, settings, accountNumber, id } = job;
   const { secret, publicUrl } = settings;
   const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
@@ -142,7 +142,7 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
 }
 
 /** What becomes of the links of a message. */
-export interface MessageLinks {
+interface MessageLinks {
   /** Whether links change that are not followed: some say where they come from. */
   readonly tags: boolean;
   /** For links that are followed, and for those that are not. */
@@ -157,7 +157,7 @@ const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and readers of plain text end a link before some of them.
 const LEFT = /[!'()*]/g;
 
-export function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
+function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
   const { analytics, stripQuery } = outgoing.extras ?? {};
   const { secret, publicUrl, ownUrl = publicUrl } = settings;
   const links = new Map<string, string>();
@@ -193,7 +193,7 @@ export function createMessageLinks({ outgoing, settings, accountNumber, id }: Co
 }
 
 /** Octets of a message that leaves. Servers of today take at least so many, and many no more. */
-export const MAX_COMPOSED = 25 * 1024 * 1024;
+const MAX_COMPOSED = 25 * 1024 * 1024;
 /** What was taken from an account may be as large as it was taken: with this much for what is added. */
 const MARGIN = 1024 * 1024;
 
@@ -201,11 +201,11 @@ const MARGIN = 1024 * 1024;
 export class TooLarge extends Error {
   override readonly name = 'TooLarge';
   constructor() {
-    super('the message is larger than it may be');
+    super('the message exceeds the size limit');
   }
 }
 
 /** Octets that a message may become which was handed over with so many. */
-export function mostOctets(size: number): number {
+function mostOctets(size: number): number {
   return Math.max(MAX_COMPOSED, size + MARGIN);
 }

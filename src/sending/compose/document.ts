@@ -158,13 +158,13 @@ const ABOUT_THE_BODY = /^content-/i;
 const EIGHT_BIT = /^content-transfer-encoding[ \t]*:[ \t\r\n]*(8bit|binary)/im;
 
 /** What a message says, as text or as HTML. */
-export type Saying = 'text/plain' | 'text/html';
+type Saying = 'text/plain' | 'text/html';
 
 /**
  * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is none, or
  * somebody's signature is over it.
  */
-export function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
+function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
   let found: Part | undefined;
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
@@ -192,7 +192,7 @@ function isFile({ fields }: Part): boolean {
  * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are those of the
  * part itself.
  */
-export function withOther(
+function withOther(
   bytes: Buffer,
   part: Part,
   changes: readonly Change[],
@@ -279,7 +279,7 @@ const NOT_ASCII = /^(?:utf-16|ucs-2|unicode|iso-2022|csiso2022|hz-gb)/;
  * What changes in a text part: its text where `rewrite` wants it so, and its encoding where that has to follow or the lines are longer
  * than SMTP lets through. A part whose charset or encoding is unknown, or whose bytes are not of its charset, stays byte for byte.
  */
-export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
+function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
   const text = readTextPart(bytes, part);
   if (!text) return [];
   const rewritten = rewrite && rewriteText(text, rewrite);

@@ -145,7 +145,7 @@ export function parseDraft(bytes: Buffer): Draft {
   return JSON.parse(bytes.toString());
 }
 
-export type MimeOptions = Pick<
+type MimeOptions = Pick<
   MailComposerOptions,
   | 'from'
   | 'to'
@@ -169,7 +169,7 @@ export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buff
 }
 
 /** Builds a MIME message. Neither files nor URLs are read, whatever the options say. */
-export async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
+async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
   const node = new MailComposer({ ...options, disableFileAccess: true, disableUrlAccess: true }).compile();
   // From the message's own id: the same message has the same bytes each time it is tried.
   node.baseBoundary = boundary;

@@ -10,12 +10,12 @@ import type { Store } from '../../store/store.ts';
 import type { ComposeSettings } from '../types.ts';
 import { afterTest } from './domain-tests.ts';
 
-export interface TrackingDomainSettings {
+interface TrackingDomainSettings {
   /** Where links begin: a tracking domain must lead to its host. */
   readonly publicUrl: string;
 }
 
-export interface TrackingDomainDeps {
+interface TrackingDomainDeps {
   readonly store: Pick<Store, 'trackingDomains' | 'senderDomains'>;
   readonly resolver: Resolver;
   readonly clock: Clock;
@@ -98,7 +98,7 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
   });
 }
 
-export interface CustomDomainSettings {
+interface CustomDomainSettings {
   /** Where links begin when a message says nothing, without a final slash. */
   readonly publicUrl: string;
   /** Where mail comes back to when a message says nothing. */
@@ -107,7 +107,7 @@ export interface CustomDomainSettings {
   readonly mxHosts: readonly string[];
 }
 
-export interface CustomDomainDeps {
+interface CustomDomainDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   /** Its answers are kept for their TTL. */
   readonly resolver: Resolver;
@@ -170,7 +170,7 @@ export function createCustomDomains(
 }
 
 /** A domain and those above it, but for the top one. */
-export function withParents(domain: string): string[] {
+function withParents(domain: string): string[] {
   const labels = domain.split('.');
   return labels.slice(0, -1).map((_, at) => labels.slice(at).join('.'));
 }

@@ -21,7 +21,7 @@ export interface DomainTests {
   test(row: SenderDomainRow): Promise<SenderDomainRow>;
 }
 
-export interface DomainTestDeps {
+interface DomainTestDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly resolver: Resolver;
   readonly keys: DomainKeys;
@@ -74,14 +74,14 @@ export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
 }
 
 /** What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong. */
-export interface Known {
+interface RecordStatus {
   readonly valid: boolean | null;
   readonly validAfter: Date | null;
   readonly error: string | null;
 }
 
 /** What is known of a record after a test. */
-export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
+export function afterTest(before: RecordStatus, check: RecordCheck, now: Date): RecordStatus {
   if (check === 'unknown') return before.valid === null ? { ...before, error: NEVER_ANSWERED } : before;
   if (!check.valid) return { valid: false, validAfter: null, error: check.error };
   if (before.valid === true) return before;

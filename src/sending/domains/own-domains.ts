@@ -6,7 +6,7 @@ import type { Store } from '../../store/store.ts';
 // Our return domain and our signing domain authenticate the mail of every account. DMARC aligns them with all names of their
 // organizational domain (RFC 7489 section 3.1), so whoever could write From such a name would pass as its owner.
 
-export interface OwnDomainsSettings {
+interface OwnDomainsSettings {
   /**
    * Who may write From the domains of the operator: `open`, every account; `verified`, those that verified the domain
    * (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` once there are two.

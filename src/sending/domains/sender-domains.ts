@@ -10,7 +10,7 @@ import type { Notices } from '../types.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
 
-export interface SenderDomainSettings extends SenderSettings {
+interface SenderDomainSettings extends SenderSettings {
   /** Where links begin, without a final slash. */
   readonly publicUrl: string;
 }
@@ -23,7 +23,7 @@ export interface KeyInDns {
 }
 
 /** What belongs into the DNS of a domain. */
-export interface DnsRecords extends KeyInDns {
+interface DnsRecords extends KeyInDns {
   readonly spfInclude: string;
   /** The key that signs once its record is there, while the key is being rotated. */
   readonly next: KeyInDns | null;
@@ -37,7 +37,7 @@ export type Link =
   | { readonly state: 'used' | 'expired' | 'unknown' };
 
 /** What became of a wish to have a domain verified. */
-export type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
+type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
 
 /** Sender domains of all accounts: what the API does with them. Domains are A-labels here. */
 export interface SenderDomains {
@@ -57,7 +57,7 @@ export interface SenderDomains {
   follow(token: string): Promise<Link>;
 }
 
-export interface SenderDomainDeps {
+interface SenderDomainDeps {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
   readonly tests: DomainTests;
   readonly keys: DomainKeys;

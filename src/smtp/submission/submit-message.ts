@@ -165,7 +165,7 @@ function toSubmission(
 }
 
 /** How much memory the messages in DATA take, in all sessions together. */
-export interface DataMemory {
+interface DataMemory {
   isFull(): boolean;
   /** Takes so many bytes; false when there are not so many left. */
   take(bytes: number): boolean;
