@@ -2,7 +2,7 @@ import { generateKeyPairSync } from 'node:crypto';
 import { parseArgs } from 'node:util';
 import type { Draft, Outgoing } from '../src/mail/outgoing.ts';
 import { sentId, toToken } from '../src/mail/return-address.ts';
-import { createComposer } from '../src/sending/compose/compose.ts';
+import { createCompose } from '../src/sending/compose/compose.ts';
 import type { ComposeJob } from '../src/sending/types.ts';
 
 /** Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the others. */
@@ -10,7 +10,7 @@ const { values } = parseArgs({
   options: { messages: { type: 'string', default: '1000' }, rounds: { type: 'string', default: '3' } },
 });
 const count = Number(values.messages);
-const composeMail = createComposer();
+const composeMail = createCompose();
 
 const paragraph = (n: number) =>
   `<p>Dear *|FNAME|*, here is <a href="https://shop.example.com/offers/${n}?from=mail&amp;week=7">offer ${n}</a>, made for *|CITY:|* and for you. ${'All of it fresh. '.repeat(8)}</p>\n`;

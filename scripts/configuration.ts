@@ -5,7 +5,7 @@ export function configurationDoc(yaml: string): string {
     '',
     '<!-- Written by `npm run docs` from config/default.yaml; change that file. -->',
     '',
-    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) wins over these defaults, an environment variable over both.",
+    "An operator's file (`--config FILE` or `POSTERN_CONFIG`) overrides these defaults, and an environment variable overrides both.",
     '',
   ];
   for (const { path, value, comment } of readSettings(yaml)) {

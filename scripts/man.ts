@@ -63,11 +63,11 @@ const KINDS_OF_EXIT = [
 
 /** postern(1): every command, with its options. */
 export function commandPage(): string {
-  return page('postern', 1, 'takes mail by SMTP and posts it to webhooks', [
+  return page('postern', 1, 'receive mail by SMTP and post it to webhooks', [
     '.SH SYNOPSIS',
     '\\fBpostern\\fR \\fICOMMAND\\fR [\\fIoptions\\fR]',
     '.SH DESCRIPTION',
-    'Run by root, the installed command becomes the user \\fIpostern\\fR first. Commands about the queue work beside the daemon, which notices what they changed.',
+    'Started by root, the installed command switches to the user \\fIpostern\\fR. Commands for the queue work beside a running daemon, which notices their changes.',
     '.SH COMMANDS',
     ...commands.flatMap(commandLines),
     '.SH OPTIONS',
@@ -97,8 +97,8 @@ export function settingsPage(): string {
   ]);
   return page('postern.yaml', 5, 'settings of Postern', [
     '.SH DESCRIPTION',
-    'YAML; a setting that is not there has its default. An environment variable wins over the file: levels are separated by two underscores, lists by commas. ' +
-      '\\fBpostern config check\\fR names every mistake with its place, \\fBpostern config show\\fR what is in force and where it came from.',
+    'YAML; missing settings have their defaults. Environment variables override the file: two underscores separate levels, commas separate items of a list. ' +
+      '\\fBpostern config check\\fR reports every mistake with its path, \\fBpostern config show\\fR prints every effective setting and its origin.',
     '.SH SETTINGS',
     ...settings,
     ...SEE_ALSO(['postern(1)', 'postern(8)']),
@@ -109,27 +109,27 @@ export function settingsPage(): string {
 export function daemonPage(): string {
   return page('postern', 8, 'the mail-edge daemon on a host', [
     '.SH DESCRIPTION',
-    'Takes mail on port 25, checks it and posts it to webhooks; takes mail of programs on ports 587 and 465 and delivers it; serves the management API over HTTP. ' +
-      'What was answered 250 is on the disk and leaves the queue only when it was delivered, given up or dropped by hand.',
+    'Receives mail on port 25, checks it and posts it to webhooks; accepts mail from programs on ports 587 and 465 and delivers it; serves the management API over HTTP. ' +
+      'Mail accepted with 250 is on disk and leaves the queue only when it is delivered, given up or dropped by an operator.',
     '.SH UNITS',
     '.TP',
     '\\fBpostern.service\\fR',
-    'the daemon. \\fBsystemctl reload\\fR reads settings and certificates again; \\fBsystemctl stop\\fR finishes what is in DATA first.',
+    'the daemon. \\fBsystemctl reload\\fR reloads settings and certificates; \\fBsystemctl stop\\fR completes messages in DATA first.',
     '.TP',
     '\\fBpostern\\-smtp.socket\\fR',
     'port 25. It stays open while the service restarts, so that no client is refused.',
     '.TP',
     '\\fBpostern\\-submission.socket\\fR, \\fBpostern\\-submissions.socket\\fR',
-    'ports 587 and 465, when they are enabled.',
+    'ports 587 and 465, if enabled.',
     '.SH SIGNALS',
     '.TP',
     'SIGTERM',
-    'stops taking mail, finishes what is in DATA and in flight, and ends; a second one ends at once.',
+    'stops accepting mail, completes messages in DATA and running deliveries, and exits; a second one exits at once.',
     '.TP',
     'SIGHUP',
-    'under a service manager reads settings and certificates again; wrong ones are refused, and the old ones stay. Elsewhere it ends the daemon as SIGTERM does: the terminal was closed.',
+    'under a service manager, reloads settings and certificates; invalid ones are refused and the previous ones stay. Otherwise stops the daemon as SIGTERM does, because the terminal was closed.',
     '.SH LOG',
-    'Lines for people on a terminal, everywhere else JSON lines, as in the journal: \\fBjournalctl \\-u postern \\-o cat\\fR. The first field is the name of the event. Never a body, a subject or a key.',
+    'Formatted lines on a terminal, otherwise JSON lines, as in the journal: \\fBjournalctl \\-u postern \\-o cat\\fR. The first field is the name of the event. Bodies, subjects and keys are never logged.',
     '.SH FIRST STEPS',
     '.nf',
     'editor /etc/postern/postern.yaml',
@@ -141,10 +141,10 @@ export function daemonPage(): string {
     '.SH FILES',
     '.TP',
     '/usr/lib/postern/docs/operations.md',
-    'how to run it, task by task',
+    "the operator's guide",
     '.TP',
     '/etc/postern/credentials',
-    'secrets that systemd hands to the service alone',
+    'secrets that systemd passes to the service only',
     ...SEE_ALSO(['postern(1)', 'postern.yaml(5)', 'journalctl(1)']),
   ]);
 }

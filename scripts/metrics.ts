@@ -7,12 +7,12 @@ export function metricsDoc(): string {
     '',
     '<!-- Written by `npm run docs` from src/base/metric-list.ts; change that file. -->',
     '',
-    '`GET /metrics` on `http.listen` answers them in the text format of Prometheus, to those that `metrics.allow` names. Names and labels are',
-    'stable: what is here is not renamed, and a value of a label comes from a closed list, never from a client. Beside these there are the',
-    'usual figures of the process (`process_…`, `nodejs_…`), the lag of the event loop among them (`nodejs_eventloop_lag_p99_seconds`).',
+    '`GET /metrics` on `http.listen` returns them in the text format of Prometheus to the addresses in `metrics.allow`. Names and labels are',
+    'stable; label values come from fixed lists, never from clients. The usual process metrics are there too (`process_…`, `nodejs_…`),',
+    'among them the lag of the event loop (`nodejs_eventloop_lag_p99_seconds`).',
     '',
     '`config/prometheus.example.yml` scrapes them, `config/prometheus-alerts.yml` has alerts, `config/grafana-dashboard.json` shows them;',
-    '[operations.md](operations.md#watching-it) says how to set that up and what to do when an alert fires.',
+    '[operations.md](operations.md#monitoring) explains the setup and what to do when an alert fires.',
     '',
   ];
   for (const [name, declared] of DECLARED) out.push(`## \`${name}\``, '', ...describe(declared), '');

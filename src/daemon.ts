@@ -196,7 +196,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
         outbound.notices.stop(),
       ]);
       await Promise.all([
-        delivery.renderer.stop(),
+        delivery.threads.stop(),
         delivery.poster.stop(),
         outbound.mailCarrier.stop(),
         inbound.routing.stop(),

@@ -1,3 +1,5 @@
+import { frozen } from './frozen.ts';
+
 /** Time as a part: tests hand in one that they move themselves. */
 export interface Clock {
   /** Wall time in milliseconds since 1970, for what is stored or shown. It may jump. */
@@ -26,3 +28,32 @@ export function toTimestamp(date: Date): string {
 
 /** Clocks of hosts agree to within this, in milliseconds. A time from beyond it was written by a clock that was wrong. */
 export const AGREE_MS = 60_000;
+
+/** Waiting that ends early when everything ends. */
+export interface Pauses {
+  wait(ms: number): Promise<void>;
+  end(): void;
+}
+
+/** Pauses on a clock. */
+export function createPauses(clock: Clock): Pauses {
+  const waiting = new Set<() => void>();
+  let ended = false;
+  return frozen({
+    wait: (ms) =>
+      new Promise<void>((resolve) => {
+        if (ended) return resolve();
+        const wake = () => {
+          cancel();
+          waiting.delete(wake);
+          resolve();
+        };
+        const cancel = clock.after(ms, wake);
+        waiting.add(wake);
+      }),
+    end() {
+      ended = true;
+      for (const wake of [...waiting]) wake();
+    },
+  });
+}

@@ -25,6 +25,19 @@ export function createTurns(): Turns {
   };
 }
 
+/** Runs one thing after another. */
+export type Turn = <T>(work: () => Promise<T>) => Promise<T>;
+
+/** One turn for all; what fails holds nobody up. */
+export function createTurn(): Turn {
+  let last: Promise<unknown> = Promise.resolve();
+  return (work) => {
+    const mine = last.then(work);
+    last = mine.catch(() => undefined);
+    return mine;
+  };
+}
+
 /** Work in steps of about a millisecond, and what comes of it. */
 export type Steps<T> = Generator<void, T>;
 

@@ -17,18 +17,18 @@ import { withSpool } from './open.ts';
 
 /** Options that say which deliveries are meant; shared with `replay`. */
 const selecting = {
-  route: { type: 'string', value: 'ID', help: 'only of this route' },
+  route: { type: 'string', value: 'ID', help: 'only this route' },
   kind: {
     type: 'string',
     value: 'KIND',
     multiple: true,
     values: DELIVERY_KINDS,
-    help: 'only inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts) or return (bounces, mail to the postmaster, reports to senders); may be repeated',
+    help: 'only this kind: inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts) or return (bounces, mail to postmaster, delivery reports); may be repeated',
   },
-  webhook: { type: 'string', value: 'ID', help: 'only batches of events of this webhook' },
+  webhook: { type: 'string', value: 'ID', help: 'only event batches of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
-  recipient: { type: 'string', value: 'ADDRESS', help: 'only for this recipient' },
-  account: { type: 'string', value: 'ID', help: 'only of this account' },
+  recipient: { type: 'string', value: 'ADDRESS', help: 'only this recipient' },
+  account: { type: 'string', value: 'ID', help: 'only this account' },
   from: { type: 'string', value: 'TIME', help: 'accepted at or after, "2026-01-05 12:00:00" in UTC or ISO 8601' },
   to: { type: 'string', value: 'TIME', help: 'accepted before' },
 } as const;
@@ -73,7 +73,7 @@ function requireChoice(call: Invocation, selection: Selection): void {
   const { states: _, ...rest } = selection;
   if (!call.flag('all') && Object.values(rest).every((value) => value === undefined)) {
     throw new UsageError(
-      'nothing is selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
+      'nothing selected: give ids, --route, --kind, --webhook, --url, --recipient, --account, --from, --to, or --all',
     );
   }
 }
@@ -135,7 +135,7 @@ function hostOf(url: string): string {
 export const queueList: Command = {
   name: 'queue list',
   args: '[ID…]',
-  summary: 'Lists the deliveries of this host, newest first: what waits and what was given up.',
+  summary: 'Lists the deliveries of this host, newest first: by default those that wait or were given up.',
   options: {
     ...selecting,
     state: {
@@ -145,12 +145,12 @@ export const queueList: Command = {
       values: STATES,
       help: `${STATES.join(', ')} (may be repeated; default: waiting and dead)`,
     },
-    limit: { type: 'string', value: 'N', help: 'at most so many (default 50)' },
+    limit: { type: 'string', value: 'N', help: 'maximum number of rows (default: 50)' },
   },
   async run(call) {
     const selection = toSelection(call, toStates(call.texts('state')));
     const limit = Number(call.text('limit') ?? 50);
-    if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a whole number from 1 on');
+    if (!Number.isInteger(limit) || limit < 1) throw new UsageError('--limit must be a positive whole number');
     return withSpool(call.settings().settings, async (spool) => {
       const rows = await spool.list(selection, limit);
       const { waiting, dead, delivered, dropped } = await spool.count({});
@@ -176,8 +176,8 @@ function toStates(texts: readonly string[]): readonly DeliveryState[] {
 export const queueShow: Command = {
   name: 'queue show',
   args: 'ID',
-  summary: 'Shows one delivery with all its attempts; --raw prints the message itself, or the events of a batch.',
-  options: { raw: { type: 'boolean', help: 'the raw message, as it came; of a batch its events as JSON' } },
+  summary: 'Shows one delivery with all its attempts. --raw prints the message, or the events of a batch.',
+  options: { raw: { type: 'boolean', help: 'print the raw message as received, or the events of a batch as JSON' } },
   async run(call, io) {
     const id = call.words[0];
     if (id === undefined) throw new UsageError('missing argument: ID');
@@ -192,7 +192,7 @@ export const queueShow: Command = {
 };
 
 function missing(io: Io, id: string): number {
-  io.err(`There is no delivery ${printable(id)} in the queue of this host.\n`);
+  io.err(`No delivery ${printable(id)} in the queue of this host.\n`);
   return EXIT.failed;
 }
 
@@ -252,8 +252,8 @@ function changing({ name, summary, notes, options, done, wouldDo, narrow, change
     options: {
       ...selecting,
       ...options,
-      all: { type: 'boolean', help: 'all of them' },
-      'dry-run': { type: 'boolean', help: 'only say how many deliveries would be changed' },
+      all: { type: 'boolean', help: 'all deliveries' },
+      'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' },
     },
     async run(call, io) {
       const chosen = toSelection(call);
@@ -323,19 +323,19 @@ export const queueDrop = changing({
 export const queueFlush: Command = {
   ...queueRetry,
   name: 'queue flush',
-  summary: 'Makes everything that waits due now.',
+  summary: 'Makes all waiting deliveries due now.',
   args: '',
-  options: { 'dry-run': { type: 'boolean', help: 'only say how many deliveries would be changed' } },
+  options: { 'dry-run': { type: 'boolean', help: 'only count the deliveries that would be changed' } },
   run: (call, io) => queueRetry.run({ ...call, words: [], flag: (name) => name === 'all' || call.flag(name) }, io),
 };
 
 export const replay = changing({
   name: 'replay',
   summary:
-    'Delivers again what ended: dead letters, and with --delivered (or by id) also what was delivered and is still kept. Ids stay the same.',
-  options: { delivered: { type: 'boolean', help: 'also what was delivered' } },
+    'Delivers dead letters again; with --delivered, or by id, also delivered messages that are still kept. Ids stay the same.',
+  options: { delivered: { type: 'boolean', help: 'also delivered messages' } },
   notes:
-    'Mail that an account sent goes out again only by id or with --kind outbound, and delivered mail of the kind return only by id or with --kind return.\n\nA day again, for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
+    'Mail that an account sent goes out again only by id or with --kind outbound, and delivered mail of the kind return only by id or with --kind return.\n\nTo replay a day for a consumer that lost it:\n  postern replay --delivered --url https://app.example.com/hook --from 2026-01-05 --to 2026-01-06',
   done: 'Waiting again:',
   wouldDo: 'Would wait again:',
   narrow(selection, call) {

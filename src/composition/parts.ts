@@ -1,4 +1,5 @@
 import type { RunningTime } from '../base/running-time.ts';
+import { createWorkerPool } from '../base/worker-pool.ts';
 import { mailNames } from '../config.ts';
 import { createResolver } from '../dns/resolver.ts';
 import type { Resolver } from '../dns/types.ts';
@@ -20,6 +21,7 @@ import { createFeedback, type Returns } from '../returns/returns.ts';
 import { createReturnRoad, type SendOwn } from '../returns/road.ts';
 import { createMailCarriers } from '../sending/carry/carrier.ts';
 import { createSources } from '../sending/carry/sources.ts';
+import { createComposer } from '../sending/compose/composer.ts';
 import { createCustomDomains, createTrackingDomains } from '../sending/domains/custom-domains.ts';
 import { createDomainTests } from '../sending/domains/domain-tests.ts';
 import { createDomainKeys, createKeySwitch, newKeyPair } from '../sending/domains/keys.ts';
@@ -33,11 +35,18 @@ import { createBatching, createTallies } from '../webhooks/batches.ts';
 import { createOutbox, createSweep } from '../webhooks/outbox.ts';
 import { createGuard } from '../webhooks/post/guard.ts';
 import { createPoster, createUrlCheck } from '../webhooks/post/post.ts';
-import { createRenderer } from '../webhooks/render/pool.ts';
-import { createSample } from '../webhooks/render/sample.ts';
+import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
-import { type CountedDeps, dnsSettings, ownNames, posterSettings, rendererSettings, roadSettings } from './slices.ts';
+import {
+  type CountedDeps,
+  dnsSettings,
+  ownNames,
+  posterSettings,
+  rendererSettings,
+  renderPoolSettings,
+  roadSettings,
+} from './slices.ts';
 import type { Storage } from './storage.ts';
 
 // What the daemon is made of, each group with what it needs; daemon.ts says in which order they start and stop.
@@ -177,7 +186,9 @@ export function createDelivery(settings: Settings, deps: CountedDeps, parts: Del
   const { hostname } = settings;
   const guard = createGuard({ allowPrivate: settings.webhooks.allow_private, loopbackOnly }, { resolver });
   const poster = createPoster(posterSettings(settings), { guard, clock });
-  const renderer = createRenderer(rendererSettings(settings), { clock, log, metrics });
+  const threads = createWorkerPool(renderPoolSettings(settings), { clock, log, metrics });
+  const composer = createComposer(threads.task('compose'));
+  const renderer = createRenderer(rendererSettings(settings), { run: threads.task('render'), log });
   const limits = roadSettings(settings);
   const senderReports = createSenderReports({ hostname, from: settings.mail.from }, { spool, clock, log });
   const shared = { spool, senderReports, time, clock, ids, log, metrics };
@@ -186,13 +197,13 @@ export function createDelivery(settings: Settings, deps: CountedDeps, parts: Del
   const roads: Roads = {
     inbound: webhooks,
     events: webhooks,
-    outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer: renderer }),
+    outbound: createOutboundRoad(limits.outbound, { ...shared, ...mail, composer }),
     return: createReturnRoad(limits.returns, { ...shared, returns, sendOwn: sendOver(ownCarrier) }),
   };
   const dispatcher = createDispatcher({ spool, roads, time, clock, ids, log, metrics });
   return {
     poster,
-    renderer,
+    threads,
     dispatcher,
     urlFault: createUrlCheck({ poster, guard, log }),
     sample: createSample({ renderer, clock, hostname }),

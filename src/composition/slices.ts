@@ -7,8 +7,10 @@ import type { Metrics } from '../base/metrics.ts';
 import { isLoopback } from '../base/networks.ts';
 import type { Exposition } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
+import type { PoolSettings } from '../base/worker-pool.ts';
 import type { Settings } from '../settings.ts';
 import { readTls } from './files.ts';
+import type { RenderThreadData } from './render-thread.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -104,16 +106,20 @@ export function posterSettings({ webhooks, delivery }: Settings) {
   return { timeoutMs: webhooks.timeout_ms, userAgent: `Postern/${VERSION}`, connections: delivery.concurrency };
 }
 
-export function rendererSettings(settings: Settings) {
+export function renderPoolSettings(settings: Settings): PoolSettings<RenderThreadData> {
   const { parse, hostname } = settings;
   return {
-    workers: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
+    script: new URL('./render-thread.ts', import.meta.url),
+    data: { dns: dnsSettings(settings), hostname },
+    threads: parse.workers || Math.max(1, Math.floor(availableParallelism() / 2)),
     timeoutMs: parse.timeout_ms,
     memoryMb: parse.memory_mb,
-    tmpDir: join(spoolDir(settings), 'tmp'),
-    dns: dnsSettings(settings),
-    hostname,
   };
+}
+
+/** Forms of large messages stand where large messages arrive. */
+export function rendererSettings(settings: Settings) {
+  return { tmpDir: join(spoolDir(settings), 'tmp') };
 }
 
 /** What each road may do at one time, and for how long it tries. */

@@ -252,7 +252,7 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
 }
 
 /** What a look at a domain's records came to. `unknown`: the DNS could not say, and what was known before still holds. */
-export type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
+type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 const VALID: AddressCheck = { valid: true, error: null };
 const invalidAddress = (error: string): AddressCheck => ({ valid: false, error });

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
-import { type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Metrics } from '../base/metrics.ts';
 import { traceLine } from '../mail/envelope.ts';
 import type { Delivery, Spool } from '../queue/delivery.ts';
 import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
@@ -12,9 +12,9 @@ import type { Acceptance, AcceptResult, RoutedRecipient } from './types.ts';
  */
 export function createAcceptance(
   settings: { readonly hostname: string },
-  deps: { spool: Spool; clock: Clock; ids: Ids; metrics?: Metrics | undefined },
+  deps: { spool: Spool; clock: Clock; ids: Ids; metrics: Metrics },
 ): Acceptance {
-  const { spool, clock, ids, metrics = NO_METRICS } = deps;
+  const { spool, clock, ids, metrics } = deps;
   const taken = {
     smtp: metrics.counter('postern_messages_accepted_total', { source: 'smtp' }),
     api: metrics.counter('postern_messages_accepted_total', { source: 'api' }),

@@ -35,9 +35,7 @@ interface Proof {
 }
 
 /** A domain that was to be added: the account's row, new or as it was, or why it cannot have one. */
-export type Adding =
-  | { readonly row: InboundDomainRow; readonly isNew: boolean }
-  | { readonly refused: Reserved | 'taken' };
+type Adding = { readonly row: InboundDomainRow; readonly isNew: boolean } | { readonly refused: Reserved | 'taken' };
 
 /** Which account an inbound domain belongs to. Names are lower-case A-labels. */
 export interface Ownership {

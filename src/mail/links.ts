@@ -1,6 +1,6 @@
-import { QuoteType, Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import { QuoteType, type TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../base/html.ts';
-import { TooLong } from './faults.ts';
+import { createOutput, type Output, readTokens, valueStart } from './html-edit.ts';
 import type { Analytics } from './outgoing.ts';
 
 /** What stands in place of a link; undefined: it stays as it is. */
@@ -22,7 +22,6 @@ const LINKED = new Set(['a', 'area']);
 /** An attribute of the link by which its author keeps it as it is. */
 const DISABLED = 'mc:disable-tracking';
 const HTTP = /^https?:\/\/[^/?#]/i;
-const SPACE = /[ \t\n\f\r]/;
 const SINGLE = "'";
 
 /** Changes links of an HTML text and adds to its end; every other character stays as it is. Linear. Throws `TooLong`. */
@@ -30,13 +29,7 @@ export function changeHtml(html: string, changes: HtmlChanges, maxLength: number
   const output = createOutput(html, maxLength);
   const end = { body: -1, html: -1 };
   if (changes.relink || changes.atEnd) {
-    // The tokenizer alone, as in regions.ts: the parser of the same package looks through all open elements for every closing tag.
-    const tokenizer = new Tokenizer(
-      { decodeEntities: true },
-      createReader(html, changes.relink ?? (() => undefined), output, end),
-    );
-    tokenizer.write(html);
-    tokenizer.end();
+    readTokens(html, createReader(html, changes.relink ?? (() => undefined), output, end));
   }
   return output.finish(changes.atEnd ?? '', end.body >= 0 ? end.body : end.html >= 0 ? end.html : html.length);
 }
@@ -51,7 +44,7 @@ function createReader(
   relink: Relink,
   output: Output,
   end: { body: number; html: number },
-): TokenizerCallbacks {
+): Partial<TokenizerCallbacks> {
   let link: Link | undefined;
   let attribute = '';
   let nameEnd = 0;
@@ -64,7 +57,6 @@ function createReader(
     if (changed !== undefined) output.replace(href.start, href.end, quoted(changed, html.charAt(href.start)));
   };
   return {
-    ...ignoreAll,
     onopentagname(start, stop) {
       link =
         stop - start <= 4 && LINKED.has(html.slice(start, stop).toLowerCase())
@@ -95,36 +87,6 @@ function createReader(
       if (name === 'body' || name === 'html') end[name] = start - '</'.length;
     },
   };
-}
-
-function ignore(): void {}
-
-/** For who reads some of the tokens of an HTML text. */
-export const ignoreAll: TokenizerCallbacks = {
-  onattribdata: ignore,
-  onattribend: ignore,
-  onattribentity: ignore,
-  onattribname: ignore,
-  oncdata: ignore,
-  onclosetag: ignore,
-  oncomment: ignore,
-  ondeclaration: ignore,
-  onend: ignore,
-  onopentagend: ignore,
-  onopentagname: ignore,
-  onprocessinginstruction: ignore,
-  onselfclosingtag: ignore,
-  ontext: ignore,
-  ontextentity: ignore,
-};
-
-/** Where the value of an attribute begins, with its quote: behind the name, the `=` and the white space around it. */
-export function valueStart(html: string, nameEnd: number): number {
-  let at = nameEnd;
-  while (SPACE.test(html.charAt(at))) at++;
-  at++;
-  while (SPACE.test(html.charAt(at))) at++;
-  return at;
 }
 
 /** As browsers read it (URL Standard, 4.4): without white space around it, and without line breaks and tabs inside. */
@@ -172,49 +134,6 @@ function withoutTail(found: string): string {
     else if (!PUNCTUATION.has(last)) break;
   }
   return found.slice(0, end);
-}
-
-/** A text with pieces of it replaced, from the first to the last. */
-interface Output {
-  replace(start: number, end: number, text: string): void;
-  /** The whole; `insert` stands at the place `at` of the old text, behind everything that was replaced before it. */
-  finish(insert: string, at: number): string;
-}
-
-/** Throws `TooLong` as soon as the whole would be longer than `maxLength`. */
-export function createOutput(source: string, maxLength: number): Output {
-  const pieces: { readonly start: number; readonly end: number; readonly text: string }[] = [];
-  let length = source.length;
-  const grow = (by: number) => {
-    length += by;
-    if (length > maxLength) throw new TooLong();
-  };
-  return {
-    replace(start, end, text) {
-      grow(text.length - (end - start));
-      pieces.push({ start, end, text });
-    },
-    finish(insert, at) {
-      grow(insert.length);
-      if (pieces.length === 0 && insert === '') return source;
-      const parts: string[] = [];
-      let kept = 0;
-      const put = (start: number, end: number, text: string) => {
-        parts.push(source.slice(kept, start), text);
-        kept = end;
-      };
-      let inserted = insert === '';
-      for (const piece of pieces) {
-        if (!inserted && piece.start >= at) {
-          put(at, at, insert);
-          inserted = true;
-        }
-        put(piece.start, piece.end, piece.text);
-      }
-      if (!inserted) put(at, at, insert);
-      return parts.join('') + source.slice(kept);
-    },
-  };
 }
 
 /** What the sites are told of where a visitor comes from. */

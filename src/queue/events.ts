@@ -3,7 +3,7 @@ import type { Room } from '../base/room.ts';
 import type { Delivery } from './delivery.ts';
 import { SpoolFull } from './disk/faults.ts';
 import type { QueueFile } from './disk/file.ts';
-import type { Reading } from './disk/reading.ts';
+import type { Reader } from './disk/reader.ts';
 
 /** A webhook as the queue knows it; `id` is that of its row. */
 export interface Hook {
@@ -92,7 +92,7 @@ export interface EventQueue {
 
 interface EventQueueParts {
   readonly file: QueueFile;
-  readonly reading: Reading;
+  readonly reading: Reader;
   readonly room: Room;
   /** Tells who waits for deliveries of a new batch, or (nothing) that some were changed. */
   readonly tell: (fresh: readonly Delivery[]) => void;

@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { Metrics } from '../base/metrics.ts';
+import { type Metrics, NO_METRICS } from '../base/metrics.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import type {
   AcceptOutcome,
@@ -20,7 +20,7 @@ import { createBulk } from './disk/bulk.ts';
 import type { MessageRow } from './disk/changes.ts';
 import { openQueueFile, type QueueFile, showQueue } from './disk/file.ts';
 import { emptyTmp, type Folder, folderOf, makeFolders, takeLock } from './disk/folder.ts';
-import { openReading, type Reading } from './disk/reading.ts';
+import { openReader, type Reader } from './disk/reader.ts';
 import { buryDamaged, lookAtLog, quarantine, recover } from './disk/recovery.ts';
 import { createEventQueue, type EventNews } from './events.ts';
 
@@ -48,7 +48,7 @@ interface Parts {
   readonly log: Log;
   readonly folder: Folder;
   readonly file: QueueFile;
-  readonly reading: Reading;
+  readonly reading: Reader;
   readonly room: Room;
   readonly blobs: Blobs;
   readonly cache: Cache;
@@ -60,7 +60,7 @@ interface Parts {
  * SpoolFault when it cannot be had.
  */
 export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
-  const { clock, log, role = 'daemon', metrics } = deps;
+  const { clock, log, role = 'daemon', metrics = NO_METRICS } = deps;
   const folder = folderOf(settings.dir);
   makeFolders(folder);
   const lock = role === 'daemon' ? takeLock(folder.lock) : null;
@@ -93,11 +93,11 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
 async function openParts(
   settings: SpoolSettings,
   folder: Folder,
-  { clock, log, role, metrics }: Required<SpoolDeps>,
+  { clock, log, role, metrics }: Required<SpoolDeps> & { readonly metrics: Metrics },
 ): Promise<Parts> {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners = createListeners(log);
-  let reading: Reading | undefined;
+  let reading: Reader | undefined;
   const file = await openQueueFile(
     data,
     { clock, log, metrics },
@@ -109,7 +109,7 @@ async function openParts(
     },
   );
   try {
-    reading = await openReading(data, { clock, log }, file.repair);
+    reading = await openReader(data, { clock, log }, file.repair);
   } catch (error) {
     await file.close();
     throw error;

@@ -194,6 +194,7 @@ export type AccountOf = (number: number) => Promise<string | undefined>;
 /** Accounts whose mail comes back that are kept in mind. */
 const MOST_ACCOUNTS = 50_000;
 
+/** Keeps what it has found. */
 export function createAccountOf(store: Pick<Store, 'accounts'>): AccountOf {
   const known = createMemory<string>({ most: MOST_ACCOUNTS });
   return async (number) => {

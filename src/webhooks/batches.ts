@@ -141,7 +141,7 @@ export function createBatching(
   });
 }
 
-export interface Tallies extends Service {
+interface Tallies extends Service {
   /** Everything that was counted so far is in the store. */
   idle(): boolean;
 }
@@ -240,12 +240,12 @@ function toRow({ hook, spool, batches, events, sentAt, error, errorAt }: HookTal
   };
 }
 
-export interface TendBatchesDeps {
+interface TendBatchesDeps {
   readonly spool: Pick<Spool, 'events'>;
   readonly store: Pick<Store, 'webhooks'>;
   readonly clock: Clock;
   readonly log: Log;
-  readonly time?: Belief;
+  readonly time: Belief;
 }
 
 /**

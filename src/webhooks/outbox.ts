@@ -62,7 +62,7 @@ interface CarrierRow extends Carrier {
   readonly account: string;
 }
 
-export interface SweepDeps {
+interface SweepDeps {
   readonly store: Pick<Store, 'messageEvents' | 'rejects' | 'whitelists'>;
   readonly outbox: Outbox;
   readonly clock: Clock;

@@ -8,7 +8,7 @@ import { type SigningKeyRow, signingKeyId } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
 
 /** A signature that is computed while the bytes are written. */
-export interface RunningSignature {
+interface RunningSignature {
   update(bytes: Uint8Array): void;
   /** The text of the signature header. Ends the computation. */
   digest(): string;

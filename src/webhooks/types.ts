@@ -34,7 +34,6 @@ export interface Renderer {
   render(job: RenderJob): Promise<Rendered>;
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
-  stop(): Promise<void>;
 }
 
 /** One guarded request to an endpoint under one absolute deadline. Never throws, never follows a redirect. */

@@ -46,10 +46,10 @@ function flipSender(queue: string): void {
 }
 
 /** In the page of a frame in the middle of the log: everything behind it was committed and synced. */
-function flipInLog(queue: string, bits = 1): void {
+function flipInLog(queue: string): void {
   const path = join(queue, 'spool.db-wal');
   const frames = Math.floor((readFileSync(path).length - 32) / 4120);
-  for (let n = 0; n < bits; n++) flip(path, 32 + Math.floor(frames / 2) * 4120 + 1000 + 404 * n);
+  flip(path, 32 + Math.floor(frames / 2) * 4120 + 1000);
 }
 
 /** The path of some large body. */
@@ -69,7 +69,6 @@ function tear(queue: string): void {
 const DAMAGES: readonly Damage[] = [
   { what: 'a torn end of the log', ended: 'killed', hit: tear, costs: 0 },
   { what: 'a changed bit in the queue file', ended: 'stopped', hit: flipInFile, costs: 1 },
-  { what: 'a changed bit in the middle of the log', ended: 'killed', hit: (queue) => flipInLog(queue), costs: 0 },
   { what: 'a changed bit in the sender of a message', ended: 'stopped', hit: flipSender, costs: 1 },
   { what: 'a changed bit in a large body', ended: 'stopped', hit: (queue) => flip(large(queue), 150_000), costs: 1 },
   {
@@ -145,14 +144,10 @@ describe('what a disk changed behind our back', function () {
     });
   }
 
-  it('is said when it is more than a bit in the middle of the log, which SQLite takes for its end; what it can read is delivered', async () => {
-    const { verdict, missing } = await damage({
-      what: 'two changed bits in the log',
-      ended: 'killed',
-      hit: (queue) => flipInLog(queue, 2),
-      costs: 0,
-    });
-    tell('two changed bits in the log', verdict);
+  it('is said when it is a bit in the middle of the log, which SQLite takes for its end; what it can read is delivered', async () => {
+    const what = 'a changed bit in the middle of the log';
+    const { verdict, missing } = await damage({ what, ended: 'killed', hit: flipInLog, costs: 0 });
+    tell(what, verdict);
     console.log(`      ${verdict.lost.length} messages and ${missing} commits are missing, and the log says so`);
     expect(verdict).to.deep.include({ mismatched: [], altered: [], waiting: 0 });
     expect(verdict.delivered).to.equal(verdict.acknowledged - verdict.lost.length);

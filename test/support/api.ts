@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPrometheus } from '../../src/base/prometheus.ts';
 import type { Answer, Budget, MxRecord, RecordType, Resolver } from '../../src/dns/types.ts';
 import { createLists } from '../../src/events/lists.ts';
@@ -158,7 +159,7 @@ export async function startApi(
       routing,
       ownership,
       names,
-      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids }),
+      acceptance: createAcceptance({ hostname: 'mx.postern.test' }, { spool, clock, ids, metrics: NO_METRICS }),
       signingKeys: createSigningKeys({ store, clock, ids }),
       lists,
       outbox: {

@@ -86,7 +86,6 @@ export function createBench(
     async discard(body) {
       discarded.push(body);
     },
-    async stop() {},
   };
   const poster: Poster = {
     async post(url, headers) {

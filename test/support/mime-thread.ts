@@ -2,30 +2,24 @@
  * A render thread that can be broken: what a message says in `X-Test` happens to it, because no input is known that would do it.
  */
 import { parentPort } from 'node:worker_threads';
-import '../../src/webhooks/render/thread.ts';
-import type { Body } from '../../src/queue/delivery.ts';
-import type { ThreadJob } from '../../src/webhooks/render/handle.ts';
+import '../../src/composition/render-thread.ts';
+import type { ComposeJob } from '../../src/sending/types.ts';
+import type { RenderInput } from '../../src/webhooks/render/renderer.ts';
 
 interface Kept {
   readonly before: Kept | undefined;
   readonly text: string;
 }
 
-parentPort?.on('message', (jobs: readonly ThreadJob[]) => {
-  for (const job of jobs) {
-    const bytes =
-      job.kind === 'mail' ? inlineOf(job.compose.body) : 'bytes' in job.source ? job.source.bytes : undefined;
-    const parseError = job.kind === 'mail' ? null : job.parseError;
-    const text = bytes ? Buffer.from(bytes).toString('latin1') : '';
+parentPort?.on('message', (calls: readonly (readonly [n: number, name: string, [RenderInput | ComposeJob]])[]) => {
+  for (const [, , [input]] of calls) {
+    const text = input.body.kind === 'inline' ? Buffer.from(input.body.bytes).toString('latin1') : '';
+    const isRaw = 'parseError' in input && input.parseError !== null;
     const order = /^X-Test: (\w+)/m.exec(text)?.[1];
-    if (order === 'die' || (order === 'throw' && parseError === null)) throw new Error('broken by a test');
-    if (order === 'memory' && parseError === null) useMemory();
+    if (order === 'die' || (order === 'throw' && !isRaw)) throw new Error('broken by a test');
+    if (order === 'memory' && !isRaw) useMemory();
   }
 });
-
-function inlineOf(body: Body): Uint8Array | undefined {
-  return body.kind === 'inline' ? body.bytes : undefined;
-}
 
 /** In small bites: one large one past the limit would end the process and not the thread. */
 function useMemory(): void {

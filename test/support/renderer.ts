@@ -1,21 +1,43 @@
 import { systemClock } from '../../src/base/clock.ts';
-import { createRenderer, type RendererSettings } from '../../src/webhooks/render/pool.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import { createWorkerPool, type PoolSettings } from '../../src/base/worker-pool.ts';
+import type { RenderThreadData } from '../../src/composition/render-thread.ts';
+import { createComposer } from '../../src/sending/compose/composer.ts';
+import type { Composer } from '../../src/sending/types.ts';
+import { createRenderer } from '../../src/webhooks/render/renderer.ts';
+import type { Renderer } from '../../src/webhooks/types.ts';
 import { createTestLog } from './log.ts';
 import { tempDir } from './temp.ts';
 
-/** A renderer with a folder and a log of its own. The test stops it. */
-export async function openRenderer(change: Partial<RendererSettings> = {}) {
+/** What the threads of a pool do, and the pool's end. */
+export interface OpenRenderer extends Renderer, Composer {
+  stop(): Promise<void>;
+}
+
+type Change = Partial<Omit<PoolSettings<never>, 'data'>> & Partial<RenderThreadData> & { readonly tmpDir?: string };
+
+/** A renderer and a composer with threads, a folder and a log of their own. The test stops it. */
+export async function openRenderer({ dns, hostname, ...change }: Change = {}) {
   const tmpDir = change.tmpDir ?? (await tempDir());
   const log = createTestLog();
-  const dns = { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 };
-  const settings: RendererSettings = {
-    workers: 1,
-    timeoutMs: 5000,
-    memoryMb: 256,
-    hostname: 'mx.example.net',
-    dns,
-    ...change,
-    tmpDir,
+  const pool = createWorkerPool(
+    {
+      script: new URL('../../src/composition/render-thread.ts', import.meta.url),
+      data: {
+        dns: dns ?? { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 },
+        hostname: hostname ?? 'mx.example.net',
+      },
+      threads: 1,
+      timeoutMs: 5000,
+      memoryMb: 256,
+      ...change,
+    },
+    { clock: systemClock, log, metrics: NO_METRICS },
+  );
+  const renderer: OpenRenderer = {
+    ...createRenderer({ tmpDir }, { run: pool.task('render'), log }),
+    ...createComposer(pool.task('compose')),
+    stop: pool.stop,
   };
-  return { renderer: createRenderer(settings, { clock: systemClock, log }), log, tmpDir };
+  return { renderer, log, tmpDir };
 }

@@ -1,10 +1,10 @@
 import { createContext, Script } from 'node:vm';
 import { compile } from 'css-select';
 import { parse as parseSelectors, type Selector } from 'css-what';
-import { DomUtils, parseDocument, QuoteType, Tokenizer } from 'htmlparser2';
+import { DomUtils, parseDocument, QuoteType } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
-import { createOutput, ignoreAll, valueStart } from '../links.ts';
+import { createOutput, readTokens, valueStart } from '../html-edit.ts';
 
 /** Bytes of HTML; what is larger stays as it is (documented). */
 const MOST_BYTES = 256 * 1024;
@@ -238,30 +238,24 @@ function writeStyles(html: string, styles: ReadonlyMap<number, string>): string 
     if (style !== undefined) output.replace(tagEnd, tagEnd, ` style="${escapeHtml(style)}"`);
     style = undefined;
   };
-  const tokenizer = new Tokenizer(
-    { decodeEntities: false },
-    {
-      ...ignoreAll,
-      onopentagname(start, stop) {
-        style = styles.get(start - 1);
-        tagEnd = stop;
-      },
-      onattribname(start, stop) {
-        isStyle = style !== undefined && html.slice(start, stop).toLowerCase() === 'style';
-        nameEnd = stop;
-      },
-      onattribend(quote, stop) {
-        tagEnd = stop;
-        if (!isStyle || style === undefined) return;
-        const start = quote === QuoteType.NoValue ? nameEnd : valueStart(html, nameEnd);
-        output.replace(start, stop, `${quote === QuoteType.NoValue ? '=' : ''}"${escapeHtml(style)}"`);
-        style = undefined; // of two attributes with one name the first counts
-      },
-      onopentagend: insert,
-      onselfclosingtag: insert,
+  readTokens(html, {
+    onopentagname(start, stop) {
+      style = styles.get(start - 1);
+      tagEnd = stop;
     },
-  );
-  tokenizer.write(html);
-  tokenizer.end();
+    onattribname(start, stop) {
+      isStyle = style !== undefined && html.slice(start, stop).toLowerCase() === 'style';
+      nameEnd = stop;
+    },
+    onattribend(quote, stop) {
+      tagEnd = stop;
+      if (!isStyle || style === undefined) return;
+      const start = quote === QuoteType.NoValue ? nameEnd : valueStart(html, nameEnd);
+      output.replace(start, stop, `${quote === QuoteType.NoValue ? '=' : ''}"${escapeHtml(style)}"`);
+      style = undefined; // of two attributes with one name the first counts
+    },
+    onopentagend: insert,
+    onselfclosingtag: insert,
+  });
   return output.finish('', html.length);
 }

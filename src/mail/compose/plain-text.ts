@@ -1,5 +1,6 @@
-import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import type { TokenizerCallbacks } from 'htmlparser2';
 import { escapeHtml } from '../../base/html.ts';
+import { readTokens } from '../html-edit.ts';
 import { changeText } from '../links.ts';
 
 /** Elements whose text nobody reads. */
@@ -49,13 +50,11 @@ const LINKED = /^(?:https?:\/\/|mailto:|tel:)/i;
 /** The text of an HTML page as a plain part says it: paragraphs, list items, links with where they lead to. Linear. */
 export function toPlainText(html: string): string {
   const lines = createLines();
-  const tokenizer = new Tokenizer({ decodeEntities: true }, createReader(html, lines));
-  tokenizer.write(html);
-  tokenizer.end();
+  readTokens(html, createReader(html, lines));
   return lines.finish();
 }
 
-function createReader(html: string, lines: Lines): TokenizerCallbacks {
+function createReader(html: string, lines: Lines): Partial<TokenizerCallbacks> {
   let name = '';
   let attribute = '';
   let value: string[] = [];
@@ -112,15 +111,7 @@ function createReader(html: string, lines: Lines): TokenizerCallbacks {
       if (hidden === undefined) lines.text(String.fromCodePoint(point));
     },
     onend: endLink,
-    oncdata: ignore,
-    oncomment: ignore,
-    ondeclaration: ignore,
-    onprocessinginstruction: ignore,
-  } satisfies TokenizerCallbacks;
-}
-
-function ignore(): void {
-  // Nobody reads these.
+  };
 }
 
 /** Text with its white space made one, and line breaks where elements begin and end. */

@@ -1,5 +1,6 @@
-import { Tokenizer, type TokenizerCallbacks } from 'htmlparser2';
+import type { TokenizerCallbacks } from 'htmlparser2';
 import { MAX_RENDERED, TooLong } from '../faults.ts';
+import { createTokenizer } from '../html-edit.ts';
 
 /** Contents by the name of their region. */
 export type Contents = ReadonlyMap<string, string>;
@@ -24,8 +25,7 @@ export function fillRegions(code: string, contents: Contents, maxLength = MAX_RE
 export function* fillingRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): Generator<void, string> {
   if (contents.size === 0 || !/mc:edit/i.test(code)) return code;
   const edits = createEdits(code, maxLength);
-  // The tokenizer alone, not the parser of the same package: that one looks through all open elements for every closing tag.
-  const tokenizer = new Tokenizer({ decodeEntities: false }, createReader(code, contents, edits));
+  const tokenizer = createTokenizer(createReader(code, contents, edits), false);
   for (let at = 0; at < code.length; at += SLICE) {
     tokenizer.write(code.slice(at, at + SLICE));
     yield;
@@ -73,7 +73,7 @@ interface Filling {
   readonly content: string;
 }
 
-function createReader(code: string, contents: Contents, edits: Edits): TokenizerCallbacks {
+function createReader(code: string, contents: Contents, edits: Edits): Partial<TokenizerCallbacks> {
   const elements = createElements();
   let tag: Tag = { name: '', start: 0, mark: undefined };
   let attribute = { start: 0, isMark: false, valueStart: -1, valueEnd: -1 };
@@ -130,18 +130,7 @@ function createReader(code: string, contents: Contents, edits: Edits): Tokenizer
     onend() {
       ended(0, code.length);
     },
-    onattribentity: ignore,
-    oncdata: ignore,
-    oncomment: ignore,
-    ondeclaration: ignore,
-    onprocessinginstruction: ignore,
-    ontext: ignore,
-    ontextentity: ignore,
-  } satisfies TokenizerCallbacks;
-}
-
-function ignore(): void {
-  // Of no interest: only tags say where a region is.
+  };
 }
 
 function spaceBefore(code: string, place: number): number {

@@ -34,7 +34,7 @@ export function createBlobs(folders: BlobFolders): Blobs {
 }
 
 /** Where large bodies are, and where they arrive. */
-export interface BlobFolders {
+interface BlobFolders {
   readonly blobs: string;
   readonly tmp: string;
 }
@@ -46,7 +46,7 @@ const INLINE_BYTES = 256 * 1024;
  * Takes one body. A failure of the disk is remembered and thrown by `finish` (SpoolFull, SpoolFault), so that `write`
  * never throws into a stream. `loose` holds the names of blobs that are finished and belong to no message yet.
  */
-export function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
+function createBodyWriter(messageId: string, folders: BlobFolders, loose: Set<string>): BodyWriter {
   // Most bodies never see a folder.
   const tmp = () => join(folders.tmp, messageId);
   const path = () => join(folders.blobs, messageId);

@@ -4,12 +4,12 @@ import type { DeliveryState, Progress, QueuedDelivery, Selection, Spool } from '
 import type { Cache, Listeners } from '../spool.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
-import type { Reading } from './reading.ts';
+import type { Reader } from './reader.ts';
 
 interface BulkParts {
   readonly log: Log;
   readonly file: QueueFile;
-  readonly reading: Reading;
+  readonly reading: Reader;
   readonly blobs: Blobs;
   readonly cache: Cache;
   readonly listeners: Listeners;
@@ -87,7 +87,7 @@ const WINDOW = 20_000;
 const STEP = 500;
 
 /** Scans over the reader. */
-function createScan({ read }: Reading): Scan {
+function createScan({ read }: Reader): Scan {
   /** Named ids are found by their index; one question is enough then. */
   const widthFor = (selection: Selection) => (selection.ids ? Number.MAX_SAFE_INTEGER : WINDOW);
 

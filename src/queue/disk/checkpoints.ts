@@ -1,6 +1,6 @@
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { kindOf } from './faults.ts';
-import type { Moved, MoverData } from './mover.ts';
+import type { Moved, MoverData } from './mover-thread.ts';
 import type { OpenFile } from './open-file.ts';
 
 /** Pages in the log after which they are moved into the file (8 MiB): fewer would be synced more often than they are worth. */
@@ -15,7 +15,7 @@ const TOO_MANY = 64 * FEW;
 const REST_MS = 60_000;
 
 /** A move that failed on its own thread, so that the file cannot be trusted any more. */
-export class MoveFailed extends Error {
+class MoveFailed extends Error {
   override readonly name = 'MoveFailed';
   readonly errcode: number | undefined;
 
@@ -30,7 +30,7 @@ export class MoveFailed extends Error {
  * bulk is moved on a thread of its own beside the commits, and the writer itself moves only the little that came in between,
  * which lets the log begin anew.
  */
-export interface Checkpoints {
+interface Checkpoints {
   /** To be called after each commit. Throws when the file cannot be trusted any more. */
   tend(file: OpenFile): void;
   /** Waits for a move that is under way, and forgets how it went: the file is about to be replaced or closed. */
@@ -96,7 +96,7 @@ function createMover() {
   function start() {
     const { port1, port2 } = new MessageChannel();
     const workerData: MoverData = { answers: port2, cell };
-    const worker = new Worker(new URL('./mover.ts', import.meta.url), {
+    const worker = new Worker(new URL('./mover-thread.ts', import.meta.url), {
       workerData,
       transferList: [port2],
       trackUnmanagedFds: false,

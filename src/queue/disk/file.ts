@@ -1,7 +1,7 @@
-import type { Clock } from '../../base/clock.ts';
+import { type Clock, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
-import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
+import type { Metrics } from '../../base/metrics.ts';
 import {
   type AcceptOutcome,
   type Delivery,
@@ -12,10 +12,10 @@ import {
 } from '../delivery.ts';
 import type { MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
-import { type Keeper, openKeeper } from './keeper.ts';
 import type { Loaded } from './open-file.ts';
 import type { Rebuilt } from './rebuild.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
+import { openWriter, type Writer } from './writer.ts';
 
 /** The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread. */
 export interface QueueFile {
@@ -36,7 +36,7 @@ export interface QueueFile {
   close(): Promise<void>;
 }
 
-export interface QueueFileListener {
+interface QueueFileListener {
   /** Something other than our own writes changed the queue. */
   changed(): void;
   /** A new file took the place of the old one, which must not be read any more. */
@@ -51,7 +51,7 @@ const PATIENT: ReadonlySet<keyof WriterAsk> = new Set<keyof WriterAsk>(['settle'
 /** Opens the queue file in its thread. */
 export async function openQueueFile(
   data: ThreadData,
-  deps: { clock: Clock; log: Log; metrics?: Metrics | undefined },
+  deps: { clock: Clock; log: Log; metrics: Metrics },
   listener: QueueFileListener,
 ): Promise<QueueFile> {
   const { clock } = deps;
@@ -64,40 +64,40 @@ export async function openQueueFile(
       listener.changed();
     } else if (endpoints && shifts) tally.change(endpoints, shifts);
   };
-  const keeper = await openKeeper(data, deps, { news, replaced: () => listener.replaced() });
-  const writing = createWriting(keeper, clock, data.role);
+  const writer = await openWriter(data, deps, { news, replaced: () => listener.replaced() });
+  const writing = createWriting(writer, clock, data.role);
   const stopPoll = every(clock, POLL_MS, () => {
-    if (keeper.sound()) void keeper.ask('poll', []);
+    if (writer.sound()) void writer.ask('poll', []);
   });
 
   return frozen({
     tally,
-    rebuilt: keeper.rebuilt,
-    sound: keeper.sound,
+    rebuilt: writer.rebuilt,
+    sound: writer.sound,
     accept: writing.accept,
     write: writing.write,
     once: writing.once,
     check: () => writing.once('check', clock.now()),
     async repair(reason) {
-      keeper.distrust(reason, true);
-      await keeper.repaired();
+      writer.distrust(reason, true);
+      await writer.repaired();
     },
     async close() {
       stopPoll();
       writing.end();
-      await keeper.close();
+      await writer.close();
     },
   });
 }
 
-function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
+function createWriting(writer: Writer, clock: Clock, role: ThreadData['role']) {
   const pauses = createPauses(clock);
   let closed = false;
   return {
     async accept(message: MessageRow, deliveries: readonly Delivery[]): Promise<AcceptOutcome> {
-      if (closed || !keeper.sound()) return 'fault';
-      const reply = await keeper.ask('accept', [message, deliveries]);
-      if (reply.kind === 'died') keeper.takeBackLater(message.id);
+      if (closed || !writer.sound()) return 'fault';
+      const reply = await writer.ask('accept', [message, deliveries]);
+      if (reply.kind === 'died') writer.takeBackLater(message.id);
       if (reply.kind === 'done') return reply.value === true ? 'accepted' : 'fault';
       return reply.kind === 'full' ? 'full' : 'fault';
     },
@@ -106,20 +106,20 @@ function createWriting(keeper: Keeper, clock: Clock, role: ThreadData['role']) {
       ...args: Parameters<WriterAsk[K]>
     ): Promise<ReturnType<WriterAsk[K]>> {
       for (;;) {
-        if (!keeper.sound()) await keeper.repaired();
+        if (!writer.sound()) await writer.repaired();
         if (closed) throw new SpoolFault('the queue is closed');
-        const reply = await keeper.ask(name, args, PATIENT.has(name));
+        const reply = await writer.ask(name, args, PATIENT.has(name));
         if (reply.kind === 'done') return reply.value;
         // The daemon has time; a person at the command line wants to know.
         if (reply.kind === 'fault' || role === 'visitor') throw new SpoolFault(String(reply.value));
-        if (keeper.sound()) await pauses.wait(POLL_MS);
+        if (writer.sound()) await pauses.wait(POLL_MS);
       }
     },
     async once<K extends keyof WriterAsk>(
       name: K,
       ...args: Parameters<WriterAsk[K]>
     ): Promise<ReturnType<WriterAsk[K]>> {
-      const reply = closed || !keeper.sound() ? undefined : await keeper.ask(name, args);
+      const reply = closed || !writer.sound() ? undefined : await writer.ask(name, args);
       if (reply?.kind === 'done') return reply.value;
       throw new SpoolFault(`the queue cannot be written: ${String(reply?.value ?? 'it is being repaired')}`);
     },
@@ -149,7 +149,7 @@ interface Entry extends Endpoint {
 }
 
 /** How much waits for whom, in memory: what backlogs and summaries are answered from. */
-export interface Tally {
+interface Tally {
   replace(loaded: Loaded): void;
   change(endpoints: readonly EndpointRow[], shifts: readonly (readonly [endpoint: number, more: number])[]): void;
   ofAccount(account: string, way?: 'in'): number;
@@ -160,7 +160,7 @@ export interface Tally {
 }
 
 /** An empty tally. */
-export function createTally(): Tally {
+function createTally(): Tally {
   const endpoints = new Map<number, Entry>();
   const accounts = new Map<string, number>();
   /** Of these, what goes out as mail. */
@@ -204,37 +204,8 @@ export function createTally(): Tally {
   });
 }
 
-/** Waiting that ends early when everything ends. */
-export interface Pauses {
-  wait(ms: number): Promise<void>;
-  end(): void;
-}
-
-/** Pauses on a clock. */
-export function createPauses(clock: Clock): Pauses {
-  const waiting = new Set<() => void>();
-  let ended = false;
-  return frozen({
-    wait: (ms) =>
-      new Promise<void>((resolve) => {
-        if (ended) return resolve();
-        const wake = () => {
-          cancel();
-          waiting.delete(wake);
-          resolve();
-        };
-        const cancel = clock.after(ms, wake);
-        waiting.add(wake);
-      }),
-    end() {
-      ended = true;
-      for (const wake of [...waiting]) wake();
-    },
-  });
-}
-
 /** What the queue knows of itself. */
-export interface Known {
+interface Known {
   /** Deliveries that wait, by where they go; from memory. */
   waiting(): Readonly<Record<EndpointKind, number>>;
   hasRoom(): boolean;
@@ -251,7 +222,7 @@ type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'
 const SHARE = 0.01;
 
 /** Shows the gauges of the queue. */
-export function showQueue(known: Known, clock: Clock, metrics: Metrics = NO_METRICS): void {
+export function showQueue(known: Known, clock: Clock, metrics: Metrics): void {
   const ended = remembered(known.ended, clock);
   metrics.gauge('postern_spool_waiting', () =>
     Object.entries(known.waiting()).map(([endpoint, count]) => [{ endpoint }, count]),
@@ -282,7 +253,7 @@ function remembered(ask: () => Promise<Ended>, clock: Clock): () => Promise<Ende
 }
 
 /** Counts commits by what the writer says of them. */
-export function createCommitMeters(metrics: Metrics = NO_METRICS): (figures: CommitFigures) => void {
+function createCommitMeters(metrics: Metrics): (figures: CommitFigures) => void {
   const seconds = metrics.histogram('postern_spool_commit_seconds');
   const writes = metrics.histogram('postern_spool_commit_writes');
   const messages = metrics.histogram('postern_spool_commit_messages');

@@ -122,7 +122,7 @@ export function keepAside(folder: Folder, now: number): string {
 }
 
 /** Keeps other daemons out until it is released. */
-export interface Lock {
+interface Lock {
   release(): void;
 }
 

@@ -1,10 +1,11 @@
 import type { DatabaseSync } from 'node:sqlite';
 import { frozen } from '../../base/frozen.ts';
+import { callByName } from '../../base/worker.ts';
 import type { Endpoint } from '../delivery.ts';
 import { type Changes, createChanges } from './changes.ts';
 import { type FailureKind, kindOf, reasonOf } from './faults.ts';
 import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './schema.ts';
-import { type Answer, type Ask, call, type EndpointRow, type News } from './thread.ts';
+import type { Answer, Ask, EndpointRow, News } from './thread.ts';
 
 /** What came of one transaction. */
 export interface Committed {
@@ -139,7 +140,7 @@ class Misuse extends Error {
 
 function run(changes: Changes, ask: Ask): unknown {
   try {
-    return call(changes, ask);
+    return callByName(changes, ask);
   } catch (error) {
     throw kindOf(error) === 'misuse' ? new Misuse(ask, error) : error;
   }

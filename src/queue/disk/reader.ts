@@ -1,52 +1,81 @@
-import type { DatabaseSync } from 'node:sqlite';
-import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
-import { kindOf, reasonOf } from './faults.ts';
-import { folderOf } from './folder.ts';
-import { createQueries, type Queries } from './queries.ts';
-import { connect } from './schema.ts';
-import { type Answer, type Ask, call, type Post, type ThreadData } from './thread.ts';
+import { type Clock, createPauses } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Log } from '../../base/log.ts';
+import { SpoolFault } from './faults.ts';
+import type { Queries } from './queries.ts';
+import { type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
-/** The thread that reads: what it looks for never holds up a commit. */
-function serve(port: MessagePort, data: ThreadData): void {
-  const folder = folderOf(data.dir);
-  const post = (message: Post) => port.postMessage(message);
-  let db: DatabaseSync;
-  let queries: Queries;
-
-  const open = () => {
-    db = connect(folder.file);
-    db.exec('PRAGMA query_only = ON');
-    queries = createQueries(db, folder.blobs);
-  };
-
-  const answer = (ask: Ask): Answer => {
-    const [n, name] = ask;
-    try {
-      if (name === 'reopen') {
-        db.close();
-        open();
-        return [n, 'done', null];
-      }
-      return [n, 'done', call(queries, ask)];
-    } catch (error) {
-      const kind = kindOf(error);
-      return [n, kind === 'damaged' ? 'damaged' : kind === 'busy' ? 'again' : 'fault', reasonOf(error)];
-    }
-  };
-
-  try {
-    open();
-    post({ kind: 'started', loaded: null, rebuilt: null });
-  } catch (error) {
-    post({ kind: 'failed', name: error instanceof Error ? error.name : '', message: reasonOf(error) });
-    port.close();
-    return;
-  }
-  port.on('message', (message: readonly Ask[] | 'end') => {
-    if (message !== 'end') return post({ kind: 'answers', answers: message.map(answer), news: null });
-    db.close();
-    port.close();
-  });
+/** The reader thread from main's side. */
+export interface Reader {
+  read<K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>>;
+  /** Turns to the file that has the name now. */
+  reopen(): Promise<void>;
+  close(): Promise<void>;
 }
 
-if (parentPort) serve(parentPort, workerData);
+const READER = new URL('./reader-thread.ts', import.meta.url);
+const AGAIN_MS = 1000;
+/** A question that ends its thread, or finds damage, even after a repair is given up. */
+const TRIES = 3;
+
+/** Starts the reader. `repair` is asked for when it meets damage. */
+export async function openReader(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  repair: (reason: string) => Promise<void>,
+): Promise<Reader> {
+  const pauses = createPauses(deps.clock);
+  let closed = false;
+  let starting: Promise<QueueThread> = start();
+
+  function start(): Promise<QueueThread> {
+    return startQueueThread(READER, data, deps.log, {
+      died(reason) {
+        if (closed) return;
+        deps.log.error('spool.fault', { reason: `the reader thread ended: ${reason}` });
+        starting = start();
+        starting.catch(() => undefined); // whoever asks next gets to know
+      },
+    });
+  }
+
+  async function ask(name: string, args: readonly unknown[]): Promise<QueueOutcome> {
+    let failure: unknown;
+    for (let tries = 0; tries < TRIES && !closed; tries++) {
+      const reply = await starting.then(
+        (thread) => thread.ask(name, args),
+        (error: unknown) => {
+          starting = start();
+          starting.catch(() => undefined);
+          const reply: QueueOutcome = { kind: 'fault', value: error };
+          return reply;
+        },
+      );
+      if (reply.kind === 'done') return reply;
+      failure = reply.value;
+      if (reply.kind === 'fault') break;
+      if (reply.kind === 'damaged') await repair(String(reply.value));
+      if (reply.kind === 'again') await pauses.wait(AGAIN_MS);
+    }
+    throw new SpoolFault(closed ? 'the queue is closed' : `the queue cannot be read: ${String(failure)}`);
+  }
+
+  await starting;
+  return frozen({
+    read: async <K extends keyof Queries>(name: K, ...args: Parameters<Queries[K]>): Promise<ReturnType<Queries[K]>> =>
+      (await ask(name, args)).value,
+    async reopen() {
+      const reply = await (await starting).ask('reopen', []);
+      if (reply.kind !== 'done' && reply.kind !== 'died')
+        throw new SpoolFault(`the new queue file cannot be read: ${String(reply.value)}`);
+    },
+    async close() {
+      closed = true;
+      pauses.end();
+      await starting.then(
+        (thread) => thread.end(),
+        () => undefined,
+      );
+    },
+  });
+}

@@ -6,14 +6,14 @@ import type { Log } from '../../base/log.ts';
 import type { Blobs } from './bodies.ts';
 import type { QueueFile } from './file.ts';
 import { copyLogAside, type Folder, isAppointed } from './folder.ts';
-import { findLogDamage, mendLog } from './log-damage.ts';
-import type { Reading } from './reading.ts';
+import { findLogDamage } from './log-damage.ts';
+import type { Reader } from './reader.ts';
 
-export interface RecoveryParts {
+interface RecoveryParts {
   readonly clock: Clock;
   readonly log: Log;
   readonly file: QueueFile;
-  readonly reading: Reading;
+  readonly reading: Reader;
   readonly blobs: Blobs;
   /** Folder of the blobs. */
   readonly path: string;
@@ -42,25 +42,17 @@ export async function buryDamaged(
 
 /**
  * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and forgets what
- * was committed behind. A single bit is turned back; beyond that mail goes on with what can be read. The log is kept for a person.
+ * was committed behind. Mail goes on with what can be read, and the log is kept for a person.
  */
 export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
   const path = `${folder.file}-wal`;
   if (isAppointed(folder) || !existsSync(path)) return; // a file that is about to be replaced needs its log no more
   const damage = findLogDamage(path);
   if (!damage) return;
-  const aside = copyLogAside(folder, clock.now());
-  const mended = aside === null ? 0 : mendLog(path); // without a copy nothing is touched
-  const left = findLogDamage(path);
-  const missing = left
-    ? 'what was committed behind the damage is not in the queue'
-    : 'it was mended, and nothing is missing';
   log.error('spool.fault', {
-    reason: `the log of the queue was damaged on the disk; ${missing}`,
-    frame: (left ?? damage).frame,
-    transactions: left?.transactions ?? 0,
-    mended,
-    aside,
+    reason: 'the log of the queue was damaged on the disk; what was committed behind the damage is not in the queue',
+    ...damage,
+    aside: copyLogAside(folder, clock.now()),
   });
 }
 

@@ -41,8 +41,9 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
 /**
  * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as the
  * batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of its one
- * delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when it is over. \`hooks\` counts what was sent, under the name that this queue had when the counting began: SQLite's own chance
- * is good enough for a name that only has to differ from those of a handful of other queues.
+ * delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when it is over.
+ * `hooks` counts what was sent, under the name that this queue had when the counting began: SQLite's own chance is good
+ * enough for a name that only has to differ from those of a handful of other queues.
  */
 const EVENTS = `
 INSERT INTO meta (name, value) VALUES ('spool', random() & 9007199254740991);
@@ -72,8 +73,8 @@ CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEX
 const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
 
 /**
- * What the next start has to know of the time, as JSON in one row; and checksums over
- * what a message's row says beside its body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
+ * What the next start has to know of the time, as JSON in one row; and checksums over what a message's row says beside its
+ * body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
  */
 const TIME = `
 CREATE TABLE time (key INTEGER PRIMARY KEY, memory TEXT NOT NULL) STRICT;

@@ -1,178 +1,145 @@
-import { type MessagePort, parentPort, receiveMessageOnPort, workerData } from 'node:worker_threads';
-import { createCheckpoints } from './checkpoints.ts';
-import { kindOf, reasonOf } from './faults.ts';
-import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts';
-import { createOpenFile, type OpenFile } from './open-file.ts';
-import { type Rebuilt, rebuild } from './rebuild.ts';
-import { grow, isOld, openFile } from './schema.ts';
-import type { Answer, Ask, News, Post, ThreadData } from './thread.ts';
+import { type Clock, createPauses } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Log } from '../../base/log.ts';
+import { SpoolFault } from './faults.ts';
+import type { Rebuilt } from './rebuild.ts';
+import { type News, type QueueOutcome, type QueueThread, startQueueThread, type ThreadData } from './thread.ts';
 
-/** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
-const COMMIT_BYTES = 32 * 1024 * 1024;
-
-interface Opened {
-  readonly file: OpenFile;
+/** Keeps a writer thread with a file that can be trusted: after a failed sync, after damage, after its death. */
+export interface Writer {
+  /** What was salvaged at the start. */
   readonly rebuilt: Rebuilt | null;
+  ask(name: string, args: readonly unknown[], patient?: boolean): Promise<QueueOutcome>;
+  /** False while nothing can be written. */
+  sound(): boolean;
+  /** Resolves when it can be written again, or never will be. */
+  repaired(): Promise<void>;
+  /** The file is not to be written any more: everything that can be read goes into a new one. */
+  distrust(reason: string, damaged: boolean): void;
+  /** Its sender was told that it was not accepted, but nobody knows: it is taken back. */
+  takeBackLater(messageId: string): void;
+  close(): Promise<void>;
 }
 
-type Say = (answers: readonly Answer[], news: News | null) => void;
-
-/** Opens the queue file; the daemon makes good what the last one left behind. */
-function openQueue(folder: Folder, { role, now }: ThreadData): Opened {
-  if (isAppointed(folder)) {
-    if (role === 'visitor') throw new Error('the queue is being rebuilt; start the daemon, or wait until it is done');
-    adopt(folder);
-  }
-  let damaged: OpenFile['db'] | null = null;
-  try {
-    damaged = openFile(folder.file);
-    if (isOld(damaged)) {
-      // A daemon of the older version may run, which goes on writing rows of the old form.
-      if (role === 'visitor')
-        throw new Error('the queue has an older format; start the daemon, which brings it up to date');
-      grow(damaged);
-    }
-    syncPath(folder.dir);
-    return { file: createOpenFile(damaged), rebuilt: null };
-  } catch (error) {
-    if (role === 'visitor' || kindOf(error) !== 'damaged') throw error;
-    const rebuilt = rebuild(damaged, folder, now, true);
-    close(damaged);
-    adopt(folder);
-    return { file: createOpenFile(openFile(folder.file)), rebuilt };
-  }
+interface WriterListener {
+  news(news: News): void;
+  /** A new file took the place of the old one, which must not be read any more. */
+  replaced(): Promise<void>;
 }
 
-/** Gives a handle up; what it says then no longer matters. */
-function close(db: OpenFile['db'] | null): void {
-  try {
-    db?.close();
-  } catch {
-    // Its last checkpoint failed as well, or it was closed before.
-  }
+/** How often a failed repair is tried again. */
+const REPAIR_MS = 3000;
+
+const WRITER = new URL('./writer-thread.ts', import.meta.url);
+
+interface Life {
+  thread: QueueThread;
+  dead: boolean;
+  untrusted: { readonly damaged: boolean } | null;
+  /** Messages whose thread died before it said whether they were accepted. */
+  readonly unanswered: Set<string>;
 }
 
-/** What is answered without touching a broken file: new mail is told at once, the rest is done later. */
-function refuse(asks: readonly Ask[], reason: string): Answer[] {
-  return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
-}
+/** Starts the writer. A visitor repairs nothing: the file is the daemon's. */
+export async function openWriter(
+  data: ThreadData,
+  deps: { clock: Clock; log: Log },
+  listener: WriterListener,
+): Promise<Writer> {
+  const pauses = createPauses(deps.clock);
+  let trouble: Promise<void> | null = null;
+  let closed = false;
+  const start = () => startQueueThread(WRITER, data, deps.log, { news, died });
+  const life: Life = { thread: await start(), dead: false, untrusted: null, unanswered: new Set() };
+  const { rebuilt, loaded } = life.thread.opened;
+  if (loaded) listener.news({ loaded });
+  const step = createRepair(life, start, deps, listener);
 
-/** Writing to the open file, until it cannot be trusted any more, and from then on to the one that replaces it. */
-function createWriter(folder: Folder, opened: OpenFile, say: Say) {
-  let file = opened;
-  /** Set by the first failure: what was posted before main knew of it must not touch the file. */
-  let broken: string | null = null;
-  let rebuilt: Rebuilt | null = null;
-
-  const breakOff = (error: unknown) => {
-    broken = reasonOf(error);
-    say([], { broken: { reason: broken, damaged: kindOf(error) === 'damaged' } });
+  const repairing = async () => {
+    await Promise.resolve(); // so that `trouble` is set whatever the first step does
+    while (!closed && !(await step())) await pauses.wait(REPAIR_MS);
   };
-  const checkpoints = createCheckpoints(folder.file);
-  const renew = (now: number, aside: boolean) => {
-    broken ??= 'it is being replaced';
-    checkpoints.rest();
-    if (file.db.isOpen) {
-      rebuilt = rebuild(file.db, folder, now, aside);
-      close(file.db);
-    }
-    if (isAppointed(folder)) adopt(folder);
-    file = createOpenFile(openFile(folder.file));
-    broken = null;
-    return rebuilt;
-  };
-
-  return {
-    commit(asks: readonly Ask[]) {
-      if (broken !== null) return say(refuse(asks, broken), null);
-      const began = performance.now();
-      const { answers, news } = file.commit(asks);
-      broken = news.broken?.reason ?? null;
-      const messages = asks.reduce((sum, [, name]) => sum + Number(name === 'accept'), 0);
-      say(answers, { ...news, commit: { ms: performance.now() - began, writes: asks.length, messages } });
-      if (broken === null) {
-        try {
-          checkpoints.tend(file);
-        } catch (error) {
-          breakOff(error);
-        }
-      }
-    },
-    /** Looks whether another process changed the file. */
-    poll(n: number) {
-      const loaded = broken === null ? file.outside() : undefined;
-      say([[n, 'done', null]], loaded ? { loaded } : null);
-    },
-    rebuild(n: number, now: number, aside: boolean) {
-      const done = renew(now, aside);
-      say([[n, 'done', done]], { loaded: file.loaded });
-    },
-    close() {
-      checkpoints.rest();
-      close(file.db);
-      checkpoints.stop();
-    },
-  };
-}
-
-/** Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them. */
-function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
-  let batch: Ask[] = [];
-  let bytes = 0;
-  const flush = () => {
-    if (batch.length > 0) writer.commit(batch);
-    batch = [];
-    bytes = 0;
-  };
-  for (const ask of asks) {
-    const [n, name, [now, aside]] = ask;
-    if (name !== 'poll' && name !== 'rebuild') {
-      batch.push(ask);
-      bytes += bodyBytes(ask);
-      if (bytes > COMMIT_BYTES) flush();
-      continue;
-    }
-    flush();
-    try {
-      if (name === 'poll') writer.poll(n);
-      else writer.rebuild(n, Number(now), aside === true);
-    } catch (error) {
-      say([[n, 'fault', reasonOf(error)]], null);
-    }
-  }
-  flush();
-}
-
-/** The one thread that writes: everything that waits when a commit begins shares it. */
-function serve(port: MessagePort, data: ThreadData): void {
-  const folder = folderOf(data.dir);
-  const post = (message: Post) => port.postMessage(message);
-  const say: Say = (answers, news) => post({ kind: 'answers', answers, news });
-  try {
-    const { file, rebuilt } = openQueue(folder, data);
-    const writer = createWriter(folder, file, say);
-    post({ kind: 'started', loaded: file.loaded, rebuilt });
-    port.on('message', (first: readonly Ask[] | 'end') => {
-      const messages = [first];
-      for (let more = receiveMessageOnPort(port); more; more = receiveMessageOnPort(port)) messages.push(more.message);
-      work(
-        writer,
-        messages.flatMap((message) => (message === 'end' ? [] : message)),
-        say,
-      );
-      if (!messages.includes('end')) return;
-      writer.close();
-      port.close();
+  const mend = () => {
+    trouble ??= repairing().finally(() => {
+      trouble = null;
     });
-  } catch (error) {
-    post({ kind: 'failed', name: error instanceof Error ? error.name : '', message: reasonOf(error) });
-    port.close();
+  };
+
+  function distrust(reason: string, damaged: boolean): void {
+    if (!life.untrusted) deps.log.error('spool.fault', { reason });
+    if (data.role === 'visitor') return;
+    life.untrusted ??= { damaged };
+    mend();
   }
+  function news(change: News): void {
+    listener.news(change);
+    if (change.broken) distrust(change.broken.reason, change.broken.damaged);
+  }
+  function died(reason: string): void {
+    life.dead = true;
+    if (closed) return;
+    deps.log.error('spool.fault', { reason: `the writer thread ended: ${reason}` });
+    mend();
+  }
+
+  return frozen({
+    rebuilt,
+    ask: (name, args, patient) => life.thread.ask(name, args, patient),
+    sound: () => trouble === null,
+    async repaired() {
+      while (trouble && !closed) await trouble;
+    },
+    distrust,
+    takeBackLater: (messageId) => {
+      life.unanswered.add(messageId);
+    },
+    async close() {
+      closed = true;
+      pauses.end();
+      await trouble;
+      await life.thread.end();
+    },
+  });
 }
 
-function bodyBytes([, name, [row]]: Ask): number {
-  if (name !== 'accept' || typeof row !== 'object' || row === null || !('bytes' in row)) return 0;
-  return row.bytes instanceof Uint8Array ? row.bytes.byteLength : 0;
+/** One try to make everything good; false when something is left to do. */
+function createRepair(
+  life: Life,
+  start: () => Promise<QueueThread>,
+  { clock, log }: { clock: Clock; log: Log },
+  listener: WriterListener,
+) {
+  const demand = async (name: string, args: readonly unknown[]) => {
+    const reply = await life.thread.ask(name, args);
+    if (reply.kind !== 'done') throw new SpoolFault(String(reply.value));
+    return reply.value;
+  };
+  const restart = async () => {
+    life.thread = await start();
+    life.dead = false;
+    const { loaded } = life.thread.opened;
+    if (loaded) listener.news({ loaded });
+  };
+  const replace = async (damaged: boolean) => {
+    const rebuilt = await demand('rebuild', [clock.now(), damaged]);
+    await listener.replaced();
+    life.untrusted = null;
+    log.warn('spool.recovered', { rebuilt });
+  };
+  const takeBack = async () => {
+    const ids = [...life.unanswered];
+    await demand('unaccept', [ids]);
+    for (const id of ids) life.unanswered.delete(id);
+  };
+  return async () => {
+    try {
+      if (life.dead) await restart();
+      if (life.untrusted) await replace(life.untrusted.damaged);
+      if (life.unanswered.size > 0) await takeBack();
+      return !life.dead && !life.untrusted;
+    } catch (error) {
+      log.debug('spool.fault', { reason: error instanceof Error ? error.message : String(error) });
+      return false;
+    }
+  };
 }
-
-if (parentPort) serve(parentPort, workerData);

@@ -3,12 +3,13 @@ import { readFile } from 'node:fs/promises';
 import { frozen } from '../../base/frozen.ts';
 import { escapeHtml } from '../../base/html.ts';
 import { createMemory } from '../../base/memory.ts';
+import type { Task } from '../../base/worker-tasks.ts';
 import { toHtmlPage } from '../../mail/compose/plain-text.ts';
-import { TooLong } from '../../mail/faults.ts';
+import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
 import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
-import type { Composed, ComposeJob } from '../types.ts';
+import type { Composed, ComposeJob, ComposeReply } from '../types.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling, type Filling } from './merge-fields.ts';
@@ -23,11 +24,11 @@ const MOST_KEYS = 500;
  * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<Composed> {
-  return createComposer()(job);
+  return createCompose()(job);
 }
 
 /** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
-export function createComposer(): (job: ComposeJob) => Promise<Composed> {
+export function createCompose(): (job: ComposeJob) => Promise<Composed & { readonly bytes: Uint8Array<ArrayBuffer> }> {
   const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
   // Few messages ask for it, and it is a lot of code.
@@ -59,6 +60,23 @@ export function createComposer(): (job: ComposeJob) => Promise<Composed> {
       links,
       mailFrom: bounceAddress(secret, accountNumber, id, returnDomain, ownReturns ? returnDomain : ''),
     };
+  };
+}
+
+/** What the thread does with a mail (composer.ts is the other end). Throws when the disk fails. */
+export function createComposeTask(): Task<ComposeJob, ComposeReply> {
+  const compose = createCompose();
+  return async (job, guarded) => {
+    try {
+      const composed = await guarded(() => compose(job));
+      return { value: { kind: 'composed', composed }, transfer: [composed.bytes.buffer] };
+    } catch (error) {
+      if (error instanceof Error && 'syscall' in error) throw error; // a file that cannot be read is no fault of the mail
+      const faulty = error instanceof FaultyTemplate;
+      const text = error instanceof Error ? error.message : String(error);
+      const reason = faulty ? `faulty template: ${text}` : text;
+      return { value: { kind: 'refused', reason, final: faulty || error instanceof TooLarge }, transfer: [] };
+    }
   };
 }
 

@@ -2,7 +2,7 @@ import { randomFillSync } from 'node:crypto';
 import { rmSync, statfsSync, statSync, writeFileSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { DatabaseSync, type StatementSync } from 'node:sqlite';
-import { parentPort, workerData } from 'node:worker_threads';
+import { type Protocol, type Reply, serveThread } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
 /**
@@ -12,38 +12,41 @@ import type { Statement, TablePlan } from './sql.ts';
  */
 
 /** What the thread is started with. */
-export interface ThreadData {
+interface ThreadData {
   readonly file: string;
   /** Milliseconds to wait for another process that writes. */
   readonly busyMs: number;
   readonly plans: readonly TablePlan[];
 }
 
-/** What it is asked. `forget`: nobody waits for job `n` any more; it is not begun if it has not been. */
-export type Job =
-  | ({ readonly kind: 'read'; readonly n: number } & Statement)
-  /** `grows`: it is not needed for deleting, and gives way where the disk is full. */
-  | ({ readonly kind: 'write'; readonly n: number; readonly grows: boolean } & Statement)
-  | { readonly kind: 'plan'; readonly n: number; readonly plan: TablePlan }
-  | { readonly kind: 'forget'; readonly n: number }
-  | { readonly kind: 'close'; readonly n: number };
+/** What it is asked, by name. A write that `grows` the file is not needed for deleting, and gives way where the disk is full. */
+export type StoreCall =
+  | readonly [name: 'read', statement: Statement]
+  | readonly [name: 'write', statement: Statement, grows: boolean]
+  | readonly [name: 'plan', plan: TablePlan];
+
+/** How both ends go by each other. `away` is temporary (locked, full), `fault` is a mistake of ours; done: rows of id and JSON. */
+export interface StoreProtocol extends Protocol {
+  readonly data: ThreadData;
+  readonly call: Read | Write | Plan | Forget;
+  readonly kind: 'done' | 'duplicate' | 'away' | 'fault';
+  readonly ready: Durability;
+}
+
+type Read = readonly [n: number, name: 'read', args: readonly [statement: Statement]];
+type Write = readonly [n: number, name: 'write', args: readonly [statement: Statement, grows: boolean]];
+type Plan = readonly [n: number, name: 'plan', args: readonly [plan: TablePlan]];
+/** Nobody waits for call `lost` any more; it is not begun if it has not been. */
+type Forget = readonly [n: number, name: 'forget', args: readonly [lost: number]];
+type StoreReply = Reply<StoreProtocol['kind']>;
 
 /** How the file is written, as SQLite says. */
-export interface Durability {
+interface Durability {
   readonly journal: string;
   readonly synchronous: string;
   /** Only where freed pages do not go back to the disk, because a file of an older version could not be taken over: why. */
   readonly compacting?: string;
 }
-
-/** Rows of id and JSON, or what went wrong: `away` is temporary (locked, full), `fault` is a mistake of ours. */
-export type Reply =
-  | { readonly n: number; readonly opened: Durability }
-  | { readonly n: number; readonly rows: readonly (readonly [string, string])[] }
-  | { readonly n: number; readonly failure: 'duplicate' | 'away' | 'fault'; readonly message: string };
-
-type Write = Extract<Job, { kind: 'write' }>;
-type Ended = Extract<Reply, { failure: string }>;
 
 // Primary result codes of SQLite (sqlite.org/rescode.html); an extended code carries its primary in the low byte.
 const BUSY = 5,
@@ -85,10 +88,13 @@ function codeOf(error: unknown): number {
   return error instanceof Error && 'errcode' in error && typeof error.errcode === 'number' ? error.errcode & 0xff : 0;
 }
 
-function failed(n: number, error: unknown): Ended {
+function failed(n: number, error: unknown): StoreReply {
   const code = codeOf(error);
-  const message = error instanceof Error ? error.message : String(error);
-  return { n, failure: code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', message };
+  return [n, code === CONSTRAINT ? 'duplicate' : AWAY.has(code) ? 'away' : 'fault', reasonOf(error)];
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
 }
 
 function pragma(database: DatabaseSync, name: string): unknown {
@@ -120,7 +126,7 @@ function takeOver(database: DatabaseSync, file: string): string | undefined {
     return undefined;
   } catch (error) {
     if (BROKEN.has(codeOf(error))) throw error;
-    return error instanceof Error ? error.message : String(error);
+    return reasonOf(error);
   }
 }
 
@@ -185,42 +191,35 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
     prepared.set(sql, made);
     return made;
   };
-  const run = (job: Extract<Job, Statement>): Reply => {
+  const run = ([n, , [{ sql, params }]]: Read | Write): StoreReply => {
     try {
-      const rows = statement(job.sql).all(...job.params);
-      return { n: job.n, rows: rows.map(({ id, row }) => [String(id), String(row)]) };
+      const rows = statement(sql).all(...params);
+      return [n, 'done', rows.map(({ id, row }) => [String(id), String(row)])];
     } catch (error) {
       if (BROKEN.has(codeOf(error)) || codeOf(error) === FULL) throw error;
-      return failed(job.n, error);
+      return failed(n, error);
     }
   };
-  const away = (writes: readonly Write[], error: unknown): Reply[] =>
-    writes.map(({ n }) => ({ n, failure: 'away', message: failed(n, error).message }));
+  const away = (writes: readonly Write[], error: unknown): StoreReply[] =>
+    writes.map(([n]) => [n, 'away', reasonOf(error)]);
   /** On a full disk there is the room of the reserve, and that of the log, once it is begun anew. */
   const makeRoom = () => {
     reserve.giveUp();
     database.exec('PRAGMA wal_checkpoint(RESTART)');
   };
   /** What need not be is refused; the rest is tried once more. */
-  const onFullDisk = (writes: readonly Write[], error: unknown): Reply[] => {
+  const onFullDisk = (writes: readonly Write[], error: unknown): StoreReply[] => {
     makeRoom();
-    return [
-      ...away(
-        writes.filter(({ grows }) => grows),
-        error,
-      ),
-      ...runTogether(
-        writes.filter(({ grows }) => !grows),
-        away,
-      ),
-    ];
+    const growing = writes.filter(([, , [, grows]]) => grows);
+    const others = writes.filter(([, , [, grows]]) => !grows);
+    return [...away(growing, error), ...runTogether(others, away)];
   };
   /** All writes in one transaction. When it breaks as a whole, none of them was written. */
-  const runTogether = (writes: readonly Write[], full = onFullDisk): Reply[] => {
+  const runTogether = (writes: readonly Write[], full = onFullDisk): StoreReply[] => {
     if (writes.length === 0) return [];
     try {
       database.exec('BEGIN IMMEDIATE');
-      const replies: Reply[] = [];
+      const replies: StoreReply[] = [];
       for (const write of writes) {
         replies.push(run(write));
         if (!database.isTransaction) throw new Error('the transaction was given up');
@@ -264,16 +263,12 @@ function openOnAnyDisk({ file, busyMs, plans }: ThreadData, reserve: { giveUp():
   }
 }
 
-/** Takes jobs as they come and runs, in turns, all that have come: reads first, then the writes together. */
-function serve(data: ThreadData): void {
-  const port = parentPort;
-  if (!port) throw new Error('this file is a thread');
+// Takes calls as they come and runs, in turns, all that have come: reads first, then the writes together.
+serveThread<StoreProtocol>((data, line) => {
   const reserve = createReserve(data.file);
   const { database, compacting } = openOnAnyDisk(data, reserve);
   const runner = createRunner(database, reserve);
   reserve.make();
-  port.postMessage([{ n: 0, opened: durability(database, compacting) }]);
-  let waiting: Job[] = [];
   let tidying: NodeJS.Timeout | undefined;
   const tidy = () => {
     const more = runner.tidy();
@@ -282,40 +277,35 @@ function serve(data: ThreadData): void {
   };
   tidying = setTimeout(tidy, TIDY_AFTER_MS);
 
-  const plan = (job: Extract<Job, { kind: 'plan' }>): Reply => {
+  const plan = ([n, , [table]]: Plan): StoreReply => {
     try {
-      apply(database, job.plan);
-      return { n: job.n, rows: [] };
+      apply(database, table);
+      return [n, 'done', []];
     } catch (error) {
-      return failed(job.n, error);
+      return failed(n, error);
     }
   };
-  const turn = () => {
-    const jobs = waiting;
-    waiting = [];
-    const forgotten = new Set(jobs.filter(({ kind }) => kind === 'forget').map(({ n }) => n));
-    const due = jobs.filter(({ n }) => !forgotten.has(n));
-    const first = due.flatMap((job) =>
-      job.kind === 'plan' ? [plan(job)] : job.kind === 'read' ? [runner.run(job)] : [],
-    );
-    if (first.length > 0) port.postMessage(first);
-    const writes = due.filter((job): job is Write => job.kind === 'write');
-    if (writes.length > 0) {
-      port.postMessage(runner.runTogether(writes));
+  return {
+    ready: durability(database, compacting),
+    take(first) {
+      const calls = [...first, ...line.arrived()];
+      const forgotten = new Set(calls.flatMap((call) => (call[1] === 'forget' ? call[2] : [])));
+      const replies: StoreReply[] = [];
+      const writes: Write[] = [];
+      for (const call of calls) {
+        if (forgotten.has(call[0])) continue;
+        if (call[1] === 'plan') replies.push(plan(call));
+        else if (call[1] === 'read') replies.push(runner.run(call));
+        else if (call[1] === 'write') writes.push(call);
+      }
+      if (replies.length > 0) line.reply(replies);
+      if (writes.length === 0) return;
+      line.reply(runner.runTogether(writes));
       tidying ??= setTimeout(tidy, TIDY_AFTER_MS);
-    }
-    const close = due.find(({ kind }) => kind === 'close');
-    if (!close) return;
-    clearTimeout(tidying);
-    database.close();
-    port.postMessage([{ n: close.n, rows: [] }]);
-    port.close();
+    },
+    end() {
+      clearTimeout(tidying);
+      database.close();
+    },
   };
-  port.on('message', (jobs: readonly Job[]) => {
-    if (waiting.length === 0) setImmediate(turn); // after all messages that have already arrived
-    waiting.push(...jobs);
-  });
-}
-
-// The application never imports this file, it starts it; the data is what embedded-link.ts gave.
-serve(workerData as ThreadData);
+});

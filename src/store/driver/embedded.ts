@@ -1,11 +1,11 @@
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import { type Clock, systemClock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
-import type { Durability, Job, Reply, ThreadData } from './embedded-thread.ts';
+import { type Outcome, startThread, type Thread } from '../../base/worker.ts';
+import type { StoreCall, StoreProtocol } from './embedded-thread.ts';
 import {
   type Collection,
   type CollectionSpec,
@@ -37,8 +37,11 @@ import {
   toRow,
 } from './values.ts';
 
-/** `file` is made where it is missing; `timeoutMs` is how long an operation may take before the store counts as away. */
-export interface EmbeddedSettings extends LinkSettings {
+interface EmbeddedSettings {
+  /** Made where it is missing. */
+  readonly file: string;
+  /** How long an operation may take before the store counts as away. */
+  readonly timeoutMs: number;
   /** Free disk that is left alone. */
   readonly room: RoomSettings;
 }
@@ -66,7 +69,7 @@ export async function openEmbedded(
     look: () => lookAtDisk(dirname(settings.file)),
   });
   await room.start();
-  const link = createLink({ clock, presence }, settings);
+  const link = createLink({ clock, log: deps.log, presence }, settings);
   await link.open().catch((error: unknown) => {
     room.stop();
     throw error;
@@ -153,10 +156,10 @@ function readFields(text: string): Fields {
 }
 
 /** Rows as the thread answers them: id and JSON. */
-export type Rows = readonly (readonly [string, string])[];
+type Rows = readonly (readonly [string, string])[];
 
-/** The application's end of the thread that owns the file. */
-export interface Link {
+/** Our end of the thread that owns the file. */
+interface Link {
   /** Resolves when the file is open; throws `StoreAway` with what SQLite said otherwise. */
   open(): Promise<void>;
   /** Makes a table, now and whenever the thread has to be started again. */
@@ -168,54 +171,45 @@ export interface Link {
   close(): Promise<void>;
 }
 
-export interface LinkSettings {
-  readonly file: string;
-  readonly timeoutMs: number;
-}
+const SCRIPT = new URL('./embedded-thread.ts', import.meta.url);
 
-interface Pending {
-  resolve(rows: Rows): void;
-  reject(error: Error): void;
-}
-
-/** A thread, who waits for it, and what is about to be sent to it. */
-interface Running {
-  readonly worker: Worker;
-  readonly opened: Promise<Durability>;
-  readonly pending: Map<number, Pending>;
-  outbox: Job[];
-}
-
-// A job as the caller gives it: the link numbers it.
-type Unnumbered = Job extends infer J ? (J extends Job ? Omit<J, 'n'> : never) : never;
-
-export function createLink(
-  { clock, presence }: { readonly clock: Clock; readonly presence: Presence },
-  settings: LinkSettings,
+function createLink(
+  { clock, log, presence }: { readonly clock: Clock; readonly log: Log; readonly presence: Presence },
+  { file, timeoutMs }: Pick<EmbeddedSettings, 'file' | 'timeoutMs'>,
 ): Link {
   const plans: TablePlan[] = [];
-  let current: Running | null = null;
+  let current: Thread<StoreProtocol> | undefined;
   let closed = false;
-  let last = 0;
+  const away = (reason: string) => new StoreAway(`${file}: ${reason}`);
 
   /** The thread there is, or another one when that died. */
-  const running = (): Running => {
-    if (current) return current;
-    const made = start({ file: settings.file, busyMs: settings.timeoutMs, plans }, () => {
-      if (current === made) current = null;
-    });
-    current = made;
-    return made;
+  const running = (): Thread<StoreProtocol> => {
+    current ??= startThread<StoreProtocol>(
+      { script: SCRIPT, data: { file, busyMs: timeoutMs, plans }, gather: 'soon' },
+      { log },
+      {
+        ended() {
+          current = undefined;
+        },
+      },
+    );
+    return current;
   };
 
-  const ask = async (job: Unnumbered): Promise<Rows> => {
+  const toRows = ({ kind, value }: Outcome<StoreProtocol['kind']>): Rows => {
+    if (kind === 'done') return value;
+    if (kind === 'duplicate') throw new DuplicateRow(value);
+    if (kind === 'fault') throw new Error(`store: ${value}`);
+    throw kind === 'died' ? away(value) : new StoreAway(value);
+  };
+
+  const ask = async (...[name, ...args]: StoreCall): Promise<Rows> => {
     if (closed) throw new StoreAway('the store is closed');
     const thread = running();
-    const n = ++last;
+    const { promise, resolve } = Promise.withResolvers<Outcome<StoreProtocol['kind']>>();
+    const n = thread.call(name, args, resolve);
     try {
-      const rows = await within(clock, settings.timeoutMs, post(thread, { ...job, n }), () =>
-        send(thread, { kind: 'forget', n }),
-      );
+      const rows = toRows(await within(clock, timeoutMs, promise, () => thread.tell('forget', [n])));
       presence.here();
       return rows;
     } catch (error) {
@@ -226,72 +220,20 @@ export function createLink(
 
   return frozen({
     async open() {
-      presence.here({ ...(await running().opened) });
+      const durability = await running().ready.catch((error: unknown) => {
+        throw away(error instanceof Error ? error.message : String(error));
+      });
+      presence.here({ ...durability });
     },
     async plan(plan) {
-      await ask({ kind: 'plan', plan });
+      await ask('plan', plan);
       plans.push(plan);
     },
-    read: (statement) => ask({ kind: 'read', ...statement }),
-    write: (statement, grows) => ask({ kind: 'write', grows, ...statement }),
+    read: (statement) => ask('read', statement),
+    write: (statement, grows) => ask('write', statement, grows),
     async close() {
-      if (closed) return;
       closed = true;
-      const thread = current;
-      if (!thread) return;
-      const exit = new Promise((resolve) => thread.worker.once('exit', resolve));
-      await post(thread, { kind: 'close', n: ++last }).catch(() => undefined);
-      await exit;
+      await current?.end();
     },
   });
-}
-
-/** Starts a thread; `ended` is called when it is no more, before those who wait for it are told. */
-function start(data: ThreadData, ended: () => void): Running {
-  const worker = new Worker(new URL('./embedded-thread.ts', import.meta.url), { workerData: data });
-  const pending = new Map<number, Pending>();
-  const opened = Promise.withResolvers<Durability>();
-  opened.promise.catch(() => undefined); // only the first start is waited for
-  let reason = 'the thread ended';
-  worker.on('error', (error) => {
-    reason = `${data.file}: ${error instanceof Error ? error.message : String(error)}`;
-  });
-  worker.on('exit', () => {
-    ended();
-    const away = new StoreAway(reason);
-    opened.reject(away);
-    for (const job of pending.values()) job.reject(away);
-    pending.clear();
-  });
-  worker.on('message', (replies: readonly Reply[]) => {
-    for (const reply of replies) {
-      if ('opened' in reply) opened.resolve(reply.opened);
-      else settle(pending, reply);
-    }
-  });
-  return { worker, opened: opened.promise, pending, outbox: [] };
-}
-
-function post(thread: Running, job: Job): Promise<Rows> {
-  const { promise, resolve, reject } = Promise.withResolvers<Rows>();
-  thread.pending.set(job.n, { resolve, reject });
-  send(thread, job);
-  return promise;
-}
-
-/** What one turn of the loop asks travels as one message. To a thread that is no more it goes nowhere. */
-function send(thread: Running, job: Job): void {
-  if (thread.outbox.push(job) > 1) return;
-  queueMicrotask(() => {
-    thread.worker.postMessage(thread.outbox);
-    thread.outbox = [];
-  });
-}
-
-function settle(pending: Map<number, Pending>, reply: Exclude<Reply, { opened: Durability }>): void {
-  const job = pending.get(reply.n);
-  pending.delete(reply.n);
-  if ('rows' in reply) job?.resolve(reply.rows);
-  else if (reply.failure === 'duplicate') job?.reject(new DuplicateRow(reply.message));
-  else job?.reject(reply.failure === 'away' ? new StoreAway(reply.message) : new Error(`store: ${reply.message}`));
 }

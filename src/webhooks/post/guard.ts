@@ -4,10 +4,10 @@ import { allowedNetworks, isReachable, type Network, type OpenNetworks } from '.
 import type { Resolver } from '../../dns/types.ts';
 import type { AttemptError } from '../../queue/settle.ts';
 
-export interface GuardSettings extends OpenNetworks {}
+interface GuardSettings extends OpenNetworks {}
 
 /** An endpoint that may be connected to, at these addresses and no others. */
-export interface Target {
+interface Target {
   readonly ok: true;
   /** The first of `addresses`. */
   readonly address: string;

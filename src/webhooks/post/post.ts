@@ -17,7 +17,7 @@ import {
   type Wire,
 } from './wire.ts';
 
-export interface PosterSettings {
+interface PosterSettings {
   /** For one request: name, connection, TLS, request and answer together. */
   readonly timeoutMs: number;
   /** `Postern/<version>`. */
@@ -140,14 +140,14 @@ function decoded(text: string): string {
 }
 
 /** One absolute deadline over everything that an attempt does. */
-export interface Deadline {
+interface Deadline {
   passed(): boolean;
   /** What to do when it passes; takes the place of what was said before, and is done at once when it has passed. */
   onPass(act: () => void): void;
   cancel(): void;
 }
 
-export function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
+function startDeadline(clock: Pick<Clock, 'after'>, ms: number): Deadline {
   let passed = false;
   let act = (): void => {};
   const cancel = clock.after(ms, () => {

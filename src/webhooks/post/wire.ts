@@ -174,7 +174,7 @@ function cut(text: string): string {
 }
 
 /** Where an attempt was when it failed. */
-export interface Progress {
+interface Progress {
   /** The request was being sent or answered; before that it was connecting. */
   readonly connected: boolean;
   readonly secure: boolean;
@@ -202,7 +202,7 @@ const MALFORMED = new Set([
 const CUT = new Set(['ECONNRESET', 'EPIPE', 'UND_ERR_SOCKET', 'UND_ERR_CLOSED', 'UND_ERR_DESTROYED']);
 
 /** What a failure is called where users see it. The texts of libraries never get that far. */
-export function toAttemptError(error: unknown, { connected, secure }: Progress): AttemptError {
+function toAttemptError(error: unknown, { connected, secure }: Progress): AttemptError {
   const code = codeOf(error);
   if (TIMEOUTS.has(code)) return 'timeout';
   if (connected) return MALFORMED.has(code) || code.startsWith('HPE_') ? 'malformed answer' : 'connection reset';
@@ -227,13 +227,13 @@ function codeOf(error: unknown): string {
 }
 
 /** An open connection (or one that its first use will open) that serves one request at a time. */
-export interface Connection {
+interface Connection {
   /** Ends it at once, whatever it is doing. */
   destroy(): void;
 }
 
 /** Connections kept for the next request to the same origin. */
-export interface Connections<C extends Connection> {
+interface Connections<C extends Connection> {
   /** The one that was used last, or a new one. Idle connections to another set of addresses than `addresses` are closed. */
   take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean };
   /** As `take`, but never one that was used before. */

@@ -5,7 +5,7 @@ import { runningMandrillSignature, runningStandardSignature } from '../signing.t
 import type { Piece } from './payload.ts';
 
 /** What the signatures of a POST are made with. */
-export interface Signing {
+interface Signing {
   /** The first one signs for X-Mandrill-Signature, all sign for webhook-signature. */
   readonly keys: readonly string[];
   /** Exactly as configured. */
@@ -15,7 +15,7 @@ export interface Signing {
   readonly at: number;
 }
 
-export type FormHeaders = Readonly<Record<string, string>>;
+type FormHeaders = Readonly<Record<string, string>>;
 
 const PARAMETER = 'mandrill_events';
 /** From so many bytes on a form is written to the file: a dozen writes a megabyte. */
@@ -113,7 +113,7 @@ const MOST_VALUE = 6;
 const MOST_FORM = 8;
 
 /** JSON text as UTF-8, and as it stands in a form: both are written in one pass. */
-export interface Encoding {
+interface Encoding {
   /** Forgets everything; `prefix` stands in front of the form. */
   begin(prefix: Uint8Array): void;
   add(piece: Piece): void;
@@ -238,7 +238,7 @@ const HEX = Buffer.from('0123456789ABCDEF', 'latin1');
 const FEW = 64;
 
 /** More than stands in the form may be written behind it; there must be room. */
-export const SLACK = 8;
+const SLACK = 8;
 
 // Letters, digits and -_. stand for themselves, a space is +, everything else is %XX (as PHP's urlencode has it).
 const isPlain = (byte: number): boolean => /[A-Za-z0-9._-]/.test(String.fromCharCode(byte));
@@ -247,7 +247,7 @@ const isPlain = (byte: number): boolean => /[A-Za-z0-9._-]/.test(String.fromChar
  * Per byte one word: up to three bytes that stand for it, the first in the lowest, and in the fourth how many of them count. Signed, for
  * then the loops stay in 32 bits (a fifth faster).
  */
-export const CELLS = Int32Array.from({ length: 256 }, (_, byte) => {
+const CELLS = Int32Array.from({ length: 256 }, (_, byte) => {
   if (isPlain(byte)) return byte | (1 << 24);
   if (byte === SPACE) return PLUS | (1 << 24);
   return PERCENT | ((HEX[byte >> 4] ?? 0) << 8) | ((HEX[byte & 15] ?? 0) << 16) | (3 << 24);
@@ -268,7 +268,7 @@ for (let pair = 0, view = new DataView(PAIRS.buffer); pair < PAIRS.length; pair+
  * Writes `bytes` form-encoded at `at`, where there must be room for three bytes for each and `SLACK` more; answers where it ended.
  * Always as much is written as two bytes may become, and then two to six of it counted: a branch per byte costs four times as much.
  */
-export function encodeForm(bytes: Uint8Array, target: DataView, at: number): number {
+function encodeForm(bytes: Uint8Array, target: DataView, at: number): number {
   if (bytes.length < FEW) return encodeFew(bytes, target, at);
   const odd = bytes.byteOffset % 2;
   const pairs = new Uint16Array(bytes.buffer, bytes.byteOffset + odd, (bytes.length - odd) >> 1);

@@ -161,13 +161,13 @@ export type Piece = string | Unescaped;
  * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
  * becomes LF.
  */
-export interface Unescaped {
+interface Unescaped {
   readonly text: string | Uint8Array;
   readonly toLf: boolean;
 }
 
 /** A value as JSON text. */
-export function json(value: unknown): string {
+function json(value: unknown): string {
   return JSON.stringify(value);
 }
 
@@ -175,12 +175,12 @@ export function json(value: unknown): string {
 const PLAIN = /^[^"\\\x00-\x1f\ud800-\udfff]*$/;
 
 /** A short text as a JSON string: nearly all need nothing but the quotes, and looking is half the work of `json`. */
-export function jsonOf(text: string): string {
+function jsonOf(text: string): string {
   return PLAIN.test(text) ? `"${text}"` : JSON.stringify(text);
 }
 
 /** A text as a JSON string, in pieces. */
-export function* jsonText(text: Text): Iterable<Piece> {
+function* jsonText(text: Text): Iterable<Piece> {
   yield '"';
   if (typeof text === 'string') yield inside(text, false);
   else for (const piece of text()) yield inside(piece, false);
@@ -198,20 +198,20 @@ function inside(text: string, toLf: boolean): Piece {
  * Trace and message as the inside of a JSON string: line ends are LF. `message` is UTF-8, in pieces that cut no
  * character.
  */
-export function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
+function* rawText(trace: string, message: Iterable<Uint8Array>): Iterable<Piece> {
   yield inside(trace, true);
   for (const piece of message) for (const slice of utf8Slices(toBuffer(piece))) yield { text: slice, toLf: true };
 }
 
 /** Exactly the bytes of trace and message, as base64. */
-export function rawBase64(trace: string, raw: Buffer): Iterable<string> {
+function rawBase64(trace: string, raw: Buffer): Iterable<string> {
   return base64Pieces([Buffer.from(trace, 'utf8'), raw]);
 }
 
 /**
  * The inside of the JSON string of a file's content: the text itself where it may be text and is UTF-8, else base64.
  */
-export function contentPieces(
+function contentPieces(
   content: Content,
   maybeText: boolean,
 ): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
@@ -225,7 +225,7 @@ export function contentPieces(
 }
 
 /** Base64 of the chunks as if they were one. */
-export function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
+function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
   let rest: Uint8Array = Buffer.alloc(0);
   for (const chunk of chunks) {
     let from = 0;
@@ -259,7 +259,7 @@ function* textPieces(bytes: Buffer): Iterable<Piece> {
 }
 
 /** Cuts neither a character nor a CRLF in two. */
-export function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
+function* utf8Slices(bytes: Buffer): Iterable<Buffer> {
   let from = 0;
   while (from < bytes.length) {
     let to = Math.min(from + PIECE, bytes.length);

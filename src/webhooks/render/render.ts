@@ -2,26 +2,25 @@ import { open } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
+import { createTurn } from '../../base/turns.ts';
+import type { Guarded, Task } from '../../base/worker-tasks.ts';
 import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
-import { FaultyTemplate } from '../../mail/faults.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
-import { TooLarge } from '../../sending/compose/compose.ts';
-import type { Composed, ComposeJob } from '../../sending/types.ts';
+import type { Body } from '../../queue/delivery.ts';
+import type { Rendered } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
-import type { MailJob, PostJob, ThreadReply } from './handle.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
+import { PARSER_FAILED, type RenderInput } from './renderer.ts';
 
 interface Deps {
   readonly authenticator: Authenticator;
   readonly log: Log;
-  readonly marked: RunMarked;
   readonly parseSeconds: Histogram;
   readonly clock: Clock;
 }
 
-type Rendering = Extract<ThreadReply, { kind: 'rendered' }>;
 type Content = Inbound['content'];
 
 /** A batch of events came from us and not from a sender. */
@@ -33,19 +32,24 @@ const NO_VERDICTS: Verdicts = {
 };
 
 /**
- * Renders one job after another as far as the processor is concerned; while one waits for the DNS, others go on.
- * Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
+ * What the render thread does with a message or a batch of events. One is parsed after the other; while one waits for the DNS,
+ * others go on. Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
  */
-export function createRender({
-  authenticator,
-  log,
-  marked,
-  parseSeconds,
-  clock,
-}: Deps): (job: PostJob) => Promise<Rendering> {
-  const fileLane = createLane();
+export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, Rendered> {
+  const fileTurn = createTurn();
   const withFile = createLoan();
   const encoder = createFormEncoder();
+
+  async function withRaw<T>(body: Body, work: (raw: Buffer) => Promise<T>): Promise<T> {
+    if (body.kind === 'blob') return withFile(body.path, work);
+    return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
+  }
+
+  async function scan({ body, message }: RenderInput, guarded: Guarded): Promise<Scanned> {
+    const scanned = await guarded(() => withRaw(body, async (raw) => scanMessage(withHeader(raw))));
+    if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
+    return scanned;
+  }
 
   async function timed<T>(work: () => Promise<T>): Promise<T> {
     const began = clock.monotonic();
@@ -54,144 +58,63 @@ export function createRender({
     return done;
   }
 
-  async function withRaw<T>(source: PostJob['source'], work: (raw: Buffer) => Promise<T>): Promise<T> {
-    if ('path' in source) return withFile(source.path, work);
-    return work(Buffer.from(source.bytes.buffer, source.bytes.byteOffset, source.bytes.byteLength));
-  }
-
-  async function scan(job: PostJob): Promise<Scanned> {
-    const scanned = await marked(job.number, () => withRaw(job.source, async (raw) => scanMessage(withHeader(raw))));
-    if (scanned.breach !== undefined)
-      log.warn('message.parse_failed', { message: job.message.id, reason: scanned.breach });
-    return scanned;
-  }
-
-  async function parse(job: PostJob, raw: Buffer, scanned: Scanned): Promise<Content> {
+  async function parse(job: RenderInput, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
-      return { parsed: await marked(job.number, () => timed(() => parseMessage(withHeader(raw), scanned.root))) };
+      return { parsed: await guarded(() => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
-      const reason = 'the parser failed';
-      log.warn('message.parse_failed', { message: job.message.id, reason, error });
-      return { parseError: reason };
+      log.warn('message.parse_failed', { message: job.message.id, reason: PARSER_FAILED, error });
+      return { parseError: PARSER_FAILED };
     }
   }
 
-  return async (job) => {
-    if (job.isBatch)
-      return withRaw(job.source, async (raw) => ({
-        kind: 'rendered',
-        number: job.number,
-        ...(await encode(encoder, job, [raw.toString()])),
-        verdicts: NO_VERDICTS,
-        parseError: null,
-      }));
-    const scanned = job.parseError === null ? await scan(job) : { breach: job.parseError };
+  async function renderMessage(job: RenderInput, guarded: Guarded): Promise<Rendered> {
+    const { message, body, recipient } = job;
+    const scanned = job.parseError === null ? await scan(job, guarded) : { breach: job.parseError };
     // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a verdict by a thousand parts.
-    const verdicts = job.message.verdicts ?? (await authenticator.authenticate(job.source, job.message.envelope));
-    const finish = async (raw: Buffer): Promise<Rendering> => {
-      const content = await parse(job, raw, scanned);
+    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
+    const finish = async (raw: Buffer): Promise<Rendered> => {
+      const content = await parse(job, guarded, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
-      const {
-        message,
-        delivery: { recipient },
-      } = job;
-      const inbound = { message, recipient, raw, root: scanned.root, verdicts, content };
-      return {
-        kind: 'rendered',
-        number: job.number,
-        ...(await encode(encoder, job, toEventPieces(inbound))),
-        verdicts,
-        parseError,
-      };
+      const pieces = toEventPieces({ message, recipient, raw, root: scanned.root, verdicts, content });
+      return { ...(await encode(encoder, job, pieces)), verdicts, parseError };
     };
-    return 'bytes' in job.source ? withRaw(job.source, finish) : fileLane(() => withRaw(job.source, finish));
+    return body.kind === 'inline' ? withRaw(body, finish) : fileTurn(() => withRaw(body, finish));
+  }
+
+  return async (job, guarded) => {
+    const rendered = job.isBatch
+      ? await withRaw(job.body, async (raw) => ({
+          ...(await encode(encoder, job, [raw.toString()])),
+          verdicts: NO_VERDICTS,
+          parseError: null,
+        }))
+      : await renderMessage(job, guarded);
+    return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
   };
+}
+
+function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
+  if (buffer instanceof ArrayBuffer) return buffer;
+  throw new TypeError('a form is in memory of its own');
 }
 
 async function encode(
   encoder: FormEncoder,
-  job: PostJob,
+  { body, keys, url, deliveryId, at, formPath: path }: RenderInput,
   pieces: Iterable<Piece>,
-): Promise<Pick<Rendering, 'body' | 'headers'>> {
-  const signing = { keys: job.keys, url: job.delivery.url, deliveryId: job.delivery.id, at: job.at };
-  if ('bytes' in job.source) {
+): Promise<Pick<Rendered, 'body' | 'headers'>> {
+  const signing = { keys, url, deliveryId, at };
+  if (body.kind === 'inline') {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }
-  const { size, headers } = await encoder.toFile(pieces, signing, job.formPath);
-  return { body: { kind: 'file', path: job.formPath, size }, headers };
-}
-
-interface ComposingDeps {
-  readonly marked: RunMarked;
-  /** Throws TooLarge for what no server would take, FaultyTemplate for what cannot be merged. */
-  readonly compose: (job: ComposeJob) => Promise<Composed>;
-}
-
-type Composing = Extract<ThreadReply, { kind: 'composed' | 'refused' }>;
-
-/** Composes mail going out. Throws when the disk fails. */
-export function createComposing({ marked, compose }: ComposingDeps): (job: MailJob) => Promise<Composing> {
-  return async ({ number, compose: job }) => {
-    try {
-      const { bytes, ...rest } = await marked(number, () => compose(job));
-      return { kind: 'composed', number, composed: { bytes: toOwned(bytes), ...rest } };
-    } catch (error) {
-      if (isOfTheSystem(error)) throw error;
-      const faulty = error instanceof FaultyTemplate;
-      const reason = error instanceof Error ? error.message : String(error);
-      return {
-        kind: 'refused',
-        number,
-        reason: faulty ? `faulty template: ${reason}` : reason,
-        final: faulty || error instanceof TooLarge,
-      };
-    }
-  };
-}
-
-/** What is handed over to another thread must not share its memory with anything else. */
-function toOwned(bytes: Uint8Array): Uint8Array {
-  return bytes.byteLength === bytes.buffer.byteLength ? bytes : new Uint8Array(bytes);
-}
-
-/** Files that cannot be read are no fault of the message. */
-function isOfTheSystem(error: unknown): boolean {
-  return error instanceof Error && 'syscall' in error;
-}
-
-/** Runs one thing after another. */
-export type RunInTurn = <T>(work: () => Promise<T>) => Promise<T>;
-
-export function createLane(): RunInTurn {
-  let last: Promise<unknown> = Promise.resolve();
-  return (work) => {
-    const mine = last.then(work);
-    last = mine.catch(() => undefined);
-    return mine;
-  };
-}
-
-/** Runs what a message may hang or break, one after another and under the number of its job. */
-export type RunMarked = <T>(number: number, work: () => Promise<T>) => Promise<T>;
-
-/** `parsing` is told the number of a job while it is at work, and 0 after. */
-export function createMarked(parsing: (number: number) => void): RunMarked {
-  const inTurn = createLane();
-  return (number, work) =>
-    inTurn(async () => {
-      parsing(number);
-      try {
-        return await work();
-      } finally {
-        parsing(0);
-      }
-    });
+  const { size, headers } = await encoder.toFile(pieces, signing, path);
+  return { body: { kind: 'file', path, size }, headers };
 }
 
 /** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */
-export type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promise<T>;
+type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promise<T>;
 
 // More than this is not kept: such messages are rare, and the memory would be missed more often than the time.
 const MOST_KEPT = 16 * 1024 * 1024;
@@ -200,7 +123,7 @@ const MOST_KEPT = 16 * 1024 * 1024;
  * Reads one file after another into the same memory. With memory of its own for each, a thread held several large messages
  * that nobody needed, and the collector of garbage, woken by each of them, marked the whole heap.
  */
-export function createLoan(): WithFile {
+function createLoan(): WithFile {
   let kept: ArrayBuffer | undefined;
 
   function take(size: number): ArrayBuffer {

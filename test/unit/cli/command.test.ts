@@ -73,8 +73,16 @@ describe('the command line', () => {
         'smtp.tls.cert: ENOENT',
         join(dir, 'none'),
       ],
-      [{ POSTERN_SMTP__TLS__CERT: empty, POSTERN_SMTP__TLS__KEY: key }, 'smtp.tls.cert:', `${empty} is no certificate`],
-      [{ POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: empty }, 'smtp.tls.key:', `${empty} is no private key`],
+      [
+        { POSTERN_SMTP__TLS__CERT: empty, POSTERN_SMTP__TLS__KEY: key },
+        'smtp.tls.cert:',
+        `${empty} is not a PEM certificate`,
+      ],
+      [
+        { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: empty },
+        'smtp.tls.key:',
+        `${empty} is not a PEM private key`,
+      ],
       [
         { POSTERN_SMTP__TLS__CERT: cert, POSTERN_SMTP__TLS__KEY: other },
         'smtp.tls:',

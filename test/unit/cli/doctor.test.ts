@@ -453,7 +453,7 @@ describe('postern doctor', () => {
   it('tells a foreign program on our port from the daemon', async () => {
     const lines = ['220 mail.other.example ESMTP\r\n', 'SSH-2.0-OpenSSH\r\n'];
     other = createServer((socket) => {
-      socket.on('error', () => {});
+      socket.on('error', () => {}).resume();
       socket.end(lines.shift() ?? '');
     });
     await new Promise<void>((resolve) => other?.listen(0, '127.0.0.1', resolve));

@@ -148,7 +148,6 @@ describe('a queue of the version before', () => {
             };
           },
           discard: () => undefined,
-          async stop() {},
         },
         poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },
         destinations: { of: async () => ({ kind: 'here' }) },

@@ -187,5 +187,4 @@ const renderer: Renderer = {
     };
   },
   async discard() {},
-  async stop() {},
 };

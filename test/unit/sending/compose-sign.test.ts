@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.ts';
-import { composeMail, createComposer } from '../../../src/sending/compose/compose.ts';
+import { composeMail, createCompose } from '../../../src/sending/compose/compose.ts';
 import { type Seen, sendDocument, sendDraft, toJob, valuesOf } from '../../support/compose.ts';
 import { makeKey } from '../../support/dns-keys.ts';
 import { HOSTILE } from '../../support/mime-hostile.ts';
@@ -152,7 +152,7 @@ describe('the DKIM signature of a message', () => {
   });
 
   it('is made with the key of each message, also by a composer that keeps keys', async () => {
-    const compose = createComposer();
+    const compose = createCompose();
     for (const key of [KEY, OTHER, KEY]) {
       const { bytes } = await compose(
         toJob(

@@ -1,14 +1,12 @@
 import { writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
 import type { ComposeJob } from '../../../src/sending/types.ts';
-import { createRenderer } from '../../../src/webhooks/render/pool.ts';
-import { createTestLog } from '../../support/log.ts';
+import type { createTestLog } from '../../support/log.ts';
 import { crlf, renderJob } from '../../support/mime.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 import { OUTGOING } from '../../support/sending-world.ts';
-import { tempDir } from '../../support/temp.ts';
 
 const ID = '0123456789abcdef'.repeat(2);
 
@@ -37,17 +35,12 @@ const MAIL = inline('From: news@sender.example', 'To: jo@example.com', 'Subject:
 
 describe('composing on the render thread', function () {
   this.timeout(30_000);
-  let renderer: ReturnType<typeof createRenderer>;
+  let renderer: OpenRenderer;
   let log: ReturnType<typeof createTestLog>;
   let dir: string;
-  const open = async (script?: URL) => {
-    log = createTestLog();
-    dir = await tempDir();
-    const dns = { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 };
-    renderer = createRenderer(
-      { workers: 1, timeoutMs: 2000, memoryMb: 128, hostname: 'mx.example', dns, tmpDir: dir },
-      { clock: systemClock, log, ...(script ? { script } : {}) },
-    );
+  const open = async (change: { readonly script?: URL } = {}) => {
+    const opened = await openRenderer({ timeoutMs: 2000, memoryMb: 128, hostname: 'mx.example', ...change });
+    ({ renderer, log, tmpDir: dir } = opened);
   };
   afterEach(() => renderer.stop());
   const breakable = new URL('../../support/mime-thread.ts', import.meta.url);
@@ -100,7 +93,7 @@ describe('composing on the render thread', function () {
 
   for (const order of ['die', 'throw', 'memory']) {
     it(`refuses a mail that breaks its thread (${order}), and everything beside it is done`, async () => {
-      await open(breakable);
+      await open({ script: breakable });
       const bad = inline('From: a@sender.example', `X-Test: ${order}`, '', 'x');
       const [refused, ...others] = await Promise.all([
         renderer.compose(job(bad)),

@@ -5,10 +5,9 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import { readWithLibrary } from '../../../src/mail/library.ts';
 import type { Body } from '../../../src/queue/delivery.ts';
-import type { Renderer } from '../../../src/webhooks/types.ts';
 import { crlf, eventOf, renderJob, TRACE } from '../../support/mime.ts';
 import { BREACHES, HOSTILE } from '../../support/mime-hostile.ts';
-import { openRenderer } from '../../support/renderer.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
 
 // As the spool keeps them: larger bodies are files.
@@ -18,7 +17,7 @@ const WITHOUT_HEADER: readonly string[] = ['nothing but NUL bytes', 'bytes of ch
 
 describe('hostile messages', function () {
   this.timeout(60_000);
-  let renderer: Renderer;
+  let renderer: OpenRenderer;
   let dir: string;
   before(async () => {
     ({ renderer } = await openRenderer());

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { expect } from 'chai';
 import { Webhook } from 'standardwebhooks';
 import { mandrillSignature, toSigningSecret } from '../../../src/webhooks/signing.ts';
-import type { Rendered, Renderer, RenderJob } from '../../../src/webhooks/types.ts';
+import type { Rendered, RenderJob } from '../../../src/webhooks/types.ts';
 import {
   bytesOf,
   crlf,
@@ -16,10 +16,10 @@ import {
   VERDICTS,
 } from '../../support/mime.ts';
 import { CORPUS } from '../../support/mime-corpus.ts';
-import { openRenderer } from '../../support/renderer.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 
 describe('the payload of an inbound message', () => {
-  let renderer: Renderer;
+  let renderer: OpenRenderer;
   before(async () => {
     ({ renderer } = await openRenderer());
   });

@@ -4,11 +4,10 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import PostalMime, { type Attachment } from 'postal-mime';
 import type { Body } from '../../../src/queue/delivery.ts';
-import type { Renderer } from '../../../src/webhooks/types.ts';
 import { makeKey, signMessage } from '../../support/dns-keys.ts';
 import { EIGHT_BIT } from '../../support/eight-bit.ts';
 import { crlf, eventOf, type FileRecord, type InboundEvent, renderJob, spooled, TRACE } from '../../support/mime.ts';
-import { openRenderer } from '../../support/renderer.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
 import { startZone } from '../../support/zone.ts';
 
@@ -22,7 +21,7 @@ function contentOf({ content }: Attachment): Buffer {
 }
 
 describe('raw_msg of a message that is not UTF-8', () => {
-  let renderer: Renderer;
+  let renderer: OpenRenderer;
   let dir: string;
   before(async () => {
     ({ renderer } = await openRenderer());

@@ -1,11 +1,8 @@
 import { expect } from 'chai';
-import { systemClock } from '../../../src/base/clock.ts';
-import { createRenderer } from '../../../src/webhooks/render/pool.ts';
 import type { Rendered, Renderer } from '../../../src/webhooks/types.ts';
-import { createTestLog } from '../../support/log.ts';
 import { crlf, eventOf, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
 import { openRenderer } from '../../support/renderer.ts';
-import { tempDir } from '../../support/temp.ts';
+import { PATIENCE } from '../../support/until.ts';
 
 const innocent = crlf('From: a@example.com', 'Subject: innocent', '', 'x');
 
@@ -28,13 +25,8 @@ async function renderAmong(renderer: Renderer, bad: Buffer): Promise<{ bad: Rend
   return { bad: found, others: rendered };
 }
 
-async function openBreakable(memoryMb = 256, file = '../../support/mime-thread.ts') {
-  const log = createTestLog();
-  const dns = { servers: ['127.0.0.1:1'], timeoutMs: 200, questionsPerMessage: 10, budgetMs: 500 };
-  const script = new URL(file, import.meta.url);
-  const settings = { workers: 1, timeoutMs: 5000, memoryMb, hostname: 'mx.example.net', dns, tmpDir: await tempDir() };
-  return { renderer: createRenderer(settings, { clock: systemClock, log, script }), log };
-}
+const openBreakable = (memoryMb = 256, file = '../../support/mime-thread.ts') =>
+  openRenderer({ memoryMb, script: new URL(file, import.meta.url) });
 
 describe('a message that breaks its render thread', function () {
   this.timeout(30_000);
@@ -53,7 +45,7 @@ describe('a message that breaks its render thread', function () {
 
   it('is not what a thread is taken for that has much to do', async () => {
     // A port hands over up to a thousand messages before the loop turns; no beat came in that time.
-    const { renderer, log } = await openRenderer({ timeoutMs: 300 });
+    const { renderer, log } = await openRenderer({ timeoutMs: 300 * PATIENCE });
     const busy = multipart(
       'alternative',
       ['From: a@example.com', 'Subject: busy'],
@@ -69,7 +61,7 @@ describe('a message that breaks its render thread', function () {
   });
 
   it('is parsed when the deadline lets it', async () => {
-    const { renderer } = await openRenderer();
+    const { renderer } = await openRenderer({ timeoutMs: 5000 * PATIENCE });
     const { parseError } = await renderer.render(renderJob(slow));
     await renderer.stop();
     expect(parseError).to.equal(null);
@@ -81,7 +73,7 @@ describe('a message that breaks its render thread', function () {
     await renderer.stop();
     expect(bad.parseError).to.equal('parsing needed more than 48 MB');
     expect(others.map(({ parseError }) => parseError)).to.deep.equal(others.map(() => null));
-    expect(log.of('worker.ended')[0]?.fields).to.include({ reason: 'parsing needed more than 48 MB' });
+    expect(log.of('worker.ended')[0]?.fields).to.include({ reason: 'a task needed more than 48 MB' });
   });
 
   it('is delivered raw when the thread breaks, and its neighbours are parsed', async () => {

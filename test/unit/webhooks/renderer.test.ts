@@ -47,7 +47,7 @@ const LARGE: Readonly<Record<string, () => Buffer>> = {
 
 describe('the renderer', () => {
   it('renders many messages at one time and answers each its own', async () => {
-    const { renderer } = await openRenderer({ workers: 2 });
+    const { renderer } = await openRenderer({ threads: 2 });
     const subjects = Array.from({ length: 300 }, (_, i) => `message ${i}`);
     const rendered = await Promise.all(
       subjects.map((subject) => renderer.render(renderJob(crlf(`Subject: ${subject}`, '', 'x')))),
@@ -191,9 +191,9 @@ describe('the renderer', () => {
       (error: Error) => error.message,
     );
     await renderer.stop();
-    expect(await waiting).to.equal('the renderer has stopped');
+    expect(await waiting).to.equal('rendering failed: the threads were stopped');
     expect(
       await renderer.render(renderJob(crlf('Subject: x', '', 'x'))).catch((error: Error) => error.message),
-    ).to.equal('the renderer has stopped');
+    ).to.equal('rendering failed: the threads were stopped');
   });
 });

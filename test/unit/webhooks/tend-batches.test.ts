@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Store } from '../../../src/store/store.ts';
 import { tendBatchesTask } from '../../../src/webhooks/batches.ts';
 import { hook, LIMITS, someEvents, wanted } from '../../support/hooks.ts';
@@ -17,7 +18,7 @@ describe('the task that tends batches', () => {
     opened = await freshSpool();
     const { spool, clock, log } = opened;
     store = await openTestStore(log);
-    task = tendBatchesTask({ retryHours: 120 }, { spool, store, clock, log });
+    task = tendBatchesTask({ retryHours: 120 }, { spool, store, clock, log, time: createRunningTime(clock) });
     await task.run();
   });
   afterEach(() => store.close());

@@ -1,0 +1,159 @@
+import { type Line, serveThread } from '../../base/worker.ts';
+import { createCheckpoints } from './checkpoints.ts';
+import { kindOf, reasonOf } from './faults.ts';
+import { adopt, type Folder, folderOf, isAppointed, syncPath } from './folder.ts';
+import { createOpenFile, type OpenFile } from './open-file.ts';
+import { type Rebuilt, rebuild } from './rebuild.ts';
+import { grow, isOld, openFile } from './schema.ts';
+import type { Answer, Ask, QueueProtocol, ThreadData } from './thread.ts';
+
+/** Bodies in one transaction at most, so that its sync stays short and its memory bounded. */
+const COMMIT_BYTES = 32 * 1024 * 1024;
+
+type Say = Line<QueueProtocol>['reply'];
+
+/** Opens the queue file; the daemon makes good what the last one left behind. */
+function openQueue(
+  folder: Folder,
+  { role, now }: ThreadData,
+): { readonly file: OpenFile; readonly rebuilt: Rebuilt | null } {
+  if (isAppointed(folder)) {
+    if (role === 'visitor') throw new Error('the queue is being rebuilt; start the daemon, or wait until it is done');
+    adopt(folder);
+  }
+  let damaged: OpenFile['db'] | null = null;
+  try {
+    damaged = openFile(folder.file);
+    if (isOld(damaged)) {
+      // A daemon of the older version may run, which goes on writing rows of the old form.
+      if (role === 'visitor')
+        throw new Error('the queue has an older format; start the daemon, which brings it up to date');
+      grow(damaged);
+    }
+    syncPath(folder.dir);
+    return { file: createOpenFile(damaged), rebuilt: null };
+  } catch (error) {
+    if (role === 'visitor' || kindOf(error) !== 'damaged') throw error;
+    const rebuilt = rebuild(damaged, folder, now, true);
+    close(damaged);
+    adopt(folder);
+    return { file: createOpenFile(openFile(folder.file)), rebuilt };
+  }
+}
+
+/** Gives a handle up; what it says then no longer matters. */
+function close(db: OpenFile['db'] | null): void {
+  try {
+    db?.close();
+  } catch {
+    // Its last checkpoint failed as well, or it was closed before.
+  }
+}
+
+/** What is answered without touching a broken file: new mail is told at once, the rest is done later. */
+function refuse(asks: readonly Ask[], reason: string): Answer[] {
+  return asks.map(([n, name]) => [n, name === 'accept' ? 'fault' : 'again', reason]);
+}
+
+/** Writing to the open file, until it cannot be trusted any more, and from then on to the one that replaces it. */
+function createWriter(folder: Folder, opened: OpenFile, say: Say) {
+  let file = opened;
+  /** Set by the first failure: what was posted before main knew of it must not touch the file. */
+  let broken: string | null = null;
+  let rebuilt: Rebuilt | null = null;
+
+  const breakOff = (error: unknown) => {
+    broken = reasonOf(error);
+    say([], { broken: { reason: broken, damaged: kindOf(error) === 'damaged' } });
+  };
+  const checkpoints = createCheckpoints(folder.file);
+  const renew = (now: number, aside: boolean) => {
+    broken ??= 'it is being replaced';
+    checkpoints.rest();
+    if (file.db.isOpen) {
+      rebuilt = rebuild(file.db, folder, now, aside);
+      close(file.db);
+    }
+    if (isAppointed(folder)) adopt(folder);
+    file = createOpenFile(openFile(folder.file));
+    broken = null;
+    return rebuilt;
+  };
+
+  return {
+    commit(asks: readonly Ask[]) {
+      if (broken !== null) return say(refuse(asks, broken));
+      const began = performance.now();
+      const { answers, news } = file.commit(asks);
+      broken = news.broken?.reason ?? null;
+      const messages = asks.reduce((sum, [, name]) => sum + Number(name === 'accept'), 0);
+      say(answers, { ...news, commit: { ms: performance.now() - began, writes: asks.length, messages } });
+      if (broken === null) {
+        try {
+          checkpoints.tend(file);
+        } catch (error) {
+          breakOff(error);
+        }
+      }
+    },
+    /** Looks whether another process changed the file. */
+    poll(n: number) {
+      const loaded = broken === null ? file.outside() : undefined;
+      say([[n, 'done', null]], loaded && { loaded });
+    },
+    rebuild(n: number, now: number, aside: boolean) {
+      const done = renew(now, aside);
+      say([[n, 'done', done]], { loaded: file.loaded });
+    },
+    close() {
+      checkpoints.rest();
+      close(file.db);
+      checkpoints.stop();
+    },
+  };
+}
+
+/** Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them. */
+function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
+  let batch: Ask[] = [];
+  let bytes = 0;
+  const flush = () => {
+    if (batch.length > 0) writer.commit(batch);
+    batch = [];
+    bytes = 0;
+  };
+  for (const ask of asks) {
+    const [n, name, [now, aside]] = ask;
+    if (name !== 'poll' && name !== 'rebuild') {
+      batch.push(ask);
+      bytes += bodyBytes(ask);
+      if (bytes > COMMIT_BYTES) flush();
+      continue;
+    }
+    flush();
+    try {
+      if (name === 'poll') writer.poll(n);
+      else writer.rebuild(n, Number(now), aside === true);
+    } catch (error) {
+      say([[n, 'fault', reasonOf(error)]]);
+    }
+  }
+  flush();
+}
+
+function bodyBytes([, name, [row]]: Ask): number {
+  if (name !== 'accept' || typeof row !== 'object' || row === null || !('bytes' in row)) return 0;
+  return row.bytes instanceof Uint8Array ? row.bytes.byteLength : 0;
+}
+
+// The one thread that writes: everything that waits when a commit begins shares it.
+serveThread<QueueProtocol>((data, line) => {
+  const folder = folderOf(data.dir);
+  const { file, rebuilt } = openQueue(folder, data);
+  const writer = createWriter(folder, file, line.reply);
+  return {
+    ready: { loaded: file.loaded, rebuilt },
+    take: (asks) => work(writer, [...asks, ...line.arrived()], line.reply),
+    end: writer.close,
+  };
+});

@@ -1,0 +1,178 @@
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import { frozen } from '../../base/frozen.ts';
+import type { Log } from '../../base/log.ts';
+import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
+import type { Packed } from '../../base/worker-tasks.ts';
+import type { Match } from '../../inbound/types.ts';
+import { toMailDate, traceLine } from '../../mail/envelope.ts';
+import type { Body, Message } from '../../queue/delivery.ts';
+import type { Rendered, Renderer, RenderJob } from '../types.ts';
+
+/** What the task on the thread (render.ts) is given. */
+export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
+  readonly message: Message;
+  readonly body: Body;
+  readonly recipient: string;
+  readonly url: string;
+  readonly deliveryId: string;
+  /** Where the form goes when the body is a file. */
+  readonly formPath: string;
+  /** The body is a JSON array of events, to be sent as it is. */
+  readonly isBatch: boolean;
+  /** Set: do not parse, deliver raw for this reason. */
+  readonly parseError: string | null;
+}
+
+interface RendererDeps {
+  /** Runs the render task on a thread. */
+  readonly run: PooledTask<RenderInput, Rendered>;
+  readonly log: Log;
+}
+
+/** Why a message is delivered raw that broke the parser. */
+export const PARSER_FAILED = 'the parser failed';
+/** As the renderer names them. */
+const FORM_FILE = /^post-\d+\.form$/;
+
+/**
+ * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is rendered
+ * raw. The forms of large messages are files in `tmpDir`.
+ */
+export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
+  const swept = sweep(tmpDir);
+  swept.catch(() => undefined); // whoever renders first hears of a failure
+  let forms = 0;
+
+  async function renderOnThread(job: RenderJob, formPath: string): Promise<Rendered> {
+    try {
+      return await run(() => pack(job, formPath, null));
+    } catch (error) {
+      if (!(error instanceof TaskBroken)) throw error;
+      const reason = toParseError(error);
+      log.warn('message.parse_failed', { message: job.message.id, reason });
+      return await run(() => pack(job, formPath, reason), true);
+    }
+  }
+
+  return frozen({
+    async render(job) {
+      await swept;
+      const formPath = join(tmpDir, `post-${++forms}.form`);
+      try {
+        return await renderOnThread(job, formPath);
+      } catch (error) {
+        await rm(formPath, { force: true }).catch(() => undefined);
+        const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
+        throw new Error(`rendering failed: ${reason}`, { cause: error });
+      }
+    },
+    discard: (body) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
+  });
+}
+
+function toParseError({ kind, message }: TaskBroken): string {
+  return kind === 'error' ? PARSER_FAILED : `parsing ${message}`;
+}
+
+function toReason(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function pack(
+  { message, body, delivery: { id, recipient, url, batch }, keys, at }: RenderJob,
+  formPath: string,
+  parseError: string | null,
+): Packed<RenderInput> {
+  const rest = {
+    message,
+    recipient,
+    url,
+    deliveryId: id,
+    formPath,
+    isBatch: batch !== undefined,
+    keys,
+    at,
+    parseError,
+  };
+  if (body.kind === 'blob') return { value: { body, ...rest }, transfer: [] };
+  // A copy of its own can be handed over; the original stays for another try.
+  const bytes = new Uint8Array(body.bytes);
+  return { value: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
+}
+
+/** Makes the folder, and removes what a process before us left in it. */
+async function sweep(tmpDir: string): Promise<void> {
+  await mkdir(tmpDir, { recursive: true });
+  const left = (await readdir(tmpDir)).filter((name) => FORM_FILE.test(name));
+  await Promise.all(left.map((name) => rm(join(tmpDir, name), { force: true })));
+}
+
+interface SampleRequest {
+  readonly address: string;
+  readonly match: Match;
+}
+
+/** Makes what a route's endpoint would be posted for a small sample message: the value of `mandrill_events`, read back. */
+export function createSample(deps: {
+  renderer: Pick<Renderer, 'render'>;
+  clock: Clock;
+  hostname: string;
+}): (request: SampleRequest) => Promise<unknown> {
+  const { renderer, clock, hostname } = deps;
+  return async ({ address: recipient, match: { url } }) => {
+    const receivedAt = clock.now();
+    const envelope = {
+      mailFrom: 'sender@example.com',
+      client: { address: '192.0.2.1', helo: 'mail.example.com', tls: null },
+    };
+    const trace = traceLine({ envelope, protocol: 'ESMTP', hostname, messageId: 'sample', receivedAt, recipient });
+    const rendered = await renderer.render({
+      message: { id: 'sample', receivedAt, envelope, trace, verdicts: SAMPLE_VERDICTS },
+      body: { kind: 'inline', bytes: Buffer.from(sampleMessage(recipient, receivedAt)) },
+      delivery: { id: 'sample', recipient, url },
+      keys: ['sample'],
+      at: receivedAt,
+    });
+    if (rendered.body.kind === 'file') throw new Error('a sample is small');
+    const events: unknown = JSON.parse(
+      new URLSearchParams(Buffer.from(rendered.body.bytes).toString()).get('mandrill_events') ?? '[]',
+    );
+    return events;
+  };
+}
+
+const SAMPLE_VERDICTS = {
+  spf: { result: 'pass', detail: 'sender SPF authorized' },
+  dkim: { signed: true, valid: true },
+  dmarc: { result: 'pass', policy: 'none', aligned: true },
+  arc: { result: 'none' },
+} as const;
+
+function sampleMessage(recipient: string, at: number): string {
+  return [
+    'From: Sample Sender <sender@example.com>',
+    `To: <${recipient}>`,
+    'Subject: A sample message',
+    `Date: ${toMailDate(at)}`,
+    'Message-ID: <sample@example.com>',
+    'MIME-Version: 1.0',
+    'Content-Type: multipart/mixed; boundary="sample"',
+    '',
+    '--sample',
+    'Content-Type: text/plain; charset=utf-8',
+    '',
+    'This is what a message looks like to your webhook.',
+    '',
+    '--sample',
+    'Content-Type: text/csv; name="numbers.csv"',
+    'Content-Disposition: attachment; filename="numbers.csv"',
+    '',
+    'a,b',
+    '1,2',
+    '',
+    '--sample--',
+    '',
+  ].join('\r\n');
+}
