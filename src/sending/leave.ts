@@ -14,7 +14,9 @@ import type { Store } from '../store/store.ts';
 import type { Holding, Leave, Leaving } from './types.ts';
 
 interface LeaveSettings {
-  /** Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns. */
+  /**
+   * Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns.
+   */
   readonly quota: boolean;
 }
 
@@ -42,7 +44,10 @@ interface Holder {
   readonly spread: Spread;
 }
 
-/** Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its hourly quota. */
+/**
+ * Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its
+ * hourly quota.
+ */
 export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving & Holding {
   const { store, ids } = deps;
   const rows = createRecent((id) => store.subaccounts.one({ id }), FRESH_MS);
@@ -164,9 +169,9 @@ interface Reading {
 }
 
 /**
- * A counter grows when a message was sent, which is a while after it was let go; what this host let go since a reading is added
- * to it. What was on its way at a reading is in neither, so the readings of the last minutes are kept, and the highest of their
- * sums counts.
+ * A counter grows when a message was sent, which is a while after it was let go; what this host let go since a reading
+ * is added to it. What was on its way at a reading is in neither, so the readings of the last minutes are kept, and the
+ * highest of their sums counts.
  */
 function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }): Meter {
   let limit = settings.limit;
@@ -221,8 +226,8 @@ async function readCounters(
 }
 
 /**
- * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no hour has more
- * than the quota, wherever it begins.
+ * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no
+ * hour has more than the quota, wherever it begins.
  */
 function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number): number {
   const since = now - HOUR_MS - MINUTE_MS;
@@ -277,7 +282,10 @@ interface ReleasingDeps {
 export interface Releasing {
   /** None of it leaves from now on. */
   hold(account: string, subaccount: string): void;
-  /** Lets it leave at once, now that it may. Never throws: what it cannot release asks again by itself, within a minute or so. Answers how many. */
+  /**
+   * Lets it leave at once, now that it may. Never throws: what it cannot release asks again by itself, within a minute
+   * or so. Answers how many.
+   */
   release(account: string, subaccount: string): Promise<number>;
 }
 

@@ -54,8 +54,9 @@ interface SortedSubmission {
 }
 
 /**
- * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be mailed. Its
- * rows come after the sync; when the store goes away just then, they are made when the deliveries are reported.
+ * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be
+ * mailed. Its rows come after the sync; when the store goes away just then, they are made when the deliveries are
+ * reported.
  */
 export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
   const { store, log } = deps;
@@ -251,7 +252,10 @@ function traceOf(
   });
 }
 
-/** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
+/**
+ * Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone
+ * by its time.
+ */
 async function schedule(
   {
     submission: {
@@ -288,7 +292,10 @@ async function unschedule({ deliveries }: SortedSubmission, { store }: SubmitDep
   );
 }
 
-/** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
+/**
+ * The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is
+ * away would be waited for a thousand times.
+ */
 async function recordAll(
   { submission: { account }, messageId, rows, deliveries, suppressed }: SortedSubmission,
   { recorder, log }: SubmitDeps,
@@ -323,11 +330,16 @@ export interface Recipient {
   /** As the envelope names it: the domain in its A-label form. */
   readonly recipient: string;
   readonly domain: string;
-  /** `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person. */
+  /**
+   * `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person.
+   */
   readonly key: string;
 }
 
-/** Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX one could know. */
+/**
+ * Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX
+ * one could know.
+ */
 export function readRecipient(text: string): Recipient | undefined {
   const email = text.trim();
   const address = parseAddress(email);
@@ -337,8 +349,8 @@ export function readRecipient(text: string): Recipient | undefined {
 }
 
 /**
- * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool message's. In steps, because
- * its subject is merged, and a call may have a thousand recipients.
+ * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool
+ * message's. In steps, because its subject is merged, and a call may have a thousand recipients.
  */
 export function* makingSentMessage(
   outgoing: Outgoing,

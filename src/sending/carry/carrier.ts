@@ -162,8 +162,8 @@ function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): RouteResult {
 }
 
 /**
- * Whether no other host is tried: a server replied to the message, or may have it. What kept it from coming so far is of the
- * host, and 421 says that this host takes nothing now (RFC 5321 section 3.8).
+ * Whether no other host is tried: a server replied to the message, or may have it. What kept it from coming so far is
+ * of the host, and 421 says that this host takes nothing now (RFC 5321 section 3.8).
  */
 function isDecided(visit: Visit): boolean {
   if (visit.kind === 'unopened') return false;
@@ -191,8 +191,8 @@ function ownAnswer(code: number, diag: string): MailAttempt {
 const UNSAFE = /[\s<>\p{Cc}]/u;
 
 /**
- * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in A-labels,
- * so that its letters alone need no SMTPUTF8.
+ * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in
+ * A-labels, so that its letters alone need no SMTPUTF8.
  */
 function addressLetter(
   mailFrom: string,

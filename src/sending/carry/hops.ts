@@ -13,8 +13,8 @@ export interface Hop {
 }
 
 /**
- * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`: encrypted where
- * the server offers it and it works, for plain text would be the alternative.
+ * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`:
+ * encrypted where the server offers it and it works, for plain text would be the alternative.
  */
 export type TlsWish = 'verified' | 'encrypted' | 'any' | 'none';
 
@@ -150,7 +150,10 @@ export interface Relay {
 const SUBMISSIONS_PORT = 465; // RFC 8314 section 3.3
 const SUBMISSION_PORT = 587; // RFC 6409 section 3.1
 
-/** Reads `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for anything else. */
+/**
+ * Reads `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for
+ * anything else.
+ */
 export function parseRelay(text: string): Relay | undefined {
   const url = /^smtps?:\/\/[^/]/.test(text) ? URL.parse(text) : null;
   if (!url || url.hostname === '' || !/^\/?$/.test(url.pathname) || url.search !== '' || url.hash !== '')

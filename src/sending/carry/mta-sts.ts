@@ -88,7 +88,10 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
   return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
 }
 
-/** Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is none. */
+/**
+ * Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is
+ * none.
+ */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
     .split(/\r?\n/)
@@ -116,7 +119,10 @@ interface PolicyFetchSettings {
 const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
-/** Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC 8461 section 3.3). */
+/**
+ * Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC
+ * 8461 section 3.3).
+ */
 export function createPolicyFetch(
   { allowed, port }: PolicyFetchSettings,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },

@@ -135,7 +135,10 @@ export function createSessions(
   });
 }
 
-/** A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its place. */
+/**
+ * A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its
+ * place.
+ */
 function isStale(handover: Handover): boolean {
   return handover.kind === 'lost'
     ? !handover.given

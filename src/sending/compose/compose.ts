@@ -19,15 +19,18 @@ import { sign } from './sign.ts';
 const MOST_KEYS = 500;
 
 /**
- * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
- * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried, and
- * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
+ * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return
+ * path and DKIM. The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it
+ * is tried, and `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<Composed> {
   return createCompose()(job);
 }
 
-/** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
+/**
+ * `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that
+ * was used before takes half the time.
+ */
 export function createCompose(): (job: ComposeJob) => Promise<Composed & { readonly bytes: Uint8Array<ArrayBuffer> }> {
   const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
@@ -103,7 +106,10 @@ async function load({ body }: ComposeJob): Promise<Buffer> {
   return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
 }
 
-/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling `FaultyTemplate` too. */
+/**
+ * What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling
+ * `FaultyTemplate` too.
+ */
 export interface Personal extends Filling {
   /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
   readonly tracks: boolean;
@@ -169,7 +175,9 @@ interface MessageLinks {
   followed(): readonly string[];
 }
 
-/** Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included. */
+/**
+ * Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included.
+ */
 const LONGEST_TARGET = 8000;
 const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and readers of plain text end a link before some of them.

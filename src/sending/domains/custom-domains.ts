@@ -22,15 +22,17 @@ interface TrackingDomainDeps {
 }
 
 /**
- * The list of tracking domains that accounts keep, with what the DNS said at the last test. Whether a message may use one is
- * decided when it is composed (custom-domains.ts), by the same two proofs and not by this list.
+ * The list of tracking domains that accounts keep, with what the DNS said at the last test. Whether a message may use
+ * one is decided when it is composed (custom-domains.ts), by the same two proofs and not by this list.
  */
 export interface TrackingDomains {
   /** The row of a domain, tested now; added when it is not there. Domains are A-labels. */
   add(account: string, domain: string): Promise<TrackingDomainRow>;
   /** Tests a row and answers it as it is afterwards. */
   test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
-  /** Those of the account's rows that it has proved to own: the domain, or one above it, is a verified sender domain. */
+  /**
+   * Those of the account's rows that it has proved to own: the domain, or one above it, is a verified sender domain.
+   */
   owned(account: string, rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
 }
 
@@ -127,8 +129,9 @@ export interface CustomDomains {
 const FRESH_MS = 10_000;
 
 /**
- * A message may name hosts of its account instead of ours. One is used when its DNS leads to us, and it is a domain that the account
- * verified or one below: a name that only points here could be another account's. Else it is as if the message had named none.
+ * A message may name hosts of its account instead of ours. One is used when its DNS leads to us, and it is a domain
+ * that the account verified or one below: a name that only points here could be another account's. Else it is as if the
+ * message had named none.
  */
 export function createCustomDomains(
   settings: CustomDomainSettings,

@@ -47,8 +47,8 @@ export interface SenderDomains {
   check(account: string, domain: string): Promise<SenderDomainRow>;
   records(account: string, domain: string): Promise<DnsRecords>;
   /**
-   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says that it takes
-   * none. `limited`: too many were mailed already.
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says
+   * that it takes none. `limited`: too many were mailed already.
    */
   verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
   /** What a link would do, without doing it. */
@@ -159,7 +159,10 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
   });
 }
 
-/** The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots and hyphens. */
+/**
+ * The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots
+ * and hyphens.
+ */
 function letter(domain: string, link: string) {
   return {
     subject: `Please confirm that ${domain} is yours`.slice(0, 200),

@@ -187,7 +187,10 @@ export function createDataMemory(maxBytes: number): DataMemory {
   });
 }
 
-/** Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single piece. */
+/**
+ * Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single
+ * piece.
+ */
 interface MessageBuffer {
   /** False when there is no room for them. */
   add(bytes: Buffer): boolean;
