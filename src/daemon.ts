@@ -25,7 +25,7 @@ import { createSending } from './sending/sending.ts';
 import { createSubmitting } from './sending/submit.ts';
 import type { Settings } from './settings.ts';
 import { createListener } from './smtp/listener.ts';
-import { createSubmission } from './smtp/submission/listener.ts';
+import { createSubmission } from './smtp/submission/submission.ts';
 import { StoreAway } from './store/driver/port.ts';
 import { bootstrap } from './store/rows/accounts.ts';
 import type { Store } from './store/store.ts';

@@ -83,7 +83,9 @@ export function bindMessages({ limits, submitting, scheduling, releasing, spool 
       await limits.check(account, submission.sendAt === null ? undefined : 'scheduled');
       return submitting.submit({ ...submission, account });
     },
-    /** What a message was made of, while this host's queue has it; undefined when it is gone, or larger than `maxBytes`. */
+    /**
+     * What a message was made of, while this host's queue has it; undefined when it is gone, or larger than `maxBytes`.
+     */
     async content(id: string, maxBytes: number): Promise<MessageContent | undefined> {
       const delivery = await spool.delivery(id);
       if (delivery?.account !== account) return undefined;
@@ -129,7 +131,9 @@ export interface WebhookDeps {
   readonly log: Log;
 }
 
-/** The webhooks of one account beside their rows. A row that is handed over must have been found in the account's store. */
+/**
+ * The webhooks of one account beside their rows. A row that is handed over must have been found in the account's store.
+ */
 export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; readonly number: number }) {
   const { store, spool, outbox, clock, ids, log } = deps;
   return {
@@ -149,7 +153,10 @@ export function bindWebhooks(deps: WebhookDeps, account: { readonly id: string; 
       await spool.events.forget(id, clock.now());
       while (await store.webhookTallies.remove({ account: account.id, webhook: id }));
     },
-    /** Puts a batch of events, JSON texts each, onto the queue and answers its delivery's id; undefined when the queue cannot take it now. */
+    /**
+     * Puts a batch of events, JSON texts each, onto the queue and answers its delivery's id; undefined when the queue
+     * cannot take it now.
+     */
     async send({ id, url }: WebhookRow, events: readonly string[]) {
       const wanted = { hook: { id, account: account.id, url }, events: events.map((body) => ({ id: '', body })) };
       try {

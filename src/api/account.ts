@@ -43,7 +43,10 @@ export interface AccountParts {
   readonly webhooks: ReturnType<typeof bindWebhooks>;
   /** Mail that it sends. */
   readonly messages: ReturnType<typeof bindMessages>;
-  /** Runs what the account does under that name one after the other in this process, for rows that several calls would rewrite at once. */
+  /**
+   * Runs what the account does under that name one after the other in this process, for rows that several calls would
+   * rewrite at once.
+   */
   inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
 
   // What is the same for all accounts:
@@ -85,7 +88,9 @@ export interface OperationDeps extends MessageDeps, WebhookDeps {
   readonly signingKeys: SigningKeys;
   readonly resolver: Resolver;
   readonly urlFault: (url: string) => Promise<string | undefined>;
-  /** The payload of a sample message to `address`, hitting this route, as JSON would hold it: an array with one event. */
+  /**
+   * The payload of a sample message to `address`, hitting this route, as JSON would hold it: an array with one event.
+   */
   readonly sample: (args: {
     readonly account: string;
     readonly address: string;
@@ -189,7 +194,9 @@ function bindLists({ lists, limits }: Bound<'lists' | 'limits'>, account: string
 
 function bindNumbers(deps: Bound<'numbers' | 'lists' | 'store' | 'clock'>, account: string) {
   return {
-    /** Counts that an entry which events had made was taken off the rejection list; '' for that of the whole account. */
+    /**
+     * Counts that an entry which events had made was taken off the rejection list; '' for that of the whole account.
+     */
     countReset: (subaccount: string) => countReset(deps, account, subaccount),
     /** Removes the numbers and the rejection list of a subaccount. */
     forgetSubaccount: (slug: string) => forgetSubaccount(deps, account, slug),

@@ -22,7 +22,10 @@ export interface BodySettings {
 
 /** Reads bodies within their limits of size, time, speed and number. */
 interface BodyReader {
-  /** The parameters of a call. `large`: a message or a template may be inside. `client` is its address. Throws refusals only. */
+  /**
+   * The parameters of a call. `large`: a message or a template may be inside. `client` is its address. Throws refusals
+   * only.
+   */
   read(ctx: Context, large: boolean, client: string): Promise<Params>;
 }
 
@@ -30,19 +33,25 @@ interface BodyReader {
 const MESSAGE_IN_JSON = 1.4;
 const SLACK_BYTES = 65_536;
 /**
- * Bodies are held in memory before anybody knows whose they are, for the key is inside. What is counted is what has arrived: a header
- * that promises megabytes takes room from nobody. So many bytes of every body are free, so that a small call is never refused for
- * room; what all connections (server.ts) could hold of them is 128 MiB.
+ * Bodies are held in memory before anybody knows whose they are, for the key is inside. What is counted is what has
+ * arrived: a header that promises megabytes takes room from nobody. So many bytes of every body are free, so that a
+ * small call is never refused for room; what all connections (server.ts) could hold of them is 128 MiB.
  */
 const FREE_BYTES = 65_536;
 /** Beyond them there is room for so many of the largest bodies in all, and for so many of one address. */
 const LARGE = { all: 8, each: 2 };
-/** The same for operations that carry no message: theirs is room of its own, because small calls must not wait for large ones. */
+/**
+ * The same for operations that carry no message: theirs is room of its own, because small calls must not wait for large
+ * ones.
+ */
 const SMALL = { all: 64, each: 16 };
 /** How long a body may take to arrive, absolutely: milliseconds. */
 const BODY_MS = 30_000;
 const LARGE_BODY_MS = 120_000;
-/** The window of the floor of speed, in seconds. That of SMTP is longer, because mail servers queue and HTTP clients do not. */
+/**
+ * The window of the floor of speed, in seconds. That of SMTP is longer, because mail servers queue and HTTP clients do
+ * not.
+ */
 const RATE_WINDOW_S = 10;
 const SECOND_MS = 1000;
 /** How long the rest of a refused body is read and thrown away, so that the client gets to read the refusal. */
@@ -128,7 +137,8 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
       const { headers, httpVersion } = ctx.req;
       try {
         if (Number(headers['content-length'] ?? 0) > size.limit) throw overLimit(size.limit);
-        // A client that asks before it sends (RFC 9110 section 10.1.1) may. Who gets no such word is refused, and Node ends the connection.
+        // A client that asks before it sends (RFC 9110 section 10.1.1) may. Who gets no such word is refused, and Node
+        // ends the connection.
         if (headers.expect !== undefined && httpVersion === '1.1') ctx.res.writeContinue();
         return await within(ctx, size, client);
       } catch (error) {
@@ -142,7 +152,10 @@ export function createBodyReader(settings: BodySettings, deps: { clock: Clock })
 
 const JSON_OPENING = /^[[{]$/;
 
-/** JSON is what looks like JSON, because callers forget the type or name the wrong one; what has no type at all can be nothing else. */
+/**
+ * JSON is what looks like JSON, because callers forget the type or name the wrong one; what has no type at all can be
+ * nothing else.
+ */
 function createParser(limit: number): Middleware {
   const options = {
     detectJSON: (ctx: Context) => JSON_OPENING.test(ctx.state.opening) || ctx.is('*/*') === false,
@@ -151,7 +164,8 @@ function createParser(limit: number): Middleware {
     formLimit: String(limit),
     // Parameters are looked up by name in a Map, where `__proto__` is a name like any other.
     onProtoPoisoning: 'ignore',
-    // Instead of the package qs: it reads the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`) as one.
+    // Instead of the package qs: it reads the structs of a list as Ruby writes them (`to[][email]=a&to[][name]=A`) as
+    // one.
     qs: { parse: parseForm },
   };
   return bodyParser(options);
@@ -171,8 +185,8 @@ interface OpenBody {
 }
 
 /**
- * The body of a request, decoded here and not by the parser, because what it becomes is what takes room: from when it arrives until
- * the call has been answered. Space in front of it is thrown away.
+ * The body of a request, decoded here and not by the parser, because what it becomes is what takes room: from when it
+ * arrives until the call has been answered. Space in front of it is thrown away.
  */
 function openBody({ req, res }: Context, { limit, room }: SizeClass, who: string): OpenBody {
   const encoding = (req.headers['content-encoding'] ?? 'identity').toLowerCase();
@@ -256,8 +270,9 @@ function createTextCheck() {
 }
 
 /**
- * Counts the levels of JSON before it is parsed: JSON.parse takes 200,000 of them, and what touches the result afterwards dies of it.
- * Strings are passed over by a search for bytes, so that a message of megabytes costs next to nothing.
+ * Counts the levels of JSON before it is parsed: JSON.parse takes 200,000 of them, and what touches the result
+ * afterwards dies of it. Strings are passed over by a search for bytes, so that a message of megabytes costs next to
+ * nothing.
  */
 function createDepthCheck(limit: number): (chunk: Buffer) => boolean {
   let depth = 0;
@@ -291,7 +306,10 @@ function overLimit(limit: number): Refusal {
   return invalid({ body: `The body is larger than ${limit} bytes` }, 413);
 }
 
-/** Whatever goes wrong while a body is read is the client's doing. The words of a parser would echo the body, and with it the key. */
+/**
+ * Whatever goes wrong while a body is read is the client's doing. The words of a parser would echo the body, and with
+ * it the key.
+ */
 function toRefusal(error: unknown, limit: number): Refusal {
   if (error instanceof Refusal) return error;
   if (error instanceof UnreadableForm) return invalid({ body: error.message });

@@ -93,7 +93,9 @@ function turnAway(res: ServerResponse): false {
 /** Addresses in front of the one that counts; more are not looked at. */
 const MAX_HOPS = 20;
 
-/** Says who really calls: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not trusted. */
+/**
+ * Says who really calls: the peer, or, behind a trusted proxy, the last address in X-Forwarded-For that is not trusted.
+ */
 export function createClientAddress(trustedProxies: readonly string[]): (req: IncomingMessage) => string {
   const isTrusted = createAddressList(trustedProxies);
   return (req) => {

@@ -1,6 +1,6 @@
 /**
- * Every error of the API: its code, its HTTP status and what it says. Names, codes and texts are those that clients of the
- * public ancestor know; the statuses say what went wrong, so that monitoring can tell a client's fault from ours.
+ * Every error of the API: its code, its HTTP status and what it says. Names, codes and texts are those that clients of
+ * the public ancestor know; the statuses say what went wrong, so that monitoring can tell a client's fault from ours.
  * Errors that are ours alone have their status as their code.
  */
 export const ERRORS = {

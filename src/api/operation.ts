@@ -16,7 +16,9 @@ import type { Pages } from './whole-lists.ts';
 
 /** What a handler is given: everything of one account, and the words to refuse with. */
 export interface Call<E extends ErrorName> extends AccountParts {
-  /** Makes an error that the operation declares, or one that any may answer; the compiler refuses the others. Throw it. */
+  /**
+   * Makes an error that the operation declares, or one that any may answer; the compiler refuses the others. Throw it.
+   */
   refuse<N extends E | CommonError>(name: N, ...about: About<N>): Refusal;
   /** Makes a ValidationError for one field. Throw it. */
   invalid(field: string, text: string): Refusal;
@@ -110,7 +112,9 @@ function declare<P extends z.ZodRawShape, R extends z.ZodType, E extends ErrorNa
   });
 }
 
-/** A missing parameter comes first, because its error has another code; else every faulty field with its first fault. */
+/**
+ * A missing parameter comes first, because its error has another code; else every faulty field with its first fault.
+ */
 function toRefusal(issues: readonly z.core.$ZodIssue[], given: Params, names: readonly string[]): Refusal {
   const faulty = new Set(issues.map((issue) => String(issue.path[0])));
   const absent = names.find((name) => faulty.has(name) && given.get(name) === undefined);

@@ -41,12 +41,18 @@ interface FormNode {
   next: number;
 }
 
-/** Brackets are looked for in names of so many characters: a pattern that repeats would run out of stack in one of megabytes. */
+/**
+ * Brackets are looked for in names of so many characters: a pattern that repeats would run out of stack in one of
+ * megabytes.
+ */
 const LONGEST_FIELD = 4096;
 /** The name of a field and its brackets; what is written otherwise is a name as a whole. */
 const FIELD = /^([^[\]]+)((?:\[[^[\]]*\])+)$/;
 
-/** Lists and structs are written as PHP and jQuery do it (`to[0][email]=a`), and as Ruby does (`to[][email]=a&to[][name]=A`). */
+/**
+ * Lists and structs are written as PHP and jQuery do it (`to[0][email]=a`), and as Ruby does
+ * (`to[][email]=a&to[][name]=A`).
+ */
 export function parseForm(text: string): Map<string, unknown> {
   const form: FormNode = { values: new Map(), next: 0 };
   let count = 0;
@@ -73,7 +79,10 @@ function put(node: FormNode, [name = '', ...inner]: readonly string[], value: st
   }
 }
 
-/** Where `[]` puts a value: behind the last one, or into that one, when it is a struct that has no field of this name yet. */
+/**
+ * Where `[]` puts a value: behind the last one, or into that one, when it is a struct that has no field of this name
+ * yet.
+ */
 function placeOf({ values, next }: FormNode, [field = '']: readonly string[]): number {
   const last = values.get(String(next - 1));
   return typeof last === 'object' && field !== '' && !last.values.has(field) ? next - 1 : next;

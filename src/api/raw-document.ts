@@ -14,8 +14,8 @@ interface Field {
 }
 
 /**
- * The recipients that a document names itself, the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3) in their order; of what is none the text, for who tells the caller. At most `max` of
- * them.
+ * The recipients that a document names itself, the addresses of To, Cc and Bcc (RFC 5322 section 3.6.3) in their order;
+ * of what is none the text, for who tells the caller. At most `max` of them.
  */
 export function headerRecipients(document: string, max: number): string[] {
   const found: string[] = [];

@@ -2,8 +2,8 @@ import type { ServerResponse } from 'node:http';
 import type { Context } from 'koa';
 import type { Clock } from '../base/clock.ts';
 
-// Lists that are answered whole, however long they are: read from the store in pages, and written as fast as the client reads. No
-// more than a page or two is held in memory.
+// Lists that are answered whole, however long they are: read from the store in pages, and written as fast as the client
+// reads. No more than a page or two is held in memory.
 
 /** Records of a list, page by page; pages may be empty. */
 export type Pages<R = unknown> = AsyncIterable<readonly R[]>;
@@ -40,8 +40,8 @@ export interface Place {
 }
 
 /**
- * Reads rows in the order of a time that many may share, the ids deciding among those. The store has no cursors: behind a page comes
- * the rest of its last moment. Without an id it begins behind the whole moment.
+ * Reads rows in the order of a time that many may share, the ids deciding among those. The store has no cursors: behind
+ * a page comes the rest of its last moment. Without an id it begins behind the whole moment.
  */
 export async function* pagesByTime<R>(
   after: Place | { readonly time: Date },
@@ -74,8 +74,9 @@ export async function* mapPages<R, T>(
 }
 
 /**
- * Answers pages as one JSON array. What goes wrong before the first byte throws, and is answered in words; after it the connection is
- * cut, because half a list must not look like a whole one: the array has no end, and the body is shorter than it said.
+ * Answers pages as one JSON array. What goes wrong before the first byte throws, and is answered in words; after it the
+ * connection is cut, because half a list must not look like a whole one: the array has no end, and the body is shorter
+ * than it said.
  */
 export async function answerPages(ctx: Context, pages: Pages, clock: Clock): Promise<void> {
   const iterator = pages[Symbol.asyncIterator]();

@@ -39,7 +39,7 @@ export const METRICS = {
   postern_smtp_refusals_total: {
     kind: 'counter',
     help: 'SMTP refusals sent, by reply code: 4xx is temporary, 5xx permanent.',
-    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/refusal.ts' },
+    labels: { listener: LISTENER, code: 'the reply code', reason: 'the names in src/smtp/replies.ts' },
   },
   postern_smtp_logins_total: {
     kind: 'counter',

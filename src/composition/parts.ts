@@ -131,7 +131,7 @@ export function createOutbound(
   );
   const mailer = createMailer({ hostname, from: mail.from }, { carrier: carriers.own });
   const notices = createNotices({ from: mail.from, store, mailer, clock, time, ids, log });
-  const keys = createDomainKeys({ store, clock, newKeyPair });
+  const domainKeys = createDomainKeys({ store, clock, newKeyPair });
   const sender = { hostname, publicUrl, spfInclude: senders.spf_include, dkimSelector: senders.dkim_selector };
   const mxHosts = [hostname, ...settings.inbound.mx_hosts];
   const customDomains = createCustomDomains(
@@ -140,10 +140,11 @@ export function createOutbound(
   );
   const keySwitch = (resolver: Resolver) => createKeySwitch(sender, { store, resolver, clock, log });
   const tests = (resolver: Resolver) =>
-    createDomainTests(sender, { store, resolver, keys, keySwitch: keySwitch(resolver), clock });
+    createDomainTests(sender, { store, resolver, keys: domainKeys, keySwitch: keySwitch(resolver), clock });
   const trackers = (resolver: Resolver) => createTrackingDomains({ publicUrl }, { store, resolver, clock });
   return {
     notices,
+    domainKeys,
     customDomains,
     trackingDomains: trackers(fresh),
     trackingDomainTests: trackers(cached),
@@ -155,7 +156,7 @@ export function createOutbound(
     senderDomains: createSenderDomains(sender, {
       store,
       tests: tests(fresh),
-      keys,
+      keys: domainKeys,
       resolver: fresh,
       notices,
       clock,

@@ -21,8 +21,8 @@ export interface LeaveSettings {
 export interface LeaveDeps {
   readonly store: Pick<Store, 'subaccounts' | 'counters'>;
   readonly ids: Pick<Ids, 'jitter'>;
-  /** How long mail has waited; without it, by the clock. */
-  readonly time?: Pick<RunningTime, 'age' | 'sure'> | undefined;
+  /** How long mail has waited. */
+  readonly time: Pick<RunningTime, 'age' | 'sure'>;
 }
 
 /** How long what the store said of a subaccount is believed. Milliseconds. */
@@ -95,8 +95,8 @@ function paused(
   time: LeaveDeps['time'],
 ): Verdict {
   const from = Math.max(queuedAt, pausedAt?.getTime() ?? 0);
-  const left = LONGEST_PAUSE_MS - (time ? time.age(from) : Math.max(0, now - from));
-  if (left <= 0 && time?.sure() !== false) return { kind: 'never', reason: 'its subaccount was paused for 3 days' };
+  const left = LONGEST_PAUSE_MS - time.age(from);
+  if (left <= 0 && time.sure()) return { kind: 'never', reason: 'its subaccount was paused for 3 days' };
   return { kind: 'later', at: now + (left > 0 ? Math.min(wait, left) : wait) };
 }
 

@@ -6,7 +6,7 @@ import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { type Belief, createSteadiness } from '../queue/purge.ts';
+import { createSteadiness } from '../queue/purge.ts';
 import type { MailAttempt } from '../queue/settle.ts';
 import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
@@ -18,8 +18,8 @@ export interface NoticeDeps {
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
   readonly mailer: Mailer;
   readonly clock: Clock;
-  /** How long notices have been tried; without it, by the clock. */
-  readonly time?: Pick<RunningTime, 'age' | 'sure'> | undefined;
+  /** How long notices have been tried. */
+  readonly time: Pick<RunningTime, 'age' | 'sure'>;
   readonly ids: Ids;
   readonly log: Log;
 }
@@ -137,7 +137,6 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
 
   /** A clock that is wrong at the start must not use up a notice's time. */
   function triedFor({ createdAt }: NoticeRow): number {
-    if (!deps.time) return clock.now() - createdAt.getTime();
     return deps.time.sure() ? deps.time.age(createdAt.getTime()) : 0;
   }
 
@@ -361,7 +360,7 @@ export function toPlainAddress(text: string): string | undefined {
 export function sendNoticesTask(deps: {
   readonly notices: Pick<Notices, 'sendDue' | 'purge'>;
   readonly clock: Clock;
-  readonly time?: Belief;
+  readonly time: Pick<RunningTime, 'believed'>;
 }): Task {
   const isSteady = createSteadiness(deps.clock, deps.time);
   return {

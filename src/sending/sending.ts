@@ -12,7 +12,7 @@ import type { TokenSecret } from '../store/rows/hosts.ts';
 import type { Store } from '../store/store.ts';
 import type { CustomDomains } from './domains/custom-domains.ts';
 import { mayBeSigned } from './domains/domain-tests.ts';
-import { createDomainKeys, type DomainKeys, newKeyPair, selectorOf } from './domains/keys.ts';
+import { type DomainKeys, selectorOf } from './domains/keys.ts';
 import { createReporter, type Reporter } from './reporter.ts';
 import type { MailParts, SignerOf } from './road.ts';
 import type { Scheduling } from './scheduling.ts';
@@ -24,7 +24,8 @@ interface SendingSettings extends SignerSettings {
 
 interface SendingDeps {
   readonly spool: Pick<Spool, 'reports' | 'reported'>;
-  readonly store: Pick<Store, 'accounts' | 'senderDomains' | 'domainKeys'>;
+  readonly store: Pick<Store, 'accounts' | 'senderDomains'>;
+  readonly domainKeys: DomainKeys;
   readonly tokenSecret: Pick<TokenSecret, 'read'>;
   readonly recorder: Recorder;
   readonly customDomains: CustomDomains;
@@ -45,11 +46,10 @@ export function createSending(
   settings: SendingSettings,
   deps: SendingDeps,
 ): { readonly mail: MailParts; readonly reporter: Reporter } {
-  const { store, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
+  const { store, domainKeys, clock, tokenSecret, customDomains, leaving, scheduling, sources, mailCarrier } = deps;
   const { hostname } = settings;
   const reporter = createReporter(deps);
   const numbers = createRecent(async (id) => (await store.accounts.one({ id }))?.number, FRESH_MS);
-  const keys = createDomainKeys({ store, clock, newKeyPair });
   return frozen({
     reporter,
     mail: {
@@ -57,7 +57,7 @@ export function createSending(
       scheduling,
       sources,
       mailCarrier,
-      signerOf: createSignerOf(settings, { store, keys, clock }),
+      signerOf: createSignerOf(settings, { store, keys: domainKeys, clock }),
       numberOf: (account: string) => numbers.get(account, clock.monotonic()),
       composing: async (account: string, { extras }: Outgoing) => ({
         hostname,

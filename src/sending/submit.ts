@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { deliveryId, type Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
-import { type Counter, type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
 import { atOnce, inSlices, type Steps } from '../base/turns.ts';
 import type { Lists, NewSentMessage, Recorder } from '../events/types.ts';
 import { parseAddress } from '../mail/address.ts';
@@ -34,7 +34,7 @@ export interface SubmitDeps {
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'message'>;
   readonly log: Log;
-  readonly metrics?: Metrics | undefined;
+  readonly metrics: Metrics;
 }
 
 /** Chunks that a body is written in; no part of the spool holds more than it has to. */
@@ -92,7 +92,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
   });
 }
 
-function createCount(metrics: Metrics = NO_METRICS): (sorted: Sorted) => void {
+function createCount(metrics: Metrics): (sorted: Sorted) => void {
   const of = (source: string) => metrics.counter('postern_submissions_total', { source });
   const sources = { smtp: of('smtp'), api: of('api') };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });

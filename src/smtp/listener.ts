@@ -1,15 +1,19 @@
-import { once } from 'node:events';
-import { createServer, type Server, type Socket } from 'node:net';
+import type { SecureVersion } from 'node:tls';
+import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
+import type { Metrics } from '../base/metrics.ts';
 import type { Service } from '../base/service.ts';
-import { type Connection, createConnector } from './connection.ts';
+import type { Postmaster } from '../inbound/postmaster.ts';
+import type { Acceptance, ReturnAddresses, Routing } from '../inbound/types.ts';
+import type { Spool } from '../queue/delivery.ts';
+import { type Connection, createServers } from './connection.ts';
 import { createDoor } from './door.ts';
-import { createMeters } from './meters.ts';
-import { createInbound } from './policy.ts';
-import { REFUSALS } from './refusal.ts';
+import { createInboundSide } from './inbound.ts';
+import type { BareNewline } from './reception.ts';
+import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
-import type { ListenEntry, ListenerDeps, ListenerSettings, TlsSettings } from './settings.ts';
+import { createMeters } from './session-log.ts';
 
 /** The SMTP side of the daemon. */
 export interface Listener extends Service {
@@ -21,13 +25,66 @@ export interface Listener extends Service {
   healthy(): boolean;
 }
 
+/** Where to listen: an address and a port, or a socket that somebody opened for us (systemd). */
+export type ListenEntry = { readonly host: string; readonly port: number } | { readonly fd: number };
+
+/** A certificate with its key, both PEM. */
+export interface TlsSettings {
+  readonly cert: string;
+  readonly key: string;
+  readonly minVersion: SecureVersion;
+}
+
+/** What config/default.yaml says under `smtp`, and our name. Times are milliseconds. */
+export interface ListenerSettings {
+  readonly hostname: string;
+  readonly listen: readonly ListenEntry[];
+  readonly maxMessageBytes: number;
+  readonly maxRecipients: number;
+  readonly maxSessions: number;
+  readonly maxSessionsPerAddress: number;
+  readonly maxMessagesPerSession: number;
+  readonly sessionTimeoutMs: number;
+  readonly commandTimeoutMs: number;
+  readonly idleTimeoutMs: number;
+  /** Bytes per second, over any half minute of DATA. 0: no floor. */
+  readonly minDataRate: number;
+  readonly slowAfterRefusals: number;
+  readonly endAfterRefusals: number;
+  readonly maxReceived: number;
+  readonly bareNewline: BareNewline;
+  /** Mail to the postmaster has nowhere to go, and waits for the operator. */
+  readonly keepsPostmaster: boolean;
+  readonly maxBacklogPerAccount: number;
+  readonly maxLoopLagMs: number;
+  /** Addresses and networks of proxies that must begin with a PROXY header. */
+  readonly proxyProtocol: readonly string[];
+  /** TLS from the first byte instead of STARTTLS. */
+  readonly implicitTls?: boolean;
+  /** Not set: STARTTLS is not offered. */
+  readonly tls?: TlsSettings | undefined;
+}
+
+/** What SMTP needs of the parts below it. */
+export interface ListenerDeps {
+  readonly routing: Pick<Routing, 'lookup' | 'ownerOf'>;
+  /** The return domain; where there is none, it is a domain like any other. */
+  readonly returnAddresses: ReturnAddresses | undefined;
+  readonly postmaster: Postmaster;
+  readonly acceptance: Acceptance;
+  readonly spool: Pick<Spool, 'hasRoom' | 'backlog'>;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly metrics: Metrics;
+}
+
 const SWEEP_MS = 1000;
 const GRACE_MS = 10_000;
 const FAREWELL_MS = 1000;
 
 /** Listens for mail that comes in. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
-  return createListenerFor(createInbound(settings, deps), settings, deps);
+  return createListenerFor(createInboundSide(settings, deps), settings, deps);
 }
 
 /** Listens for what the side is there for. */
@@ -37,39 +94,40 @@ export function createListenerFor(
   deps: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
 ): Listener {
   const { clock, log } = deps;
-  const meters = createMeters(
-    side.name === 'submission' && settings.implicitTls ? 'submissions' : side.name,
-    deps.metrics,
-  );
+  const implicitTls = settings.implicitTls ?? false;
+  const meters = createMeters(side.name === 'submission' && implicitTls ? 'submissions' : side.name, deps.metrics);
   const open = new Set<Connection>();
   let stopping = false;
   let tls = settings.tls !== undefined;
   let wake = ignore;
   let cancelSweep = ignore;
 
-  const connector = createConnector(settings.hostname, {
+  const shared = {
     clock,
-    implicitTls: settings.implicitTls ?? false,
+    implicitTls,
     stopping: () => stopping,
     settled: () => wake(),
     refused: meters.refused,
-    fault: (fault) => log.error('smtp.fault', { fault }),
-  });
-  const door = createDoor(settings, { clock, log, meters }, (socket, address, leave) => {
-    const session = createSession(settings, { clock, log, side, meters }, { address, offersTls: tls });
-    const connection = connector.connect(socket, session, () => {
-      leave();
-      open.delete(connection);
-      wake();
+    fault: (fault: unknown) => log.error('smtp.fault', { fault }),
+  };
+  const door = createDoor(settings, { clock, log, meters });
+  const servers = createServers(settings, { shared, log }, (socket, connect) => {
+    if (stopping) return void socket.destroy(); // it was accepted just before
+    door.knock(socket, (address, leave) => {
+      const session = createSession(settings, { side, clock, log, meters }, { address, offersTls: tls });
+      const connection = connect(session, () => {
+        leave();
+        open.delete(connection);
+        wake();
+      });
+      open.add(connection);
+      connection.init();
     });
-    open.add(connection);
-    connection.init();
   });
-  const ports = createPorts(settings.listen, door.knock, log);
 
   function sweep() {
     const now = clock.monotonic();
-    for (const connection of open) connection.keepDeadlines(now, settings);
+    for (const connection of open) connection.keepDeadlines(now);
     cancelSweep = clock.after(SWEEP_MS, sweep);
   }
 
@@ -94,7 +152,7 @@ export function createListenerFor(
 
   function useTls(next: TlsSettings | undefined) {
     // Before anything is changed, because it throws.
-    if (next) connector.useTls(next);
+    if (next) servers.useTls(next);
     tls = next !== undefined;
     meters.certificate(next?.cert);
   }
@@ -102,14 +160,14 @@ export function createListenerFor(
   return frozen({
     async start() {
       useTls(settings.tls);
-      await ports.open();
+      await servers.open();
       door.open();
       sweep();
     },
     async stop(graceMs = GRACE_MS) {
       stopping = true;
       door.close();
-      const closed = ports.close();
+      const closed = servers.close();
       sayGoodbye([...open].filter((connection) => !connection.inData()));
       await until(() => ![...open].some((connection) => connection.inData()), graceMs);
       sayGoodbye([...open]);
@@ -118,60 +176,13 @@ export function createListenerFor(
       cancelSweep();
       await closed;
     },
-    addresses: ports.addresses,
+    addresses: servers.addresses,
     async reload(next) {
       useTls(next);
       log.info('smtp.tls_reloaded', { offered: tls });
     },
-    healthy: () => !stopping && ports.listening(),
+    healthy: () => !stopping && servers.listening(),
   });
 }
 
 function ignore() {}
-
-/** The sockets we listen on. */
-export interface Ports {
-  /** Opens all of them, or none. */
-  open(): Promise<void>;
-  /** Takes no more connections; resolves when those that were taken are gone. */
-  close(): Promise<void>;
-  addresses(): { readonly address: string; readonly port: number }[];
-  listening(): boolean;
-}
-
-export function createPorts(entries: readonly ListenEntry[], onSocket: (socket: Socket) => void, log: Log): Ports {
-  const servers: Server[] = [];
-
-  async function open(entry: ListenEntry): Promise<void> {
-    // A client may end its side behind its last command and still wait for the answers.
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, onSocket);
-    servers.push(server.listen(entry));
-    await once(server, 'listening');
-    server.on('error', (fault) => log.error('smtp.fault', { fault }));
-  }
-
-  const close = async () => {
-    await Promise.all(servers.splice(0).map((server) => new Promise<void>((closed) => server.close(() => closed()))));
-  };
-
-  return frozen({
-    async open() {
-      try {
-        await Promise.all(entries.map(open));
-      } catch (error) {
-        await close();
-        throw error;
-      }
-      for (const place of servers.map(placeOf)) log.info('smtp.listening', place);
-    },
-    close,
-    addresses: () => servers.map(placeOf),
-    listening: () => servers.length > 0 && servers.every((server) => server.listening),
-  });
-}
-
-function placeOf(server: Server): { readonly address: string; readonly port: number } {
-  const place = server.address();
-  if (place === null) return { address: '', port: 0 };
-  return typeof place === 'string' ? { address: place, port: 0 } : { address: place.address, port: place.port };
-}

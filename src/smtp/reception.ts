@@ -1,7 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import { giveBack } from '../base/room.ts';
-import { queued, REFUSALS, type Reply } from './refusal.ts';
+import { queued, REFUSALS, type Reply } from './replies.ts';
 
 /** How a message ended: with a reply, and with its id and size when it is ours now. */
 export interface Received {
@@ -21,8 +21,8 @@ export interface Reception {
   abort(): Promise<void>;
 }
 
-/** Where the bytes of one message go. */
-export interface Keeping {
+/** Where the bytes of one message go: the spool, or memory until it is submitted. */
+export interface MessageSink {
   readonly messageId: string;
   /** Nothing to wait for, or a wait; answers a refusal when no more can be held: the rest of the message is then read and dropped. */
   write(bytes: Buffer): Promise<Reply | undefined> | undefined;
@@ -41,10 +41,10 @@ const NOTHING: Buffer = Buffer.alloc(0);
  */
 export function openReception(
   settings: { readonly maxMessageBytes: number; readonly maxReceived: number; readonly bareNewline: BareNewline },
-  deps: { readonly keeping: Keeping; readonly log: Log },
+  deps: { readonly sink: MessageSink; readonly log: Log },
 ): Reception {
-  const { keeping } = deps;
-  const { messageId } = keeping;
+  const { sink } = deps;
+  const { messageId } = sink;
   const scanner = createDataScanner(settings.bareNewline);
   const received = createReceivedCount();
   let size = 0;
@@ -53,7 +53,7 @@ export function openReception(
   async function refuse(reply: Reply, fault?: unknown): Promise<Reply> {
     if (fault !== undefined) deps.log.error('smtp.fault', { message: messageId, fault });
     refused ??= reply;
-    await keeping.abort();
+    await sink.abort();
     return refused;
   }
 
@@ -65,7 +65,7 @@ export function openReception(
     const bytes = pieces.length === 1 ? pieces[0] : Buffer.concat(pieces);
     if (bytes === undefined || bytes.length === 0) return undefined;
     received.see(bytes);
-    return keeping
+    return sink
       .write(bytes)
       ?.then((full) => (full === undefined ? undefined : refuse(full)))
       .catch((fault: unknown) => refuse(REFUSALS.fault, fault));
@@ -75,7 +75,7 @@ export function openReception(
     if (refused) return { reply: refused, size };
     if (received.count() > settings.maxReceived) return { reply: await refuse(REFUSALS.mailLoop), size };
     try {
-      const kept = await keeping.finish();
+      const kept = await sink.finish();
       return kept.id === undefined
         ? { reply: await refuse(kept.refused), size }
         : { reply: queued(kept.id), messageId: kept.id, size };
@@ -88,7 +88,7 @@ export function openReception(
     async take(chunk): Promise<Progress> {
       const { pieces, state, rest } = scanner.scan(chunk);
       if (state === 'bare') {
-        await keeping.abort();
+        await sink.abort();
         return { ended: { reply: REFUSALS.bareLineEnding, size }, rest: NOTHING };
       }
       const kept = keep(pieces);
@@ -96,12 +96,12 @@ export function openReception(
       if (state === 'more') return MORE;
       return { ended: await finish(), rest };
     },
-    abort: () => keeping.abort(),
+    abort: () => sink.abort(),
   });
 }
 
 /** What a chunk of DATA was: content without its dot-stuffing, and how it goes on. */
-export interface Scanned {
+interface Scanned {
   readonly pieces: readonly Buffer[];
   /** more: no end yet · end: CRLF.CRLF came · bare: a NUL came, or a bare CR or LF that is not taken; nothing behind it may be believed. */
   readonly state: 'more' | 'end' | 'bare';
@@ -110,7 +110,7 @@ export interface Scanned {
 }
 
 /** Reads the bytes between 354 and CRLF.CRLF, in whatever chunks they come. */
-export interface DataScanner {
+interface DataScanner {
   scan(chunk: Buffer): Scanned;
 }
 
@@ -121,7 +121,6 @@ const NUL = 0;
 const LF = 10;
 const CR = 13;
 const DOT = 46;
-const EMPTY: Buffer = Buffer.alloc(0);
 // Slices of the slab that Node keeps for short texts: whoever frees the memory of a chunk behind him leaves that alone.
 const ONE_CR: Buffer = Buffer.from('\r');
 const ONE_LF: Buffer = Buffer.from('\n');
@@ -158,7 +157,7 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
       at = 'start';
       proper = behindCrlf;
     };
-    const done = (state: Scanned['state'], rest = EMPTY): Scanned => ({ pieces, state, rest });
+    const done = (state: Scanned['state'], rest = NOTHING): Scanned => ({ pieces, state, rest });
     while (i < length) {
       if (at === 'line') {
         // The hot loop: everything above CR is content, whatever it is.
@@ -215,12 +214,12 @@ const MAX_EXAMINED = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
 /** Counts the Received lines of a message while it arrives, to find one that goes in a circle (RFC 5321 section 6.3). */
-export interface ReceivedCount {
+interface ReceivedCount {
   see(bytes: Buffer): void;
   count(): number;
 }
 
-export function createReceivedCount(): ReceivedCount {
+function createReceivedCount(): ReceivedCount {
   // With an empty line before it every header line begins behind a line end, the first one too.
   let header = '\r\n';
   let complete = false;

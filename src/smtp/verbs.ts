@@ -1,7 +1,8 @@
-import { MAX_IDLE_COMMANDS, MAX_UNKNOWN_COMMANDS, SLOW_ANSWER_MS } from './limits.ts';
-import type { Policy, Transaction } from './policy.ts';
-import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './refusal.ts';
-import type { ListenerSettings } from './settings.ts';
+import { readMail, readRcpt, splitCommand } from './command-line.ts';
+import type { ListenerSettings } from './listener.ts';
+import { hello, helloPlain, REFUSALS, REPLIES, type Reply } from './replies.ts';
+import type { Gate, Side } from './session.ts';
+import type { SessionState } from './session-state.ts';
 
 /** What a command is answered, and what the connection does then. */
 export interface Answer {
@@ -12,115 +13,58 @@ export interface Answer {
   readonly delayMs?: number;
 }
 
-/** What the commands of a session have said so far. */
-export interface Said {
-  helo: string | null;
-  /** EHLO and not HELO. */
-  extended: boolean;
-  /** The TLS version, null while nothing is encrypted. */
-  tls: string | null;
-  transaction: Transaction | undefined;
-  /** Who logged in, where that is asked for. */
-  who: Who | undefined;
-  badRecipients: number;
-  /** Commands since the last message. */
-  idleCommands: number;
-  unknownCommands: number;
-  messages: number;
-}
-
-/** The account that mail is handed over for, and the `id` of the key that showed it. */
-export interface Who {
-  readonly account: string;
-  readonly key: string;
-}
-
 /** What the verbs work with. */
-export interface Speaker {
+export interface Dialog {
   readonly settings: ListenerSettings;
-  readonly policy: Policy;
+  readonly side: Side;
   readonly offersTls: boolean;
-  /** More words for the answer to EHLO. */
-  offers(): readonly string[];
-  readonly said: Said;
+  /** Undefined: nobody has to log in. */
+  readonly gate: Gate | undefined;
+  readonly state: SessionState;
 }
 
-/** The state of a session in which nothing was said. */
-export function saidNothing(): Said {
-  return {
-    helo: null,
-    extended: false,
-    tls: null,
-    transaction: undefined,
-    who: undefined,
-    badRecipients: 0,
-    idleCommands: 0,
-    unknownCommands: 0,
-    messages: 0,
-  };
-}
-
-/** The word for our Received line (RFC 3848, RFC 6531 section 4.3). */
-export function protocolOf({ tls, extended, transaction, who }: Said): string {
-  const secure = `${tls === null ? '' : 'S'}${who === undefined ? '' : 'A'}`;
-  if (transaction?.utf8) return `UTF8SMTP${secure}`;
-  return extended || secure ? `ESMTP${secure}` : 'SMTP';
-}
-
+/** How long an answer waits once a session has collected too many refused recipients. */
+const SLOW_ANSWER_MS = 500;
 // Verbs that exist and that we do not offer.
-const NOT_OFFERED = new Set([
-  'EXPN',
-  'AUTH',
-  'BDAT',
-  'ETRN',
-  'ATRN',
-  'TURN',
-  'SEND',
-  'SOML',
-  'SAML',
-  'XCLIENT',
-  'XFORWARD',
-]);
+const NOT_OFFERED = new Set('EXPN AUTH BDAT ETRN ATRN TURN SEND SOML SAML XCLIENT XFORWARD'.split(' '));
 const HTTP = /^(?:GET|POST|PUT|HEAD|OPTIONS|DELETE|PATCH|TRACE|CONNECT) .* HTTP\/\d/i;
 // Nothing that a header line or a log could not carry. Beyond that all is let pass: real clients say the oddest names.
 const HELO = /^[^\s\p{Cc}\p{Cf}\ufffd]{1,255}$/u;
 
 /** Obeys one command line (without its line end). */
-export function obey(speaker: Speaker, line: string): Answer {
-  const { said } = speaker;
+export function obey(dialog: Dialog, line: string): Answer {
+  const { state } = dialog;
   const { verb, rest } = splitCommand(line);
-  if (verb === 'RCPT') return rcpt(speaker, rest);
-  if (verb === 'DATA') return data(speaker, rest);
+  if (verb === 'RCPT') return rcpt(dialog, rest);
+  if (verb === 'DATA') return data(dialog, rest);
   if (verb === 'QUIT') return { reply: REPLIES.bye, then: 'close' };
-  if (++said.idleCommands > MAX_IDLE_COMMANDS) return { reply: REFUSALS.tooManyCommands };
+  if (state.countIdle()) return { reply: REFUSALS.tooManyCommands };
   switch (verb) {
     case 'MAIL':
-      return { reply: mail(speaker, rest) };
+      return { reply: mail(dialog, rest) };
     case 'EHLO':
-      return { reply: greet(speaker, rest, true) };
+      return { reply: greet(dialog, rest, true) };
     case 'HELO':
-      return { reply: greet(speaker, rest, false) };
+      return { reply: greet(dialog, rest, false) };
     case 'RSET':
-      said.transaction = undefined;
+      state.reset();
       return { reply: REPLIES.ok };
     case 'NOOP':
       return { reply: REPLIES.ok };
     case 'STARTTLS':
-      return startTls(speaker, rest);
+      return startTls(dialog, rest);
     case 'VRFY':
       return { reply: rest === '' ? REFUSALS.badArgument : REPLIES.cannotVerify };
     case 'HELP':
       return { reply: REPLIES.help };
     default:
-      return { reply: unknown(said, verb, line) };
+      return { reply: unknown(state, verb, line) };
   }
 }
 
-function greet({ settings, offersTls, offers, said }: Speaker, name: string, extended: boolean): Reply {
+function greet({ settings, offersTls, gate, state }: Dialog, name: string, extended: boolean): Reply {
   if (!HELO.test(name)) return REFUSALS.badHelo;
-  said.helo = name;
-  said.extended = extended;
-  said.transaction = undefined;
+  state.greet(name, extended);
   if (!extended) return helloPlain(settings.hostname);
   const extensions = [
     'PIPELINING',
@@ -129,99 +73,69 @@ function greet({ settings, offersTls, offers, said }: Speaker, name: string, ext
     'SMTPUTF8',
     'DSN',
     'ENHANCEDSTATUSCODES',
-    ...offers(),
+    ...(gate?.offers() ?? []),
   ];
-  return hello(settings.hostname, offersTls && said.tls === null ? [...extensions, 'STARTTLS'] : extensions);
+  return hello(settings.hostname, offersTls && state.tls === null ? [...extensions, 'STARTTLS'] : extensions);
 }
 
-function mail({ settings, policy, said }: Speaker, rest: string): Reply {
-  if (said.helo === null) return REFUSALS.noHelo;
-  if (said.transaction) return REFUSALS.nestedMail;
-  if (said.messages >= settings.maxMessagesPerSession) return REFUSALS.tooManyMessages;
-  const opened = policy.mail(rest);
-  if (opened.refused) return opened.refused;
-  said.transaction = opened.value;
+function mail({ settings, side, gate, state }: Dialog, rest: string): Reply {
+  if (state.helo === null) return REFUSALS.noHelo;
+  if (state.transaction) return REFUSALS.nestedMail;
+  if (state.messages >= settings.maxMessagesPerSession) return REFUSALS.tooManyMessages;
+  const refused = side.mail();
+  if (refused) return refused;
+  const command = readMail(rest, { maxMessageBytes: settings.maxMessageBytes, offersAuth: gate !== undefined });
+  if (command.refused) return command.refused;
+  state.begin(command.value);
   return REPLIES.senderOk;
 }
 
-function rcpt({ settings, policy, said }: Speaker, rest: string): Answer {
-  if (said.helo === null) return { reply: REFUSALS.noHelo };
-  if (!said.transaction) return { reply: REFUSALS.noMail };
-  if (said.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
+function rcpt(dialog: Dialog, rest: string): Answer {
+  const { settings, state } = dialog;
+  if (state.helo === null) return { reply: REFUSALS.noHelo };
+  if (!state.transaction) return { reply: REFUSALS.noMail };
+  if (state.badRecipients >= settings.endAfterRefusals) return { reply: REFUSALS.tooManyRefused };
   // Known and unknown mailboxes wait alike, or the wait would tell which is which.
-  const slow = said.badRecipients > 0 && said.badRecipients >= settings.slowAfterRefusals;
-  const reply = policy.rcpt(rest, said.transaction) ?? REPLIES.recipientOk;
-  if (reply.code === 550) said.badRecipients++;
+  const slow = state.badRecipients > 0 && state.badRecipients >= settings.slowAfterRefusals;
+  const reply = addRecipient(dialog, rest) ?? REPLIES.recipientOk;
+  if (reply.code === 550) state.refuseRecipient();
   return slow ? { reply, delayMs: SLOW_ANSWER_MS } : { reply };
 }
 
-function data({ policy, said }: Speaker, rest: string): Answer {
-  if (said.helo === null) return { reply: REFUSALS.noHelo };
+/** Adds the recipient to the transaction, or answers why not. */
+function addRecipient({ settings, side, state }: Dialog, rest: string): Reply | undefined {
+  const { transaction } = state;
+  if (!transaction) return REFUSALS.noMail;
+  const command = readRcpt(rest, transaction.utf8, settings.hostname);
+  if (command.refused) return command.refused;
+  const { address, dsn } = command.value;
+  const key = `${address.mailbox}@${address.domain}`.toLowerCase();
+  if (transaction.recipients.has(key)) return undefined;
+  if (transaction.recipients.size >= settings.maxRecipients) return REFUSALS.tooManyRecipients;
+  const match = side.recipient(address);
+  if (match.refused) return match.refused;
+  state.addRecipient(key, { recipient: address.text, match: match.value, dsn });
+  return undefined;
+}
+
+function data({ side, state }: Dialog, rest: string): Answer {
+  const { helo, transaction } = state;
+  if (helo === null) return { reply: REFUSALS.noHelo };
   if (rest !== '') return { reply: REFUSALS.badArgument };
-  const refused = policy.data(said.transaction);
+  if (!transaction) return { reply: REFUSALS.noMail };
+  if (transaction.recipients.size === 0) return { reply: REFUSALS.noRecipient };
+  const refused = side.data();
   return refused ? { reply: refused } : { reply: REPLIES.sendData, then: 'data' };
 }
 
-function startTls({ offersTls, said }: Speaker, rest: string): Answer {
+function startTls({ offersTls, state }: Dialog, rest: string): Answer {
   if (!offersTls) return { reply: REFUSALS.notImplemented };
-  if (said.tls !== null) return { reply: REFUSALS.tlsActive };
+  if (state.tls !== null) return { reply: REFUSALS.tlsActive };
   return rest === '' ? { reply: REPLIES.startTls, then: 'tls' } : { reply: REFUSALS.badArgument };
 }
 
-function unknown(said: Said, verb: string, line: string): Reply {
+function unknown(state: SessionState, verb: string, line: string): Reply {
   if (HTTP.test(line)) return REFUSALS.notHttp;
   if (NOT_OFFERED.has(verb)) return REFUSALS.notImplemented;
-  return ++said.unknownCommands >= MAX_UNKNOWN_COMMANDS ? REFUSALS.tooManyUnknown : REFUSALS.unknownCommand;
-}
-
-/** What MAIL FROM or RCPT TO said: the path without brackets and its parameters, names in upper case. */
-export interface PathCommand {
-  readonly path: string;
-  readonly params: ReadonlyMap<string, string | true>;
-}
-
-/** path: the address is not written as one · params: a parameter is malformed or comes twice. */
-export type PathFault = 'path' | 'params';
-
-// A quoted string may hold brackets and blanks. The two branches share no first character, so this is linear.
-const PATH = /^[ \t]*<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>(?:[ \t]+(.*))?$/;
-// RFC 5321 section 4.1.2 esmtp-param; a value beyond ASCII comes with RFC 6531.
-const PARAM = /^([a-z0-9][a-z0-9-]*)(?:=([^\s=\p{Cc}]+))?$/iu;
-
-/** The verb of a command line, in upper case, and what stands behind it. */
-export function splitCommand(line: string): { readonly verb: string; readonly rest: string } {
-  const end = line.indexOf(' ');
-  if (end < 0) return { verb: line.toUpperCase(), rest: '' };
-  return { verb: line.slice(0, end).toUpperCase(), rest: line.slice(end + 1).trim() };
-}
-
-// RFC 5321 section 4.1.2 A-d-l: the hosts that a message once was to pass on its way. Labels are looked at no closer than that.
-const SOURCE_ROUTE = /^@[^@,:\s"<>[\]\\]+(?:,@[^@,:\s"<>[\]\\]+)*:(?=.+@)/;
-
-/**
- * Reads what stands behind MAIL (`keyword` FROM) or RCPT (`keyword` TO). A blank after the colon is let pass: many send one.
- * A source route is taken and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox behind it counts.
- */
-export function parsePath(keyword: 'FROM' | 'TO', rest: string): PathCommand | PathFault {
-  const colon = rest.indexOf(':');
-  if (rest.slice(0, colon).trimEnd().toUpperCase() !== keyword) return 'path';
-  const parts = PATH.exec(rest.slice(colon + 1));
-  const path = parts?.[1];
-  if (path === undefined) return 'path';
-  const params = parseParams(parts?.[2]);
-  return params === undefined ? 'params' : { path: path.replace(SOURCE_ROUTE, ''), params };
-}
-
-const NONE: ReadonlyMap<string, string | true> = new Map();
-
-function parseParams(text: string | undefined): ReadonlyMap<string, string | true> | undefined {
-  if (text === undefined || text === '') return NONE;
-  const params = new Map<string, string | true>();
-  for (const word of text.split(/[ \t]+/)) {
-    const parts = PARAM.exec(word);
-    const name = parts?.[1]?.toUpperCase();
-    if (name === undefined || params.has(name)) return undefined;
-    params.set(name, parts?.[2] ?? true);
-  }
-  return params;
+  return state.countUnknown() ? REFUSALS.tooManyUnknown : REFUSALS.unknownCommand;
 }

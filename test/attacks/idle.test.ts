@@ -87,8 +87,8 @@ describe(`${IDLE} idle sessions`, () => {
     const { victim, rss, p99 } = await fill(100_000, [
       {
         file: 'smtp/session.ts',
-        from: 'const said = saidNothing();',
-        to: `const said = Object.assign(saidNothing(), { weight: Buffer.alloc(${weight}, 1) });`,
+        from: 'const dialog = { settings,',
+        to: `const dialog = { weight: Buffer.alloc(${weight}, 1), settings,`,
       },
       {
         file: 'smtp/door.ts',

@@ -74,7 +74,7 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
   });
 
   async function start(env: Readonly<Record<string, string>>, patches: readonly Patch[] = []) {
-    const window = { file: 'smtp/limits.ts', from: 'RATE_WINDOW_S = 30', to: `RATE_WINDOW_S = ${WINDOW}` };
+    const window = { file: 'smtp/deadlines.ts', from: 'RATE_WINDOW_S = 30', to: `RATE_WINDOW_S = ${WINDOW}` };
     const victim = keep(
       await startVictim({ patches: [window, ...patches], env: { POSTERN_SMTP__MAX_SESSIONS: '20000', ...env } }),
     );
@@ -205,9 +205,9 @@ describe(`${CLIENTS} clients that send a byte a second`, () => {
 
   it('would stay, and take what they want, without deadlines and where a byte costs much (control)', async () => {
     const costly = {
-      file: 'smtp/limits.ts',
-      from: 'pulse.quietSince = now;\n  const end',
-      to: `if (chunk.length === 1) for (const from = process.threadCpuUsage().user; process.threadCpuUsage().user < from + 4000;);\n  pulse.quietSince = now;\n  const end`,
+      file: 'smtp/deadlines.ts',
+      from: 'quietSince = now;\n      const end',
+      to: `if (chunk.length === 1) for (const from = process.threadCpuUsage().user; process.threadCpuUsage().user < from + 4000;);\n  quietSince = now;\n      const end`,
     };
     const { victim, good } = await start(
       {

@@ -159,12 +159,12 @@ describe('ends of DATA that are none, cut at every byte', () => {
   it('would smuggle a message in if a bare LF ended a line (control)', async () => {
     await start([
       {
-        file: 'smtp/data.ts',
+        file: 'smtp/reception.ts',
         from: "if (byte === NUL || (byte === LF && refuses)) return done('bare');",
         to: "if (byte === NUL) return done('bare');",
       },
       {
-        file: 'smtp/data.ts',
+        file: 'smtp/reception.ts',
         from: 'if (byte === CR) {\n          from',
         to: "if (byte === LF) return done('end', chunk.subarray(i + 1));\n        if (byte === CR) {\n          from",
       },

@@ -1,4 +1,5 @@
 import type { Clock } from '../../src/base/clock.ts';
+import type { RunningTime } from '../../src/base/running-time.ts';
 
 /** A clock that stands still until it is moved. */
 export interface TestClock extends Clock {
@@ -40,5 +41,16 @@ export function createTestClock(start = Date.UTC(2026, 0, 5, 12, 0, 0)): TestClo
     jump(ms) {
       offset += ms;
     },
+  };
+}
+
+/** Running time of a process whose clock was never in doubt. */
+export function createSureTime({ now }: Pick<Clock, 'now'>): RunningTime {
+  return {
+    age: (from) => Math.max(0, now() - from),
+    sure: () => true,
+    believed: () => true,
+    odd: 0,
+    memory: () => undefined,
   };
 }

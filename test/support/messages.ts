@@ -1,4 +1,5 @@
 import { deliveryId } from '../../src/base/ids.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import type { Lists, Outbox } from '../../src/events/types.ts';
@@ -11,7 +12,7 @@ import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
 import type { TestSpool } from './api-spool.ts';
-import type { TestClock } from './clock.ts';
+import { createSureTime, type TestClock } from './clock.ts';
 import type { createTestLog } from './log.ts';
 
 /** The real parts behind the messages group, with message ids that can be foretold: `…0001` and so on. */
@@ -25,14 +26,17 @@ export function createTestMessages(deps: {
 }) {
   let made = 0;
   const ids = { message: () => `01kcexamplesent0000000${String(++made).padStart(4, '0')}` };
-  const leaving = createLeaving({ quota: true }, { ...deps, ids: { jitter: () => 0 } });
+  const leaving = createLeaving(
+    { quota: true },
+    { ...deps, ids: { jitter: () => 0 }, time: createSureTime(deps.clock) },
+  );
   const ownDomains = createOwnDomains(
     { fromOwnDomains: 'auto', returnDomain: 'bounces.mx.postern.test', signingDomain: '' },
     deps,
   );
   const submitting = createSubmitting(
     { hostname: 'mx.postern.test', returnDomain: 'bounces.mx.postern.test' },
-    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids },
+    { ...deps, recorder: createRecorder(deps), leaving, ownDomains, ids, metrics: NO_METRICS },
   );
   return {
     submitting,

@@ -10,6 +10,7 @@ import { createNotices } from '../../src/sending/notices.ts';
 import type { Mail, MailOutcome } from '../../src/sending/types.ts';
 import { newSenderDomain, trackingDomainId } from '../../src/store/rows/domains.ts';
 import type { Store } from '../../src/store/store.ts';
+import { createSureTime } from './clock.ts';
 
 import { type ZoneRecords, zoneResolver } from './zone.ts';
 
@@ -55,7 +56,15 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
     dkimSelector: 'postern',
   };
   const mailer = createTestMailer();
-  const notices = createNotices({ from: 'postmaster@mx.postern.test', store, mailer, clock, ids, log });
+  const notices = createNotices({
+    from: 'postmaster@mx.postern.test',
+    store,
+    mailer,
+    clock,
+    time: createSureTime(clock),
+    ids,
+    log,
+  });
   const keys = createDomainKeys({ store, clock, newKeyPair });
   const keySwitch = createKeySwitch(settings, { store, resolver, clock, log });
   const domainTests = createDomainTests(settings, { store, resolver, keys, keySwitch, clock });

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import { connect, type Socket } from 'node:net';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
-import { createListener } from '../../src/smtp/listener.ts';
-import type { ListenerSettings } from '../../src/smtp/settings.ts';
+import { createListener, type ListenerSettings } from '../../src/smtp/listener.ts';
+import { afterFile } from './cleanup.ts';
 import { createTestClock } from './clock.ts';
 import { createTestLog } from './log.ts';
 import { until } from './until.ts';
@@ -119,7 +120,14 @@ export async function startListener(settings: Partial<ListenerSettings> = {}, cl
   const log = createTestLog();
   const listener = createListener(
     { ...LISTENER_SETTINGS, ...settings },
-    { ...below.parts, postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }), clock, log },
+    {
+      ...below.parts,
+      returnAddresses: undefined,
+      postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
+      clock,
+      log,
+      metrics: NO_METRICS,
+    },
   );
   await listener.start();
   const port = listener.addresses()[0]?.port ?? 0;
@@ -236,8 +244,16 @@ export function createClient(first: Socket): Client {
     },
     socket: () => socket,
   };
+  clients.add(client);
   return client;
 }
+
+/** Those of the present file. */
+const clients = new Set<Client>();
+afterFile(async () => {
+  for (const client of clients) client.destroy();
+  clients.clear();
+});
 
 /** SHA-256 in hex, to compare bytes with. */
 export const sha256 = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { Submission, SubmitOutcome, Submitted } from '../../src/sending/types.ts';
-import { createSubmission, type SubmissionSettings } from '../../src/smtp/submission/listener.ts';
 import { WRONG_KEY_MS } from '../../src/smtp/submission/login.ts';
+import { createSubmission, type SubmissionSettings } from '../../src/smtp/submission/submission.ts';
 
 import { StoreAway } from '../../src/store/driver/port.ts';
 import { createKey, keyHash } from '../../src/store/rows/accounts.ts';
@@ -108,6 +109,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
       clock,
       ids: createIds(clock),
       log,
+      metrics: NO_METRICS,
     },
   );
   await listener.start().catch(async (error: unknown) => {

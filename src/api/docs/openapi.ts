@@ -5,7 +5,9 @@ import { EXAMPLE_KEY, groupOf, type Schema, toSchema } from './reference.ts';
 
 const KEY: Schema = { type: 'string', description: 'a valid API key; it may come as a bearer token instead' };
 
-/** The description of the API in OpenAPI 3.1, made from the declarations. `server` is the base URL of the operations. */
+/**
+ * The description of the API in OpenAPI 3.1, made from the declarations. `server` is the base URL of the operations.
+ */
 export function toOpenApi(operations: readonly Operation[], server: string) {
   const schemas = createSchemas();
   const paths = Object.fromEntries(
@@ -104,9 +106,9 @@ function errorSchema(operations: readonly Operation[]) {
 type Schemas = ReturnType<typeof createSchemas>;
 
 /**
- * Collects the structs that have a name, and leaves a reference where they stood, so that a generated client has one class
- * for each record. A struct is named by its title (`dedicated IP record` is `DedicatedIp`), the parameters and the untitled
- * answer of an operation by its path.
+ * Collects the structs that have a name, and leaves a reference where they stood, so that a generated client has one
+ * class for each record. A struct is named by its title (`dedicated IP record` is `DedicatedIp`), the parameters and
+ * the untitled answer of an operation by its path.
  */
 function createSchemas() {
   const collected = new Map<string, Schema>();

@@ -93,8 +93,9 @@ async function start(request: ExportRequest, { store, settings, now, poke, refus
 }
 
 /**
- * An id as the public ancestor's are: the time with a fraction of five digits, of which our clock gives three; the others count
- * what came in one millisecond. It is unique in its account, sorts by time, and is no secret: only its account is shown the job.
+ * An id as the public ancestor's are: the time with a fraction of five digits, of which our clock gives three; the
+ * others count what came in one millisecond. It is unique in its account, sorts by time, and is no secret: only its
+ * account is shown the job.
  */
 function nameAt(time: Date, n: number): string {
   const units = time.getTime() * 100 + n;

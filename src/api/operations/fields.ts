@@ -4,7 +4,8 @@ import { MAX_PATTERN } from '../../inbound/routing.ts';
 import { parseAddress, toAsciiDomain } from '../../mail/address.ts';
 import type { Call } from '../operation.ts';
 
-// What several groups have in their declarations: fields of records, and parameters, each read into the form that the handler works with.
+// What several groups have in their declarations: fields of records, and parameters, each read into the form that the
+// handler works with.
 
 /** A text of a record. */
 export const str = (description: string) => z.string().meta({ description });
@@ -25,7 +26,9 @@ const MAX_DOMAIN_TEXT = 1000;
 /** Recipients of a message: as many as a transaction over SMTP may have (smtp.max_recipients by default). */
 export const MAX_RECIPIENTS = 1000;
 
-/** A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to. */
+/**
+ * A domain to be added: tags are stripped first (rule strip_tags), then it must be a domain that mail can be sent to.
+ */
 export const newDomain = text(MAX_DOMAIN_TEXT)
   .transform((value, context) => {
     const domain = stripTags(value).trim();

@@ -86,8 +86,8 @@ const sendRaw = operation({
   async handle({ raw_message, to, mail_from = '', helo = null, client_address = null }, call) {
     const given = withCrlf(raw_message);
     const fromHeaders = to === undefined;
-    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope from
-    // the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
+    // With `to` we stand for the MTA, which changes no header (RFC 5321 section 6.4). Without it we make the envelope
+    // from the headers, which is what a sender's own program does, and that one takes Bcc out (RFC 5322 section 3.6.3).
     const named = to ?? readable(headerRecipients(given, MAX_RECIPIENTS));
     const bytes = Buffer.from(fromHeaders ? withoutBcc(given) : given);
     if (bytes.length > call.settings.maxMessageBytes)

@@ -128,8 +128,8 @@ const addDomain = operation({
 });
 
 /**
- * The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was; while it is silent nobody waits
- * for a second answer. Undefined: the domain was deleted.
+ * The row after a look at the DNS: the MX and the proof. What the DNS does not say stays as it was; while it is silent
+ * nobody waits for a second answer. Undefined: the domain was deleted.
  */
 async function looked(
   row: InboundDomainRow,

@@ -50,7 +50,10 @@ interface Search {
 
 type Rejects = Pick<AccountStore, 'rejects'>;
 
-/** The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks them comes later. */
+/**
+ * The first entries by address, at most MAX_LIST. Whether one has expired is told by the clock: the task that marks
+ * them comes later.
+ */
 async function listRejects(store: Rejects, search: Search, now: Date): Promise<RejectRow[]> {
   if (!search.includeExpired) return standing(store, search, now);
   // The index is by `expired` first, so that hidden entries cost nothing; both halves of it are in order.

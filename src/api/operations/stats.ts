@@ -13,7 +13,8 @@ import type { AccountStore } from '../../store/store.ts';
 import { type Pages, pagesByKey } from '../whole-lists.ts';
 import { time } from './fields.ts';
 
-// Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts, rejects, users.
+// Records that hold numbers, and how counters become them. Groups share them: senders, tags, templates, subaccounts,
+// rejects, users.
 
 /** Most records that a list answers of which the documented interface says so. */
 export const MAX_LIST = 1000;

@@ -7,7 +7,9 @@ import type { Call } from '../operation.ts';
 
 // How the rows of templates and of their labels are found and kept in step.
 
-/** The template of that name or slug; throws when there is none. A name determines its slug, so one look-up is enough. */
+/**
+ * The template of that name or slug; throws when there is none. A name determines its slug, so one look-up is enough.
+ */
 export async function findTemplate(name: string, { store, refuse }: Call<'Unknown_Template'>): Promise<TemplateRow> {
   const row = await store.templates.one({ slug: slugOf(name) });
   if (!row || (row.name !== name && row.slug !== name)) throw refuse('Unknown_Template', name);
@@ -15,8 +17,8 @@ export async function findTemplate(name: string, { store, refuse }: Call<'Unknow
 }
 
 /**
- * Changes a template by what `toPatch` makes of it as it is. When somebody else was faster it is asked again, so that no change
- * undoes another; each time that happens another change has succeeded, so it comes to an end.
+ * Changes a template by what `toPatch` makes of it as it is. When somebody else was faster it is asked again, so that
+ * no change undoes another; each time that happens another change has succeeded, so it comes to an end.
  */
 export async function changeTemplate(
   name: string,
@@ -36,7 +38,10 @@ export async function changeTemplate(
   }
 }
 
-/** Makes the rows of labels, before the template carries them: should we be cut off, a list may find too many rows, never too few. */
+/**
+ * Makes the rows of labels, before the template carries them: should we be cut off, a list may find too many rows,
+ * never too few.
+ */
 export async function addLabels(
   { id, name }: Pick<TemplateRow, 'id' | 'name'>,
   labels: readonly string[],
@@ -46,7 +51,10 @@ export async function addLabels(
     await store.templateLabels.insert({ id: templateLabelId(id, label), label, template: id, name });
 }
 
-/** Makes the rows of labels those that the template carries. Again when it changed meanwhile: whoever ends last has seen the last state. */
+/**
+ * Makes the rows of labels those that the template carries. Again when it changed meanwhile: whoever ends last has seen
+ * the last state.
+ */
 export async function settleLabels(template: string, store: AccountStore): Promise<void> {
   for (let row = await store.templates.one({ id: template }); ; ) {
     const labels = row?.labels ?? [];
@@ -65,7 +73,10 @@ const PAGE_LENGTH = 4_000_000;
 /** Most rows of a page: nobody knows how large the next ones are, and each may hold megabytes. */
 const MOST_ROWS = 64;
 
-/** The templates by name, those after the name `after`, with the label if one is given. Pages are as long as the ones before were light. */
+/**
+ * The templates by name, those after the name `after`, with the label if one is given. Pages are as long as the ones
+ * before were light.
+ */
 export async function* pagesOfTemplates(
   label: string | undefined,
   after: string | undefined,

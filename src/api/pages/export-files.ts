@@ -56,7 +56,8 @@ async function openArchive(dir: string, { file }: ExportRow): Promise<FileHandle
 async function send(ctx: Context, job: ExportRow, archive: FileHandle): Promise<void> {
   const { size } = await archive.stat();
   ctx.status = 200;
-  // The ancestor's name, colons and all: a header may hold them in quotes, and browsers on systems that may not replace them.
+  // The ancestor's name, colons and all: a header may hold them in quotes, and browsers on systems that may not replace
+  // them.
   ctx.attachment(`${job.type}-${toTimestamp(job.createdAt).replace(' ', '_')}.zip`);
   ctx.type = 'application/zip';
   // The stream closes the file, also when the other end is gone. For HEAD nobody would read it.

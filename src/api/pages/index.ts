@@ -98,8 +98,9 @@ function page(ctx: Context, html: string): void {
 }
 
 /**
- * How much mail there is, and what is wrong, is not for the public: only those that the settings name get to see it. A request that
- * came over a proxy which we do not trust is nobody's we know, wherever the proxy stands: scrapers come by themselves.
+ * How much mail there is, and what is wrong, is not for the public: only those that the settings name get to see it. A
+ * request that came over a proxy which we do not trust is nobody's we know, wherever the proxy stands: scrapers come by
+ * themselves.
  */
 function createMetricsPage(
   settings: PageSettings,

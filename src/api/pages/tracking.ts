@@ -13,13 +13,21 @@ export interface Tracking {
   readonly unsubscribeLinks: UnsubscribeLinks;
 }
 
-/** Answers the links that stand in messages. Nobody gets a cookie here, and nobody is sent to a place that we did not sign. */
+/**
+ * Answers the links that stand in messages. Nobody gets a cookie here, and nobody is sent to a place that we did not
+ * sign.
+ */
 interface TrackPages {
-  /** The picture that a message shows when it is opened; the same for every token, so that nobody learns which are good. */
+  /**
+   * The picture that a message shows when it is opened; the same for every token, so that nobody learns which are good.
+   */
   open(ctx: Context, token: string): Promise<void>;
   /** Leads on to the URL of a link. */
   click(ctx: Context, token: string): Promise<void>;
-  /** GET asks, because programs follow links too; POST unsubscribes: the button of the page, and one-click of mail programs (RFC 8058). */
+  /**
+   * GET asks, because programs follow links too; POST unsubscribes: the button of the page, and one-click of mail
+   * programs (RFC 8058).
+   */
   unsubscribe(ctx: Context, token: string): Promise<void>;
 }
 
@@ -113,7 +121,10 @@ function urlOf(query: string): string | undefined {
   return more.length === 0 ? url : undefined;
 }
 
-/** The URL as a header can hold it; undefined for what is no address in the web. Nothing in it is changed but what no URL may hold: line ends and tabs go, as in every browser. */
+/**
+ * The URL as a header can hold it; undefined for what is no address in the web. Nothing in it is changed but what no
+ * URL may hold: line ends and tabs go, as in every browser.
+ */
 function locationOf(written: string): string | undefined {
   const url = written.replaceAll(/[\t\r\n]/g, '').trim();
   if (!/^https?:\/\/[^/?#]/i.test(url) || /\p{Cc}/u.test(url) || !url.isWellFormed() || !URL.canParse(url))

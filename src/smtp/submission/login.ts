@@ -1,18 +1,19 @@
 import { isUtf8 } from 'node:buffer';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
-import { type Metrics, NO_METRICS } from '../../base/metrics.ts';
+import type { Metrics } from '../../base/metrics.ts';
 import { isLoopback } from '../../base/networks.ts';
 import type { Spool } from '../../queue/delivery.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import { createKeyCheck, type KeyCheckSettings } from '../../store/rows/accounts.ts';
 import type { Store } from '../../store/store.ts';
 import type { UsageMeter } from '../../store/usage.ts';
-import { MAX_IDLE_COMMANDS } from '../limits.ts';
-import { REFUSALS, REPLIES, type Reply } from '../refusal.ts';
-import type { Gate } from '../session.ts';
-import { type Answer, type Said, splitCommand, type Who } from '../verbs.ts';
-import type { SubmissionSettings } from './listener.ts';
+import { splitCommand } from '../command-line.ts';
+import { REFUSALS, REPLIES, type Reply } from '../replies.ts';
+import type { Client, Gate } from '../session.ts';
+import type { Login, SessionState } from '../session-state.ts';
+import type { Answer } from '../verbs.ts';
+import type { SubmissionSettings } from './submission.ts';
 
 /** How long a wrong key waits for its answer, so that guessing is slow. */
 export const WRONG_KEY_MS = 1500;
@@ -22,7 +23,7 @@ const MAX_FAILED_LOGINS = 5;
 const FRESH_MS = 1000;
 
 /** What the client is asked for; each takes its next line. */
-type Asked = (response: string) => Answer | Promise<Answer>;
+type NextLine = (response: string) => Answer | Promise<Answer>;
 
 interface GateParts {
   readonly settings: Pick<
@@ -36,25 +37,20 @@ interface GateParts {
 }
 
 /** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
-export function createGate(
-  parts: GateParts,
-  said: Said,
-  connection: { readonly address: string; readonly offersTls: boolean },
-): Gate {
+export function createGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): Gate {
   const { settings, logins, spool, meter, clock } = parts;
-  const { address, offersTls } = connection;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
-  let asked: Asked | undefined;
+  let awaited: NextLine | undefined;
   let failed = 0;
   let checkedAt = 0;
 
-  const mayLogIn = () => said.tls !== null || !settings.requireTls || developer;
+  const mayLogIn = () => state.tls !== null || !settings.requireTls || developer;
 
   function refusedLogin(rest: string): Reply | undefined {
-    if (++said.idleCommands > MAX_IDLE_COMMANDS) return REFUSALS.tooManyCommands;
-    if (said.helo === null) return REFUSALS.noHelo;
-    if (said.who) return REFUSALS.loggedInAlready;
-    if (said.transaction) return REFUSALS.loginTooLate;
+    if (state.countIdle()) return REFUSALS.tooManyCommands;
+    if (state.helo === null) return REFUSALS.noHelo;
+    if (state.login) return REFUSALS.loggedInAlready;
+    if (state.transaction) return REFUSALS.loginTooLate;
     if (!mayLogIn()) return REFUSALS.needsTls;
     return /^\S+(?: +\S+)?$/.test(rest) ? undefined : REFUSALS.badArgument;
   }
@@ -69,8 +65,8 @@ export function createGate(
     return { reply: REFUSALS.unknownMechanism };
   }
 
-  function ask(reply: Reply, next: Asked): Answer {
-    asked = next;
+  function ask(reply: Reply, next: NextLine): Answer {
+    awaited = next;
     return { reply };
   }
 
@@ -92,33 +88,33 @@ export function createGate(
   }
 
   async function logIn(key: string): Promise<Answer> {
-    const login = await logins.logIn(key, address);
-    if (login.who) {
-      said.who = login.who;
+    const result = await logins.logIn(key, address);
+    if (result.login) {
+      state.logIn(result.login);
       checkedAt = clock.monotonic();
       return { reply: REPLIES.loggedIn };
     }
-    if (login.why === 'away') return { reply: REFUSALS.cannotLogIn };
-    const ends = ++failed >= MAX_FAILED_LOGINS || login.why === 'too-many';
+    if (result.why === 'away') return { reply: REFUSALS.cannotLogIn };
+    const ends = ++failed >= MAX_FAILED_LOGINS || result.why === 'too-many';
     return { reply: ends ? REFUSALS.tooManyFailedLogins : REFUSALS.wrongKey, delayMs: WRONG_KEY_MS };
   }
 
   /** The verbs count a MAIL that reaches them; this one does not. */
   function refuse(reply: Reply): Answer {
-    return { reply: ++said.idleCommands > MAX_IDLE_COMMANDS ? REFUSALS.tooManyCommands : reply };
+    return { reply: state.countIdle() ? REFUSALS.tooManyCommands : reply };
   }
 
   /** MAIL is where a session begins to cost something. */
   function mail(): Answer | undefined | Promise<Answer | undefined> {
-    if (said.helo === null) return undefined;
-    if (!said.who) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
-    if (spool.backlog(said.who.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
-    return admit(said.who);
+    if (state.helo === null) return undefined;
+    if (!state.login) return refuse(mayLogIn() || !offersTls ? REFUSALS.loginFirst : REFUSALS.startTlsFirst);
+    if (spool.backlog(state.login.account) > settings.maxBacklogPerAccount) return refuse(REFUSALS.accountBacklog);
+    return admit(state.login);
   }
 
-  async function admit(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
-    const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(who);
-    return refused ?? ((await hasTooMuch(who.account)) ? refuse(REFUSALS.accountFull) : undefined);
+  async function admit(login: Login): Promise<Answer | undefined> {
+    const refused = clock.monotonic() - checkedAt < FRESH_MS ? undefined : await checkAgain(login);
+    return refused ?? ((await hasTooMuch(login.account)) ? refuse(REFUSALS.accountFull) : undefined);
   }
 
   /** While the store is away nobody is held to a limit that cannot be read: the spool takes the mail. */
@@ -131,22 +127,22 @@ export function createGate(
     }
   }
 
-  async function checkAgain(who: NonNullable<Said['who']>): Promise<Answer | undefined> {
-    const login = await logins.check(who);
-    if (login.who) {
+  async function checkAgain(login: Login): Promise<Answer | undefined> {
+    const result = await logins.check(login);
+    if (result.login) {
       checkedAt = clock.monotonic();
       return undefined;
     }
-    if (login.why === 'away') return refuse(REFUSALS.cannotLogIn);
-    said.who = undefined;
+    if (result.why === 'away') return refuse(REFUSALS.cannotLogIn);
+    state.logIn(undefined);
     return refuse(REFUSALS.loginFirst);
   }
 
   return frozen({
     offers: () => (mayLogIn() ? ['AUTH PLAIN LOGIN'] : []),
     hear(line) {
-      const next = asked;
-      asked = undefined;
+      const next = awaited;
+      awaited = undefined;
       if (next) return line === '*' ? { reply: REFUSALS.loginCancelled } : next(line);
       const { verb, rest } = splitCommand(line);
       if (verb === 'AUTH') return auth(rest);
@@ -156,14 +152,16 @@ export function createGate(
 }
 
 /** wrong: no such key, or it was revoked · too-many: wrong, as were too many from that address · away: the store cannot be asked. */
-export type Login = { readonly who: Who } | { readonly who?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
+type LoginResult =
+  | { readonly login: Login }
+  | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
 
 /** Finds the account of a key. */
-export interface Logins {
+interface Logins {
   /** Looks the key up, and counts a failure against the address. */
-  logIn(key: string, address: string): Promise<Login>;
+  logIn(key: string, address: string): Promise<LoginResult>;
   /** Looks again whether the key still holds. */
-  check(who: Who): Promise<Login>;
+  check(login: Login): Promise<LoginResult>;
 }
 
 /** Each login is counted in the metrics by its result. */
@@ -172,28 +170,28 @@ export function createLogins(
   deps: {
     readonly store: Pick<Store, 'keys' | 'accounts'>;
     readonly clock: Clock;
-    readonly metrics?: Metrics | undefined;
+    readonly metrics: Metrics;
   },
 ): Logins {
   const keys = createKeyCheck(settings, deps);
-  const count = (result: string) => (deps.metrics ?? NO_METRICS).counter('postern_smtp_logins_total', { result });
+  const count = (result: string) => deps.metrics.counter('postern_smtp_logins_total', { result });
   const wrong = count('wrong');
   const results = { ok: count('ok'), wrong, 'too-many': wrong, away: count('away') };
 
   return frozen({
     async logIn(key, address) {
-      const login = await unlessAway(async () => {
+      const result = await unlessAway(async () => {
         const found = await keys.check(key, address);
-        return found.kind === 'good' ? { who: { account: found.account.id, key: found.id } } : { why: found.kind };
+        return found.kind === 'good' ? { login: { account: found.account.id, key: found.id } } : { why: found.kind };
       });
-      results[login.who ? 'ok' : login.why].add();
-      return login;
+      results[result.login ? 'ok' : result.why].add();
+      return result;
     },
-    check: (who) => unlessAway(async () => ((await keys.accountOf(who.key)) ? { who } : { why: 'wrong' })),
+    check: (login) => unlessAway(async () => ((await keys.accountOf(login.key)) ? { login } : { why: 'wrong' })),
   });
 }
 
-async function unlessAway(look: () => Promise<Login>): Promise<Login> {
+async function unlessAway(look: () => Promise<LoginResult>): Promise<LoginResult> {
   try {
     return await look();
   } catch (error) {
@@ -203,7 +201,7 @@ async function unlessAway(look: () => Promise<Login>): Promise<Login> {
 }
 
 /** What a client says of itself. The name is of no interest: the key alone says who it is. */
-export interface Credentials {
+interface Credentials {
   readonly key: string;
 }
 
@@ -211,7 +209,7 @@ const BASE64 = /^(?:[\w+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 const CONTROL = /\p{Cc}/u;
 
 /** Reads a response: `=` is an empty one (RFC 4954 section 4). Undefined: not base64, or bytes that are no text. */
-export function parseResponse(text: string): string | undefined {
+function parseResponse(text: string): string | undefined {
   if (text === '=') return '';
   if (!BASE64.test(text) || text.includes('_')) return undefined;
   const bytes = Buffer.from(text, 'base64');
@@ -222,13 +220,13 @@ export function parseResponse(text: string): string | undefined {
  * Reads the message of PLAIN (RFC 4616): authorization identity, user name, password, with a NUL between them. Undefined when it
  * is none, or holds a control character, which no key and no user name has and which would break lines wherever it is shown.
  */
-export function parsePlain(message: string): Credentials | undefined {
+function parsePlain(message: string): Credentials | undefined {
   const parts = message.split('\0');
   const [, , key] = parts;
   return parts.length === 3 && key !== undefined && parts.every(isPlainText) ? { key } : undefined;
 }
 
 /** Whether a text may be a user name or a key. */
-export function isPlainText(text: string): boolean {
+function isPlainText(text: string): boolean {
   return !CONTROL.test(text);
 }

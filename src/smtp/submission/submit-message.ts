@@ -4,40 +4,39 @@ import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
 import type { Submission, Submitted } from '../../sending/types.ts';
 import { StoreAway } from '../../store/driver/port.ts';
-import { dsnOf } from '../policy.ts';
-import type { Keeping } from '../reception.ts';
-import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../refusal.ts';
-import type { Said, Who } from '../verbs.ts';
-import { type Document, fillTemplate, readDocument, takeApart } from './draft.ts';
-import type { SubmissionDeps, SubmissionSettings } from './listener.ts';
+import type { MessageSink } from '../reception.ts';
+import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../replies.ts';
+import { dsnOf, type Login, type SessionState } from '../session-state.ts';
+import { type Document, fillTemplate, readDocument, takeApart } from './document.ts';
+import type { SubmissionDeps, SubmissionSettings } from './submission.ts';
 
 type Parts = Pick<SubmissionDeps, 'store' | 'submitting' | 'clock' | 'ids' | 'log'> & {
-  readonly room: Room;
+  readonly memory: DataMemory;
   readonly tracking: SubmissionSettings['tracking'];
 };
 type Made<T> = { readonly made: T } | { readonly made?: undefined; readonly refused: Reply };
 
-/** Holds a message in memory until it is whole, and hands it over to be sent. */
-export function openHandingOver(parts: Parts, who: Who, said: Said, address: string): Keeping {
-  const { submitting, log, ids, room } = parts;
+/** Keeps a message in memory until it is whole, and submits it to be sent. */
+export function openSubmissionSink(parts: Parts, login: Login, state: SessionState, address: string): MessageSink {
+  const { submitting, log, ids, memory } = parts;
   const messageId = ids.message();
-  const held = createHeld(room);
-  const { helo, tls, transaction } = said;
+  const buffer = createMessageBuffer(memory);
+  const { helo, tls, transaction } = state;
   const recipients = [...(transaction?.recipients.values() ?? [])].map(({ recipient }) => recipient);
 
-  async function hand(): Promise<Awaited<ReturnType<Keeping['finish']>>> {
-    const read = readDocument(held.bytes());
+  async function submit(): ReturnType<MessageSink['finish']> {
+    const read = readDocument(buffer.bytes());
     if (read.refused) return read;
     const { document } = read;
     if (document.options.ignored.length > 0)
       log.info('submission.note', {
-        account: who.account,
+        account: login.account,
         client: address,
         ignored: document.options.ignored.join(', '),
       });
-    const content = await toContent(document, who, parts);
+    const content = await toContent(document, login, parts);
     if (!content.made) return content;
-    const submission = toSubmission(document, content.made, who, parts);
+    const submission = toSubmission(document, content.made, login, parts);
     const copies = document.options.bcc === null ? [] : [document.options.bcc];
     const submitted = await submitting.submit({
       ...submission,
@@ -55,20 +54,20 @@ export function openHandingOver(parts: Parts, who: Who, said: Said, address: str
 
   return {
     messageId,
-    write: (bytes) => (held.add(bytes) ? undefined : Promise.resolve(REFUSALS.full)),
+    write: (bytes) => (buffer.add(bytes) ? undefined : Promise.resolve(REFUSALS.full)),
     async finish() {
       try {
-        return await hand();
+        return await submit();
       } catch (error) {
         // That it is away stands in the log once, and not for every message.
         if (error instanceof StoreAway) return { refused: REFUSALS.fault };
         throw error;
       } finally {
-        held.release();
+        buffer.release();
       }
     },
     async abort() {
-      held.release();
+      buffer.release();
     },
   };
 }
@@ -80,7 +79,7 @@ type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: 
 
 async function toContent(
   { bytes, subject, options: { template, mergeLanguage } }: Document,
-  { account }: Who,
+  { account }: Login,
   { store }: Parts,
 ): Promise<Made<Body>> {
   if (template === null) return { made: { form: 'mime', template: null, subject, bytes } };
@@ -117,7 +116,7 @@ async function toContent(
 function toSubmission(
   { sender, fromName, options }: Document,
   { bytes, ...content }: Body,
-  who: Who,
+  login: Login,
   { clock, tracking }: Parts,
 ): Omit<Submission, 'recipients' | 'client' | 'dsn'> {
   const {
@@ -148,7 +147,7 @@ function toSubmission(
     pool,
     ...content,
     ...toExtras(options.extras),
-    apiKey: who.key,
+    apiKey: login.key,
     ...(mergeLanguage && { mergeLanguage }),
     // A document is sent as it is; what a template makes is ours to complete.
     autoText: options.autoText ?? content.form === 'draft',
@@ -158,7 +157,7 @@ function toSubmission(
     globalVars: globalVars ?? (content.template === null ? null : []),
   };
   return {
-    account: who.account,
+    account: login.account,
     outgoing,
     bytes,
     sendAt: sendAt !== null && sendAt.getTime() > clock.now() ? sendAt : null,
@@ -166,14 +165,14 @@ function toSubmission(
 }
 
 /** How much memory the messages in DATA take, in all sessions together. */
-export interface Room {
+export interface DataMemory {
   isFull(): boolean;
   /** Takes so many bytes; false when there are not so many left. */
   take(bytes: number): boolean;
   give(bytes: number): void;
 }
 
-export function createRoom(maxBytes: number): Room {
+export function createDataMemory(maxBytes: number): DataMemory {
   let taken = 0;
   return frozen({
     isFull: () => taken >= maxBytes,
@@ -189,7 +188,7 @@ export function createRoom(maxBytes: number): Room {
 }
 
 /** Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single piece. */
-export interface Held {
+interface MessageBuffer {
   /** False when there is no room for them. */
   add(bytes: Buffer): boolean;
   bytes(): Buffer;
@@ -199,13 +198,13 @@ export interface Held {
 
 const FIRST_BYTES = 16_384;
 
-export function createHeld(room: Room): Held {
+function createMessageBuffer(memory: DataMemory): MessageBuffer {
   let block: Buffer = Buffer.alloc(0);
   let length = 0;
 
   function grow(atLeast: number): boolean {
     const size = Math.max(atLeast, block.length * 2, FIRST_BYTES);
-    if (!room.take(size - block.length)) return false;
+    if (!memory.take(size - block.length)) return false;
     const larger = Buffer.allocUnsafeSlow(size);
     block.copy(larger, 0, 0, length);
     block = larger;
@@ -221,7 +220,7 @@ export function createHeld(room: Room): Held {
     },
     bytes: () => block.subarray(0, length),
     release() {
-      room.give(block.length);
+      memory.give(block.length);
       block = Buffer.alloc(0);
       length = 0;
     },

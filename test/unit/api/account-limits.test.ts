@@ -88,7 +88,7 @@ for (const driver of drivers) {
         ['/templates/update', { ...template, code: 'y'.repeat(10_000) }],
       ] as const) {
         expect((await world.call(path, params)).body.message, path).to.contain(
-          'The account stores 500000 bytes, which is its limit',
+          'The account has reached its storage limit of 500000 bytes',
         );
       }
       expect((await world.call('/templates/list')).status).to.equal(200);

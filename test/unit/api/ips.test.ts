@@ -435,7 +435,7 @@ for (const driver of drivers) {
         });
         expect(await check('192.0.2.1', 'mute.example.com')).to.deep.equal({
           valid: false,
-          error: 'The DNS of mute.example.com does not answer; please try again later',
+          error: 'The DNS of mute.example.com does not respond; please try again later',
         });
       });
 

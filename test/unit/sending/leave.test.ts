@@ -4,6 +4,7 @@ import { createLeaving } from '../../../src/sending/leave.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { counterId, NO_COUNTS } from '../../../src/store/rows/counters.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { createSureTime } from '../../support/clock.ts';
 import { putCounts } from '../../support/counts.ts';
 import { subaccountRow } from '../../support/lists.ts';
 import { PLAIN_OUTGOING } from '../../support/messages.ts';
@@ -22,8 +23,17 @@ describe('leaving', () => {
   });
   afterEach(() => store.close());
 
-  const leaving = (quota = true, other: Partial<Store> = {}, jitter = () => 0) =>
-    createLeaving({ quota }, { store: { ...store, ...other }, ids: { jitter } });
+  /** Asks at any time: the time that mail has waited follows. */
+  function leaving(quota = true, other: Partial<Store> = {}, jitter = () => 0) {
+    let present = NOON;
+    const time = createSureTime({ now: () => present });
+    const part = createLeaving({ quota }, { store: { ...store, ...other }, ids: { jitter }, time });
+    const mayLeave: typeof part.mayLeave = (account, outgoing, queuedAt, now) => {
+      present = now;
+      return part.mayLeave(account, outgoing, queuedAt, now);
+    };
+    return { ...part, mayLeave };
+  }
   const of = (subaccount: string) => ({ ...PLAIN_OUTGOING, subaccount });
   /** How many of `count` may leave at `now`. */
   async function letGo(

@@ -5,7 +5,7 @@ import { createNotices, isPlainMailbox, toPlainAddress } from '../../../src/send
 import type { MailOutcome } from '../../../src/sending/types.ts';
 import type { Database } from '../../../src/store/driver/port.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
-import { createTestClock, type TestClock } from '../../support/clock.ts';
+import { createSureTime, createTestClock, type TestClock } from '../../support/clock.ts';
 import { drivers } from '../../support/database.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createTestMailer } from '../../support/senders.ts';
@@ -117,6 +117,7 @@ for (const driver of drivers) {
           store,
           mailer,
           clock,
+          time: createSureTime(clock),
           ids: createIds(clock),
           log,
         }),

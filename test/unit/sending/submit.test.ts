@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createLists } from '../../../src/events/lists.ts';
 import { createRecorder } from '../../../src/events/record.ts';
 import type { Recorder } from '../../../src/events/types.ts';
@@ -10,6 +11,7 @@ import { createSubmitting } from '../../../src/sending/submit.ts';
 import type { Submission, SubmitOutcome } from '../../../src/sending/types.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import type { Store } from '../../../src/store/store.ts';
+import { createSureTime } from '../../support/clock.ts';
 import { subaccountRow } from '../../support/lists.ts';
 import { PLAIN_OUTGOING } from '../../support/messages.ts';
 import { freshSpool } from '../../support/spool.ts';
@@ -49,7 +51,7 @@ describe('submitting', () => {
       spool,
       lists,
       recorder,
-      leaving: createLeaving({ quota: true }, { store, ids }),
+      leaving: createLeaving({ quota: true }, { store, ids, time: createSureTime(clock) }),
       ownDomains: createOwnDomains(
         { fromOwnDomains: 'auto', returnDomain: 'bounces.postern.test', signingDomain: '' },
         { store },
@@ -57,6 +59,7 @@ describe('submitting', () => {
       clock,
       ids,
       log,
+      metrics: NO_METRICS,
     };
     const submitting = (other: Partial<typeof deps> = {}) =>
       createSubmitting({ hostname: 'mx.postern.test', returnDomain: 'bounces.postern.test' }, { ...deps, ...other });

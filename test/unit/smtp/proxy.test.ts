@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { parseProxyHeader } from '../../../src/smtp/door.ts';
+import { parseProxyHeader } from '../../../src/smtp/proxy-header.ts';
 import { openData, type Started, startListener } from '../../support/smtp.ts';
 import { until } from '../../support/until.ts';
 

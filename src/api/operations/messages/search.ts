@@ -79,7 +79,10 @@ function toMatcher({
     matches(row);
 }
 
-/** The store has no cursors, and many messages may share one millisecond: after a full page comes the rest of its last moment, by id. */
+/**
+ * The store has no cursors, and many messages may share one millisecond: after a full page comes the rest of its last
+ * moment, by id.
+ */
 async function* pagesBackwards(
   { messages }: AccountStore,
   from: Date,
@@ -218,7 +221,8 @@ function add(a: Counts, b: Counts): Counts {
 /** Looking for messages that were sent. */
 export const messagesSearch = [search, searchTimeSeries];
 
-// The query language of /messages/search: words that all have to be found, `field:value`, quotes, `-` in front for "not", OR between.
+// The query language of /messages/search: words that all have to be found, `field:value`, quotes, `-` in front for
+// "not", OR between.
 
 /** Whether a message is meant. */
 type Matches = (row: SentMessageRow) => boolean;
@@ -245,7 +249,10 @@ const SAME: ReadonlyMap<string, TextsOf> = new Map<string, TextsOf>([
 ]);
 const ANYWHERE = ({ email, sender, subject, tags }: SentMessageRow) => [email, sender, subject, ...tags];
 
-/** Reads a query. An empty one, and `*`, mean every message. A field that is not known is a metadata field (`u_name:value`), or plain text. */
+/**
+ * Reads a query. An empty one, and `*`, mean every message. A field that is not known is a metadata field
+ * (`u_name:value`), or plain text.
+ */
 function parseQuery(query: string): Matches {
   const groups: Matches[][] = [];
   let either = false;

@@ -288,7 +288,10 @@ function clicksOf(wanted: boolean | undefined, otherwise: ClickTracking): ClickT
 
 type Variables = readonly { readonly name: string; readonly content?: MergeValue | undefined }[];
 
-/** Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is nothing. */
+/**
+ * Texts, as they are shown, but where a condition may ask what they are: in mailchimp a list is its values, a struct is
+ * nothing.
+ */
 function toMergeVars(vars: Variables, language: MergeLanguage | undefined): readonly MergeVar[] {
   return vars.map(({ name, content = '' }) => ({
     name,
@@ -296,7 +299,9 @@ function toMergeVars(vars: Variables, language: MergeLanguage | undefined): read
   }));
 }
 
-/** Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong. */
+/**
+ * Looks whether the texts of a message are templates of its merge language. Throws a refusal that says what is wrong.
+ */
 async function checkTemplates(
   { mergeLanguage, globalVars, rcptVars, subject, fromName }: Outgoing,
   { html, text }: Draft,

@@ -19,7 +19,7 @@ import {
 } from '../../mail/message.ts';
 import { breachOfBlock, type Draft, type DraftFile } from '../../mail/outgoing.ts';
 import type { Store } from '../../store/store.ts';
-import { REFUSALS, type Reply } from '../refusal.ts';
+import { REFUSALS, type Reply } from '../replies.ts';
 
 /** What becomes of a document that a template takes apart. */
 export interface TakenApart {

@@ -1,4 +1,5 @@
 import { frozen } from '../base/frozen.ts';
+
 /** One reply as the client gets it. */
 export interface Reply {
   readonly code: number;
@@ -16,7 +17,7 @@ function reply(code: number, enhanced: string, text: string): Reply {
  * Every "no" that we choose. A text never says why in words of ours that change with the error: what a fault was stands
  * in the log, and one text for all unknown mailboxes leaves nothing to harvest.
  */
-export const REFUSALS = Object.freeze({
+export const REFUSALS = frozen({
   // 421: we end the session
   tooManySessions: reply(421, '4.3.2', 'Too many connections, try again later'),
   busy: reply(421, '4.3.2', 'Server is busy, try again later'),
@@ -78,7 +79,7 @@ export const REFUSALS = Object.freeze({
 });
 
 /** The rest: what we say when all is well. */
-export const REPLIES = Object.freeze({
+export const REPLIES = frozen({
   ok: reply(250, '2.0.0', 'OK'),
   senderOk: reply(250, '2.1.0', 'Sender OK'),
   recipientOk: reply(250, '2.1.5', 'Recipient OK'),

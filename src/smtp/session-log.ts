@@ -1,0 +1,150 @@
+import { X509Certificate } from 'node:crypto';
+import { frozen } from '../base/frozen.ts';
+import type { Log } from '../base/log.ts';
+import type { Counter, Metrics } from '../base/metrics.ts';
+import { REFUSALS, type Reply } from './replies.ts';
+import type { SessionState } from './session-state.ts';
+
+/** What is logged and counted of one session. */
+export interface SessionLog {
+  /**
+   * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
+   * line.
+   */
+  refused(reply: Reply, command: string, parties: Parties): void;
+  accepted(messageId: string, recipients: number, size: number): void;
+  /** Writes the one line about the whole session. */
+  end(reason: string, durationMs: number): void;
+}
+
+/** Whose mail was refused, as far as the session has said: an operator looks for these. */
+export interface Parties {
+  /** The reverse-path; empty for the null sender. */
+  readonly mail_from: string | undefined;
+  /** The recipient that was refused, or all of them when the message was. */
+  readonly recipient: string | undefined;
+  /** Id of the account that the mail was for, or that handed it over. */
+  readonly account: string | undefined;
+}
+
+/** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
+const MAX_LOGGED = 5;
+/** Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few of them. */
+const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
+
+/** The log of a session that opens now. */
+export function createSessionLog(
+  address: string,
+  state: SessionState,
+  { log, meters }: { readonly log: Log; readonly meters: Meters },
+): SessionLog {
+  let recipientsTaken = 0;
+  let refusals = 0;
+  meters.opened();
+  return frozen({
+    refused(reply, command, parties) {
+      refusals++;
+      meters.refused(reply);
+      // fail2ban's filter reads wrong keys up to the reply; they have no parties.
+      const fields = {
+        client: address,
+        helo: state.helo,
+        command: loggable(command),
+        reply: reply.line.trimEnd(),
+        ...parties,
+      };
+      if (refusals <= MAX_LOGGED || GUESSES.includes(reply)) log.info('smtp.refused', fields);
+      else log.debug('smtp.refused', fields);
+    },
+    accepted(messageId, recipients, size) {
+      recipientsTaken += recipients;
+      log.info('message.accepted', { message: messageId, recipients, size, client: address });
+    },
+    end(reason, durationMs) {
+      const { helo, tls, messages } = state;
+      meters.closed();
+      log.info('smtp.session', {
+        client: address,
+        helo,
+        tls,
+        messages,
+        recipients: recipientsTaken,
+        refusals,
+        reason,
+        duration_ms: Math.round(durationMs),
+      });
+    },
+  });
+}
+
+/**
+ * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as commands,
+ * and AUTH carries a password.
+ */
+function loggable(command: string): string {
+  if (/^(?:MAIL|RCPT) /i.test(command)) return command;
+  return (
+    /^(?:EHLO|HELO|STARTTLS|DATA|RSET|NOOP|VRFY|EXPN|HELP|AUTH|BDAT|QUIT)\b/i.exec(command)?.[0].toUpperCase() ??
+    'unknown'
+  );
+}
+
+/** What is counted of all sessions of a listener. */
+export interface Meters {
+  opened(): void;
+  closed(): void;
+  secured(version: string | null): void;
+  refused(reply: Reply): void;
+  /** The certificate in use from now on, PEM; undefined: none. */
+  certificate(pem: string | undefined): void;
+}
+
+const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
+
+/** Counts for a listener; `listener` is the value of its label. */
+export function createMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
+  const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
+  const byVersion = new Map<string, Counter>(
+    VERSIONS.map((version) => [version, metrics.counter('postern_smtp_tls_sessions_total', { listener, version })]),
+  );
+  const count = (reason: string, { code }: Reply) =>
+    metrics.counter('postern_smtp_refusals_total', { listener, code: String(code), reason: toWords(reason) });
+  const byReply = new Map<Reply, Counter>(
+    Object.entries(REFUSALS).map(([reason, reply]) => [reply, count(reason, reply)]),
+  );
+  let active = 0;
+  let notAfter: number | undefined;
+  metrics.gauge('postern_smtp_sessions_active', () => [[{ listener }, active]]);
+  metrics.gauge('postern_tls_certificate_not_after_timestamp_seconds', () =>
+    notAfter === undefined ? [] : [[{ listener }, notAfter]],
+  );
+  // The one refusal that is made when it is said, because it names something.
+  let unknownThing: Counter | undefined;
+  return frozen({
+    opened() {
+      active++;
+      sessions.add();
+    },
+    closed() {
+      active--;
+    },
+    secured(version) {
+      (byVersion.get(version ?? 'other') ?? byVersion.get('other'))?.add();
+    },
+    refused(reply) {
+      (byReply.get(reply) ?? (unknownThing ??= count('unknownThing', reply))).add();
+    },
+    certificate(pem) {
+      notAfter = pem === undefined ? undefined : expiryOf(pem);
+    },
+  });
+}
+
+function expiryOf(pem: string): number {
+  return new X509Certificate(pem).validToDate.getTime() / 1000;
+}
+
+/** `noMailbox` as Prometheus writes names. */
+function toWords(name: string): string {
+  return name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
+}
