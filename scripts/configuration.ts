@@ -27,17 +27,27 @@ export interface Shown {
   readonly comment: string;
 }
 
-/** A comment above several settings in a row is about all of them. */
+/** A comment above several settings in a row is about all of them; that of a section stands with its first setting. */
 export function* readSettings(yaml: string): Generator<Shown> {
   let comment: string[] = [];
+  let section: string[] = [];
   let used = false;
   const parents: string[] = [];
   for (const line of yaml.split('\n')) {
     const [, indent = '', name, value = ''] = /^(\s*)(\w+):\s*(.*)$/.exec(line) ?? [];
     if (name !== undefined) {
       parents.length = indent.length / 2;
-      if (value === '') parents.push(name);
-      else yield { path: [...parents, name].join('.'), value, comment: comment.join('\n') };
+      if (value === '') {
+        parents.push(name);
+        section = used ? [] : comment; // right below a setting, the comment is that setting's
+      } else {
+        yield {
+          path: [...parents, name].join('.'),
+          value,
+          comment: [section.join('\n'), comment.join('\n')].filter((part) => part !== '').join('\n\n'),
+        };
+        section = [];
+      }
       used = true;
     } else {
       if (used) comment = [];

@@ -25,7 +25,7 @@ export class ConfigError extends Error {
   }
 }
 
-export interface Loaded {
+export interface LoadedSettings {
   readonly settings: Settings;
   /** Every setting with its value and origin: default, the name of a file, or that of an environment variable. */
   readonly shown: readonly { readonly path: string; readonly value: unknown; readonly origin: string }[];
@@ -41,7 +41,10 @@ type Tree = { readonly [name: string]: unknown };
 export const DEFAULTS_FILE = new URL('../config/default.yaml', import.meta.url).pathname;
 
 /** Reads and checks all settings. Throws `ConfigError`. */
-export function loadSettings(file: string | undefined, env: Readonly<Record<string, string | undefined>>): Loaded {
+export function loadSettings(
+  file: string | undefined,
+  env: Readonly<Record<string, string | undefined>>,
+): LoadedSettings {
   const leaves = new Map<string, Leaf>();
   const faults: Fault[] = [];
   collect(readYaml(DEFAULTS_FILE), 'default', leaves);
@@ -56,7 +59,7 @@ export function loadSettings(file: string | undefined, env: Readonly<Record<stri
   return check(leaves, known, faults);
 }
 
-function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, faults: Fault[]): Loaded {
+function check(leaves: ReadonlyMap<string, Leaf>, known: ReadonlySet<string>, faults: Fault[]): LoadedSettings {
   for (const [path, { origin }] of leaves) {
     if (!known.has(path)) faults.push({ path, text: `${unknown(path, known)} (in ${origin})` });
   }

@@ -2,8 +2,8 @@ import { type Api, createApi } from './api/server.ts';
 import type { Clock } from './base/clock.ts';
 import { frozen } from './base/frozen.ts';
 import type { Ids } from './base/ids.ts';
-import { counted, createHealth, showBuild } from './composition/numbers.ts';
-
+import type { Log } from './base/log.ts';
+import { createHealth, showBuild, withCountedLog } from './composition/health.ts';
 import { createDelivery, createEvents, createInbound, createOutbound } from './composition/parts.ts';
 import {
   apiSettings,
@@ -14,6 +14,7 @@ import {
   ownDomainsSettings,
   sendingSettings,
   submissionSettings,
+  taskSchedules,
   taskSettings,
 } from './composition/slices.ts';
 import { openStorage } from './composition/storage.ts';
@@ -34,7 +35,7 @@ import { createLeases } from './tasks/lease.ts';
 import { createScheduler } from './tasks/scheduler.ts';
 
 /** The key of the first account, at the one start that made it. */
-export interface FirstKey {
+interface FirstKey {
   readonly account: string;
   readonly key: string;
 }
@@ -64,19 +65,37 @@ interface Place {
 
 /** Builds every part and says in which order they start and stop. Nothing runs before `start`. */
 export async function openDaemon(settings: Settings, given: DaemonDeps): Promise<Daemon> {
-  const deps = counted(given);
+  const deps = withCountedLog(given);
   const { log, clock, ids, metrics } = deps;
   showBuild(settings, metrics);
+
+  // What everything stands on: the queue, the store, the DNS.
   const storage = await openStorage(settings, deps);
   const { spool, store, time } = storage;
-  const loopbackOnly = onLoopbackOnly(settings, deps);
   // Somebody who asks to check a domain has just changed it: no cached answer will do.
   const fresh = createResolver(dnsSettings(settings), { clock, log, ids, metrics, cacheEntries: 0 });
+  const loopbackOnly = onLoopbackOnly(settings, deps);
+
+  // Mail on its way in, mail on its way out, what is told of it, and the queue's way out.
   const inbound = createInbound(settings, deps, { ...storage, fresh });
   const outbound = createOutbound(settings, deps, { store, time, loopbackOnly, fresh, cached: inbound.resolver });
   const events = createEvents(settings, deps, storage);
   const leaving = createLeaving({ quota: settings.outbound.quota }, { store, ids, time });
+  const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const scheduling = createScheduling({ ...storage, clock });
+  const submitting = createSubmitting(
+    { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
+    {
+      ...storage,
+      ...events,
+      leaving,
+      ownDomains: createOwnDomains(ownDomainsSettings(settings), { store }),
+      clock,
+      ids,
+      log,
+      metrics,
+    },
+  );
   const sending = createSending(sendingSettings(settings), {
     ...storage,
     ...outbound,
@@ -97,21 +116,27 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     mail: sending.mail,
     ownCarrier: outbound.ownCarrier,
   });
+
+  // What runs at its times.
+  // This life of this process, in leases of tasks and claims of jobs.
+  const holder = `${settings.hostname} ${ids.key()}`;
+  const tasks = createTasks(taskSettings(settings, holder), {
+    ...storage,
+    ...events,
+    ...outbound,
+    ownership: inbound.ownership,
+    scheduling,
+    ids,
+    log,
+    clock,
+    resolver: fresh,
+    cached: inbound.resolver,
+  });
+  const leases = createLeases({ holder }, { store, clock });
+  const scheduler = createScheduler(tasks, taskSchedules(settings), { leases, clock, log, metrics });
+
+  // What the world reaches: SMTP for inbound mail, SMTP with a login, HTTP.
   const listener = createListener(listenerSettings(settings, deps), { ...inbound, spool, clock, log, metrics });
-  const submitting = createSubmitting(
-    { hostname: settings.hostname, returnDomain: settings.outbound.return_domain },
-    {
-      ...storage,
-      ...events,
-      leaving,
-      ownDomains: createOwnDomains(ownDomainsSettings(settings), { store }),
-      clock,
-      ids,
-      log,
-      metrics,
-    },
-  );
-  const releasing = createReleasing({ spool, holding: leaving, clock, log });
   const submission = createSubmission(submissionSettings(settings, deps, loopbackOnly), {
     ...storage,
     submitting,
@@ -121,8 +146,6 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     metrics,
   });
   const health = createHealth({ listener, submission, spool, store, routing: inbound.routing });
-  // What this life of this process holds in the store: leases of tasks, claims of jobs.
-  const holder = `${settings.hostname} ${ids.key()}`;
   const api = createApi(apiSettings(settings, deps), {
     ...storage,
     ...inbound,
@@ -133,26 +156,14 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     submitting,
     scheduling,
     releasing,
-    poke: (task) => scheduler.poke(task),
+    poke: scheduler.poke,
     resolver: fresh,
     health,
   });
-  const tasks = createTasks(taskSettings(settings, holder), {
-    ...storage,
-    ownership: inbound.ownership,
-    ...events,
-    ...outbound,
-    scheduling,
-    ids,
-    log,
-    clock,
-    resolver: fresh,
-    cached: inbound.resolver,
-  });
-  const scheduler = createScheduler(tasks, { leases: createLeases({ holder }, { store, clock }), clock, log, metrics });
 
   return frozen({
     async start() {
+      // What the listeners need comes before them, and what can wait after them.
       await inbound.routing.start();
       await inbound.ownership.warn();
       const firstKey = await bootstrapWhenThere(store, settings.bootstrap.api_key, { clock, ids });
@@ -165,16 +176,7 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await listener.start();
       await submission.start();
       await scheduler.start();
-      if (loopbackOnly && settings.webhooks.allow_private === null) {
-        log.info('daemon.note', {
-          note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)',
-        });
-      }
-      if (loopbackOnly && settings.outbound.allow_private === null) {
-        log.info('daemon.note', {
-          note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)',
-        });
-      }
+      if (loopbackOnly) noteLoopback(settings, log);
       const places = ({ addresses }: Pick<typeof listener, 'addresses'>) =>
         addresses().map(({ address, port }) => ({ host: address, port }));
       return { smtp: places(listener), submission: places(submission), http: api.address(), firstKey };
@@ -187,6 +189,8 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
     run: api.run,
     check: health.check,
     async stop() {
+      // Each step ends what the next ones serve: first nothing comes in, then nothing goes out, and the files are
+      // closed last.
       await Promise.all([listener.stop(), submission.stop()]);
       await Promise.all([
         api.stop(),
@@ -212,6 +216,20 @@ export async function openDaemon(settings: Settings, given: DaemonDeps): Promise
       await Promise.all([spool.close(), store.close()]);
     },
   });
+}
+
+/** A developer's daemon may do what one on the internet may not; the log says so. */
+function noteLoopback({ webhooks, outbound }: Settings, log: Log): void {
+  if (webhooks.allow_private === null) {
+    log.info('daemon.note', {
+      note: 'every listener is on loopback, so webhooks may post to loopback too (webhooks.allow_private)',
+    });
+  }
+  if (outbound.allow_private === null) {
+    log.info('daemon.note', {
+      note: 'every listener is on loopback, so mail may be sent to loopback too (outbound.allow_private)',
+    });
+  }
 }
 
 /** The first account needs the store; a start without it goes on, and `postern account create` does it later. */

@@ -2,6 +2,7 @@ import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
 import { parseRelay } from './sending/carry/relay.ts';
+import { scheduleFault } from './tasks/scheduler.ts';
 
 // What each setting may be; its default and what it is for stand in config/default.yaml.
 
@@ -63,6 +64,11 @@ const isMailAddress = (value: string): boolean => {
   const address = parseAddress(value);
   return address !== undefined && !address.domain.startsWith('[');
 };
+
+const schedule = z.string().superRefine((value, context) => {
+  const fault = scheduleFault(value);
+  if (fault !== undefined) context.addIssue({ code: 'custom', message: fault });
+});
 
 /** What `store.url`, or the file that holds it, must be. */
 export const MONGO_URL = 'mongodb://host/name or mongodb+srv://host/name';
@@ -205,6 +211,26 @@ export const schema = z.strictObject({
     max_per_day: count(1, 100_000),
     formulas: oneOf('quote', 'escape'),
     metadata_fields: list(text.min(1, 'must name a field of the metadata')),
+  }),
+  tasks: z.strictObject({
+    purge: schedule,
+    keep_time: schedule,
+    sweep_outbox: schedule,
+    tend_batches: schedule,
+    tend_scheduled: schedule,
+    run_exports: schedule,
+    expire_exports: schedule,
+    purge_rows: schedule,
+    apply_events: schedule,
+    count_usage: schedule,
+    expire_rejects: schedule,
+    provision_ips: schedule,
+    finish_warmups: schedule,
+    retest_reverse_dns: schedule,
+    send_notices: schedule,
+    retest_sender_domains: schedule,
+    retest_tracking_domains: schedule,
+    retest_inbound_domains: schedule,
   }),
   bootstrap: z.strictObject({
     api_key: z.string().regex(/^([\w-]{16,128})?$/, 'must be 16 to 128 letters, digits, - or _'),

@@ -1,7 +1,8 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
-import type { AccountStore, BoundCollection, Owned } from '../store/store.ts';
+import type { Owned } from '../store/rows/collection.ts';
+import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
 import { invalid, tooMany } from './errors.ts';
 

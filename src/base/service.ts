@@ -5,11 +5,8 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-/** Something that is done again and again: safe to run twice, to skip, and to be cut off. */
+/** Work that is done again and again: safe to run twice, to skip, and to be cut off. Its name and its times are those of tasks/index.ts. */
 export interface Task {
-  readonly name: string;
-  /** When: five fields as in crontab, in UTC. */
-  readonly schedule: string;
   /**
    * Runs on every host, without a lease: it is about this host only, or it claims what it works on by itself.
    * Any other task runs in one process at a time, of all that share a store.

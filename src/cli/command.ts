@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { Refusal } from '../api/errors.ts';
 import { printable } from '../base/log.ts';
 import { VERSION } from '../base/version.ts';
-import { ConfigError, type Loaded, loadSettings } from '../config.ts';
+import { ConfigError, type LoadedSettings, loadSettings } from '../config.ts';
 
 /** Exit codes of sysexits.h, so that scripts and systemd can tell the cases apart. */
 export const EXIT = {
@@ -65,7 +65,7 @@ export interface Invocation {
   /** Prints the results: `records` as JSON, or `text` for people. */
   print(records: readonly object[], text: () => string): void;
   /** Loads the settings from `--config`, POSTERN_CONFIG and the environment. */
-  settings(): Loaded;
+  settings(): LoadedSettings;
 }
 
 export interface Command {

@@ -11,6 +11,7 @@ import { systemClock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog } from '../base/log.ts';
+import { createPrometheus } from '../base/prometheus.ts';
 import { loadSettings } from '../config.ts';
 import { openDaemon } from '../daemon.ts';
 import { mandrillSignature, standardSignature } from '../webhooks/signing.ts';
@@ -49,6 +50,7 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
     log: createLog('silent'),
     clock: systemClock,
     ids: createIds(systemClock),
+    metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
   });
   try {
     const {

@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
+import { createPrometheus } from '../base/prometheus.ts';
 import { openDatabase } from '../composition/storage.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -53,6 +54,7 @@ export async function withOperations<T>(settings: Settings, use: (run: Daemon['r
     log: quiet,
     clock: systemClock,
     ids: createIds(systemClock),
+    metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
     role: 'visitor',
   });
   try {

@@ -8,8 +8,8 @@ import { createPrometheus } from '../base/prometheus.ts';
 
 import { VERSION } from '../base/version.ts';
 import { checkFiles } from '../composition/files.ts';
-import type { CountedDeps } from '../composition/slices.ts';
-import { ConfigError, type Loaded } from '../config.ts';
+import type { DaemonDeps } from '../composition/slices.ts';
+import { ConfigError, type LoadedSettings } from '../config.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
 import type { Settings } from '../settings.ts';
 import { type Command, EXIT, type Invocation, type Io } from './command.ts';
@@ -80,7 +80,7 @@ function extendStart(notifier: Notifier): () => void {
 async function open(
   settings: Settings,
   io: Io,
-  { log, metrics }: Pick<CountedDeps, 'log' | 'metrics'>,
+  { log, metrics }: Pick<DaemonDeps, 'log' | 'metrics'>,
 ): Promise<{ readonly daemon: Daemon; announce(): void } | number> {
   try {
     const sockets = inheritedSockets(io.env, io.pid);
@@ -190,7 +190,7 @@ interface Running {
 /** Reloads settings and certificates, one reload at a time. Invalid ones change nothing. */
 function createReload(
   call: Invocation,
-  atStart: Loaded['shown'],
+  atStart: LoadedSettings['shown'],
   { daemon, notifier, log, metrics }: Running,
 ): () => void {
   let last = Promise.resolve();
@@ -220,7 +220,7 @@ function createReload(
 }
 
 /** Changed settings that need a restart. */
-function changedBetween(before: Loaded['shown'], after: Loaded['shown']): string[] {
+function changedBetween(before: LoadedSettings['shown'], after: LoadedSettings['shown']): string[] {
   const old = new Map(before.map(({ path, value }) => [path, JSON.stringify(value)]));
   return after
     .filter(({ path, value }) => !path.startsWith('smtp.tls.') && old.get(path) !== JSON.stringify(value))

@@ -39,7 +39,7 @@ import { createRenderer, createSample } from '../webhooks/render/renderer.ts';
 import { createDestinations, createWebhookRoad } from '../webhooks/road.ts';
 import { createSigningKeys } from '../webhooks/signing.ts';
 import {
-  type CountedDeps,
+  type DaemonDeps,
   dnsSettings,
   ownNames,
   posterSettings,
@@ -54,7 +54,7 @@ import type { Storage } from './storage.ts';
 /** How events come into the numbers, the lists and onto webhooks. */
 export function createEvents(
   { webhooks }: Settings,
-  { log, clock, ids }: CountedDeps,
+  { log, clock, ids }: DaemonDeps,
   { store, spool, tokenSecret }: Storage,
 ) {
   const outbox = createOutbox({ store, spool, clock });
@@ -79,7 +79,7 @@ export function createEvents(
 /** How mail comes in: routes, return addresses, signing keys, and the way onto the queue. */
 export function createInbound(
   settings: Settings,
-  { log, clock, ids, metrics }: CountedDeps,
+  { log, clock, ids, metrics }: DaemonDeps,
   { spool, store, tokenSecret, fresh }: Storage & { readonly fresh: Resolver },
 ) {
   const routing = createRouting({ refreshMs: settings.inbound.refresh_ms }, { store, clock, log });
@@ -105,7 +105,7 @@ export function createInbound(
 /** Mail of our own going out, and the domains that mail is sent from. */
 export function createOutbound(
   settings: Settings,
-  { log, clock, ids }: CountedDeps,
+  { log, clock, ids }: DaemonDeps,
   {
     store,
     time,
@@ -180,7 +180,7 @@ interface DeliveryParts {
 }
 
 /** How what is on the queue goes out. */
-export function createDelivery(settings: Settings, deps: CountedDeps, parts: DeliveryParts) {
+export function createDelivery(settings: Settings, deps: DaemonDeps, parts: DeliveryParts) {
   const { spool, store, routing, resolver, signingKeys, returns, mail, ownCarrier, loopbackOnly, time } = parts;
   const { log, clock, ids, metrics } = deps;
   const { hostname } = settings;

@@ -15,7 +15,7 @@ import type { RenderThreadData } from './render-thread.ts';
 // What each part is told of the settings: its slice, in its own words.
 
 /** A socket that was opened before us (systemd), by its name. */
-export interface HandedSocket {
+interface HandedSocket {
   readonly name: string;
   readonly fd: number;
 }
@@ -28,12 +28,9 @@ export interface DaemonDeps {
   readonly sockets?: readonly HandedSocket[];
   /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
   readonly role?: 'daemon' | 'visitor';
-  /** Where numbers are kept; the daemon makes a place of its own when none is given, without the figures of the process. */
-  readonly metrics?: Metrics & Exposition;
+  /** Where numbers are kept and shown. */
+  readonly metrics: Metrics & Exposition;
 }
-
-/** The same once it is settled where numbers are kept. */
-export type CountedDeps = DaemonDeps & Required<Pick<DaemonDeps, 'metrics'>>;
 
 /** Every listener is on loopback: a machine of a developer, not of the internet. */
 export function onLoopbackOnly(settings: Settings, deps: DaemonDeps): boolean {
@@ -159,6 +156,30 @@ export function taskSettings(settings: Settings, holder: string) {
     ips: { hostname, quarantineDays: ips.quarantine_days },
     exports: exportSettings(settings, holder),
     rows: { keepDays: events.keep_days },
+  };
+}
+
+/** When each task runs, by the names of tasks/index.ts. */
+export function taskSchedules({ tasks }: Settings) {
+  return {
+    purge: tasks.purge,
+    'keep-time': tasks.keep_time,
+    'sweep-outbox': tasks.sweep_outbox,
+    'tend-batches': tasks.tend_batches,
+    'tend-scheduled': tasks.tend_scheduled,
+    'run-exports': tasks.run_exports,
+    'expire-exports': tasks.expire_exports,
+    'purge-rows': tasks.purge_rows,
+    'apply-events': tasks.apply_events,
+    'count-usage': tasks.count_usage,
+    'expire-rejects': tasks.expire_rejects,
+    'provision-ips': tasks.provision_ips,
+    'finish-warmups': tasks.finish_warmups,
+    'retest-reverse-dns': tasks.retest_reverse_dns,
+    'send-notices': tasks.send_notices,
+    'retest-sender-domains': tasks.retest_sender_domains,
+    'retest-tracking-domains': tasks.retest_tracking_domains,
+    'retest-inbound-domains': tasks.retest_inbound_domains,
   };
 }
 

@@ -13,25 +13,22 @@ import { createTokenSecret, type TokenSecret } from '../store/rows/hosts.ts';
 import { openStore, type Store } from '../store/store.ts';
 import { meteredDatabase, type UsageMeter } from '../store/usage.ts';
 import { readStoreUrl } from './files.ts';
-import { type CountedDeps, roomSettings, spoolDir } from './slices.ts';
+import { type DaemonDeps, roomSettings, spoolDir } from './slices.ts';
 
-/** The store's database: MongoDB when a URL is set, else a file under data_dir. */
-export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
-  const { timeout_ms: timeoutMs } = settings.store;
-  const address = readStoreUrl(settings.store);
-  if (address !== '') {
-    // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
-    const { openMongo } = await import('../store/driver/mongo.ts');
-    return openMongo({ url: address, timeoutMs }, { log });
-  }
-  return openEmbedded(
-    { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) },
-    { log },
-  );
+/** The queue, the store and what accounts have in it, the time that counts, and what signs tokens. */
+export interface Storage {
+  readonly spool: Spool;
+  readonly store: Store;
+  readonly meter: UsageMeter;
+  readonly time: RunningTime;
+  readonly tokenSecret: TokenSecret;
 }
 
 /** The queue and the store. */
-export async function openStorage(settings: Settings, { log, clock, ids, metrics, role = 'daemon' }: CountedDeps) {
+export async function openStorage(
+  settings: Settings,
+  { log, clock, ids, metrics, role = 'daemon' }: DaemonDeps,
+): Promise<Storage> {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
   const spool = await openSpool(
@@ -63,17 +60,23 @@ async function openTime(
     const days = Math.round(Math.abs(time.odd) / DAY_MS);
     log.warn('daemon.clock', {
       days,
-      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; nothing is given up or forgotten for an hour, in which a wrong clock can be set right`,
+      note: `the clock is ${days} days ${time.odd > 0 ? 'ahead of' : 'behind'} what this queue saw last; expiry is suspended for one hour so that the clock can be corrected`,
     });
   }
   return time;
 }
 
-/** The queue, the store and what accounts have in it, the time that counts, and what signs tokens. */
-export interface Storage {
-  readonly spool: Spool;
-  readonly store: Store;
-  readonly meter: UsageMeter;
-  readonly time: RunningTime;
-  readonly tokenSecret: TokenSecret;
+/** The store's database: MongoDB when a URL is set, else a file under data_dir. */
+export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
+  const { timeout_ms: timeoutMs } = settings.store;
+  const address = readStoreUrl(settings.store);
+  if (address !== '') {
+    // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
+    const { openMongo } = await import('../store/driver/mongo.ts');
+    return openMongo({ url: address, timeoutMs }, { log });
+  }
+  return openEmbedded(
+    { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) },
+    { log },
+  );
 }

@@ -4,10 +4,20 @@ import { MOST_COUNTED_URLS, urlKey } from '../store/rows/counters.ts';
 import type { Reason } from '../store/rows/lists.ts';
 import type { MessageEventKind, MessageEventRow, SentMessageRow, SentState } from '../store/rows/messages.ts';
 import { subaccountId } from '../store/rows/subaccounts.ts';
+import type { UnsentEvent } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import { createCounting, createUrlCounting } from './counting.ts';
-import { createOnce } from './once.ts';
-import type { Lists, Outbox } from './types.ts';
+import { createCounting, createOnce, createUrlCounting } from './counting.ts';
+
+import type { Lists } from './lists.ts';
+
+/** Where events leave the store: onto the spool, for every webhook of the account that asked for them. */
+export interface Outbox {
+  /**
+   * Resolves when they are durable on the spool (or no webhook wants them); then the row may forget them. Throws when
+   * they are not.
+   */
+  publish(account: string, events: readonly UnsentEvent[]): Promise<void>;
+}
 
 export interface ApplyDeps {
   readonly store: Pick<Store, 'messages' | 'messageEvents' | 'counters' | 'subaccounts' | 'urls' | 'urlHours'>;
@@ -17,13 +27,16 @@ export interface ApplyDeps {
   readonly log: Log;
 }
 
-/** Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not done again. */
-export type Apply = (event: MessageEventRow) => Promise<void>;
+/**
+ * Brings an event that is recorded to where it belongs. Throws when the store is away; what was done by then is not
+ * done again.
+ */
+type Apply = (event: MessageEventRow) => Promise<void>;
 
 /**
- * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`). Cut off
- * between any two of these, the event is applied again as a whole: the message and the counters know that they have it
- * (once.ts), the list knows its last event, and webhooks get the same event under the same id once more.
+ * The message, the rejection list, the counters, the webhooks, and only then the mark that all have it (`appliedAt`).
+ * Cut off between any two of these, the event is applied again as a whole: the message and the counters know that they
+ * have it (counting.ts), the list knows its last event, and webhooks get the same event under the same id once more.
  */
 export function createApply(deps: ApplyDeps): Apply {
   const { store, clock } = deps;
@@ -99,7 +112,7 @@ async function publish({ outbox, log }: ApplyDeps, { account, kind, unsent }: Me
 }
 
 /** Opens and clicks that are kept with a message one by one; the numbers count all. */
-export const MOST_DETAILS = 100;
+const MOST_DETAILS = 100;
 
 /** What an event makes of a message; an open or a click leaves its state alone. */
 const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
@@ -113,8 +126,8 @@ const STATES: Readonly<Partial<Record<MessageEventKind, SentState>>> = {
 };
 
 /**
- * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these that the
- * message ever had, whatever came first.
+ * Events come in no particular order, and one that was cut off comes minutes late. So the state is the last of these
+ * that the message ever had, whatever came first.
  */
 const ORDER: readonly SentState[] = [
   'queued',
@@ -128,7 +141,7 @@ const ORDER: readonly SentState[] = [
 ];
 
 /** Why an event puts the recipient on the rejection list. */
-export const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
+const REASON_OF: Readonly<Partial<Record<MessageEventKind, Reason>>> = {
   hard_bounce: 'hard-bounce',
   soft_bounce: 'soft-bounce',
   spam: 'spam',

@@ -2,15 +2,49 @@ import { type Clock, toTimestamp } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
+import type { RunningTime } from '../base/running-time.ts';
+import type { Task } from '../base/service.ts';
 import { listedAddress } from '../mail/address.ts';
 import { isExpired, isOfEvents, newListing, renewed, suppressing } from '../mail/suppression.ts';
+import { createSteadiness } from '../queue/purge.ts';
 import type { Row } from '../store/driver/port.ts';
-import { type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
+import { type Reason, type RejectRow, rejectId, type WhitelistRow, whitelistId } from '../store/rows/lists.ts';
 import type { Carrier } from '../store/rows/webhooks.ts';
 import type { Store } from '../store/store.ts';
-import type { Lists, NewReject, Outbox } from './types.ts';
+import type { Outbox } from './apply.ts';
 
-export interface ListsDeps {
+/** Rejects and whitelist: every change of them, by whoever, with its sync event. */
+export interface Lists {
+  /** `whitelisted`: no entry is made. A manual entry is not replaced by an event's. */
+  reject(entry: NewReject): Promise<'added' | 'renewed' | 'whitelisted' | 'kept'>;
+  /** Answers the entry as it was. */
+  unreject(account: string, email: string, subaccount: string): Promise<RejectRow | undefined>;
+  /** Takes rejects of the address off as well, those of subaccounts too. False: it was there already. */
+  whitelist(account: string, email: string, detail: string | null): Promise<boolean>;
+  unwhitelist(account: string, email: string): Promise<WhitelistRow | undefined>;
+  /**
+   * Why an address must not be mailed now: the entry of the subaccount or of the whole account; a whitelisted address
+   * has none.
+   */
+  suppression(account: string, email: string, subaccount: string | null, now: Date): Promise<RejectRow | undefined>;
+}
+
+/** What puts an address on the rejection list. */
+export interface NewReject {
+  readonly account: string;
+  /** In any case. */
+  readonly email: string;
+  /** '' for the whole account. */
+  readonly subaccount: string;
+  readonly reason: Reason;
+  readonly detail: string | null;
+  readonly sender: string | null;
+  readonly at: Date;
+  /** Of the event that brought it about: the same one twice renews once. */
+  readonly eventId?: string;
+}
+
+interface ListsDeps {
   readonly store: Pick<Store, 'rejects' | 'whitelists'>;
   readonly outbox: Outbox;
   readonly clock: Clock;
@@ -20,15 +54,18 @@ export interface ListsDeps {
 
 /** Rows that are taken off side by side. */
 const AT_ONCE = 100;
-/** Entries of events that a whitelisted address remembers; each costs a little reputation in the end, and these cost all of it. */
+/**
+ * Entries of events that a whitelisted address remembers; each costs a little reputation in the end, and these cost all
+ * of it.
+ */
 const MOST_OVERRULED = 100;
 
 /**
- * Rejects and whitelist. A change and its sync event are one write; then the event goes to the outbox, and out of the row. Whether
- * that works does not matter to the caller: a sweep finds the events that are still in their rows.
+ * Rejects and whitelist. A change and its sync event are one write; then the event goes to the outbox, and out of the
+ * row. Whether that works does not matter to the caller: a sweep finds the events that are still in their rows.
  *
- * Of an address that is listed and whitelisted at once the whitelist wins, whoever comes first: who lists it looks at the whitelist
- * before and after, and who whitelists it takes it off afterwards.
+ * Of an address that is listed and whitelisted at once the whitelist wins, whoever comes first: who lists it looks at
+ * the whitelist before and after, and who whitelists it takes it off afterwards.
  */
 export function createLists(deps: ListsDeps): Lists {
   const { store } = deps;
@@ -117,11 +154,11 @@ export function createLists(deps: ListsDeps): Lists {
 }
 
 /** What is the same for every new step: no events but its own, waiting since now. */
-function kept({ clock }: Making) {
+function kept({ clock }: SyncDeps) {
   return { removed: false, version: 0, unsent: null, unsentSince: new Date(clock.now()) };
 }
 
-function listed(entry: NewReject, live: RejectRow | undefined, deps: Making): Step<RejectRow> | undefined {
+function listed(entry: NewReject, live: RejectRow | undefined, deps: SyncDeps): Step<RejectRow> | undefined {
   const listing = live ? renewed(live, entry) : newListing(entry);
   if (!listing) return undefined;
   const { account, email, subaccount } = entry;
@@ -129,7 +166,7 @@ function listed(entry: NewReject, live: RejectRow | undefined, deps: Making): St
   return { row, event: blacklistEvent(live ? 'change' : 'add', row, deps) };
 }
 
-function takenOff(live: RejectRow, deps: Making): Step<RejectRow> {
+function takenOff(live: RejectRow, deps: SyncDeps): Step<RejectRow> {
   return { row: { ...live, ...kept(deps), removed: true }, event: blacklistEvent('remove', live, deps) };
 }
 
@@ -137,7 +174,7 @@ function takenOff(live: RejectRow, deps: Making): Step<RejectRow> {
 function whitelisted(
   { account, email, detail }: Pick<WhitelistRow, 'account' | 'email' | 'detail'>,
   live: WhitelistRow | undefined,
-  deps: Making,
+  deps: SyncDeps,
 ): Step<WhitelistRow> | undefined {
   if (live) return detail === null || detail === live.detail ? undefined : { row: { ...live, ...kept(deps), detail } };
   const row = {
@@ -151,16 +188,16 @@ function whitelisted(
   return { row, event: whitelistEvent('add', row, deps) };
 }
 
-function overruling(live: WhitelistRow, more: readonly string[], deps: Making): Step<WhitelistRow> {
+function overruling(live: WhitelistRow, more: readonly string[], deps: SyncDeps): Step<WhitelistRow> {
   return { row: { ...live, ...kept(deps), overruled: [...(live.overruled ?? []), ...more].slice(-MOST_OVERRULED) } };
 }
 
-function takenOffWhitelist(live: WhitelistRow, deps: Making): Step<WhitelistRow> {
+function takenOffWhitelist(live: WhitelistRow, deps: SyncDeps): Step<WhitelistRow> {
   return { row: { ...live, ...kept(deps), removed: true }, event: whitelistEvent('remove', live, deps) };
 }
 
 function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: InTurn) {
-  return async <R extends ListRow>(rows: ListRows<R>, { after, event }: Changed<R>): Promise<void> => {
+  return async <R extends ListRow>(rows: ListRows<R>, { after, event }: EntryChange<R>): Promise<void> => {
     if (!after || !event) return;
     try {
       await outbox.publish(after.account, [{ ...event, at: new Date(event.at) }]);
@@ -189,9 +226,10 @@ function whitelistRows(whitelists: Store['whitelists']): ListRows<WhitelistRow> 
   };
 }
 
-// Sync events: what consumers of the public ancestor's `blacklist` and `whitelist` webhooks read, in the order it wrote them.
+// Sync events: what consumers of the public ancestor's `blacklist` and `whitelist` webhooks read, in the order it wrote
+// them.
 
-interface Making {
+interface SyncDeps {
   readonly clock: Pick<Clock, 'now'>;
   readonly ids: Pick<Ids, 'message'>;
 }
@@ -212,14 +250,14 @@ export function toSyncReject(row: Omit<RejectRow, 'id' | 'account'>, now: Date) 
 }
 
 /** A change of the rejection list. `change`: an entry that was there was renewed or replaced. */
-export function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: Making): SyncEvent {
+function blacklistEvent(action: 'add' | 'change' | 'remove', row: RejectRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const body = { type: 'blacklist', action, reject: toSyncReject(row, new Date(at)), ts: Math.floor(at / 1000) };
   return { id: ids.message(), event: 'blacklist', at, body: JSON.stringify(body) };
 }
 
 /** A change of the whitelist. */
-export function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: Making): SyncEvent {
+function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { clock, ids }: SyncDeps): SyncEvent {
   const at = clock.now();
   const entry = { email: row.email, detail: row.detail, created_at: toTimestamp(row.createdAt) };
   return {
@@ -231,14 +269,14 @@ export function whitelistEvent(action: 'add' | 'remove', row: WhitelistRow, { cl
 }
 
 /** A row of the rejection list or of the whitelist. */
-export interface ListRow extends Row, Carrier {
+interface ListRow extends Row, Carrier {
   readonly account: string;
   readonly removed: boolean;
   readonly version: number;
 }
 
 /** A collection of such rows. Rows are replaced and removed only in the version that was read. */
-export interface ListRows<R extends ListRow> {
+interface ListRows<R extends ListRow> {
   one(id: string): Promise<R | undefined>;
   insert(row: R): Promise<'inserted' | 'duplicate'>;
   replace(row: R, version: number): Promise<R | undefined>;
@@ -251,28 +289,31 @@ export interface Step<R extends ListRow> {
   readonly event?: SyncEvent;
 }
 
-export type SyncEvent = NonNullable<Carrier['unsent']>[number];
+type SyncEvent = NonNullable<Carrier['unsent']>[number];
 
 /** An entry before and after; `after` is undefined when nothing was changed. */
-export interface Changed<R extends ListRow> {
+interface EntryChange<R extends ListRow> {
   readonly before: R | undefined;
   readonly after: R | undefined;
   /** That of this change; what else its row carries is for whoever put it there, and for the sweep. */
   readonly event: SyncEvent | undefined;
 }
 
-/** Each round is lost only to somebody who won, so many callers at once need many; what needs more than this is a fault of ours. */
+/**
+ * Each round is lost only to somebody who won, so many callers at once need many; what needs more than this is a fault
+ * of ours.
+ */
 const MOST_ROUNDS = 10_000;
 
 /**
- * Changes the entry of an id as `decide` says, in one write together with its event, whoever else changes it meanwhile: then
- * `decide` is asked again. An entry that was taken off and whose row is still there counts as not there.
+ * Changes the entry of an id as `decide` says, in one write together with its event, whoever else changes it meanwhile:
+ * then `decide` is asked again. An entry that was taken off and whose row is still there counts as not there.
  */
-export async function changeEntry<R extends ListRow>(
+async function changeEntry<R extends ListRow>(
   rows: ListRows<R>,
   id: string,
   decide: (live: R | undefined) => Step<R> | undefined,
-): Promise<Changed<R>> {
+): Promise<EntryChange<R>> {
   for (let round = 0; round < MOST_ROUNDS; round++) {
     const found = await rows.one(id);
     const before = found?.removed ? undefined : found;
@@ -298,7 +339,7 @@ function withEvent<R extends ListRow>({ row, event }: Step<R>, found: R | undefi
 }
 
 /** Takes events that the spool has out of their row; a row of an entry that was taken off goes with its last one. */
-export async function forgetEvents<R extends ListRow>(
+async function forgetEvents<R extends ListRow>(
   rows: ListRows<R>,
   id: string,
   sent: ReadonlySet<string>,
@@ -317,12 +358,14 @@ export async function forgetEvents<R extends ListRow>(
   }
 }
 
-/** Runs work for a row after all work for the same row that came before. When that failed, so does what waited for it. */
-export type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
+/**
+ * Runs work for a row after all work for the same row that came before. When that failed, so does what waited for it.
+ */
+type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
 
 /**
- * Callers of one process that want the same row go one after the other: losing rounds to one another would cost the square of their
- * number. A store that is away fails all of them at once, so nobody waits for a row of deadlines.
+ * Callers of one process that want the same row go one after the other: losing rounds to one another would cost the
+ * square of their number. A store that is away fails all of them at once, so nobody waits for a row of deadlines.
  */
 export function createTurns(): InTurn {
   const last = new Map<string, Promise<unknown>>();
@@ -334,5 +377,47 @@ export function createTurns(): InTurn {
     };
     mine.then(done, done);
     return mine;
+  };
+}
+
+/** Entries that are marked side by side; then the next so many. */
+const REJECTS_A_STEP = 50;
+
+/**
+ * Marks entries of the rejection list whose time is over. Nobody waits for it: who reads the list looks at the clock
+ * too. The mark keeps expired entries out of the index that the list reads.
+ */
+export function expireRejectsTask({
+  store: { rejects },
+  clock,
+  time,
+}: {
+  store: Pick<Store, 'rejects'>;
+  clock: Clock;
+  time: Pick<RunningTime, 'believed'>;
+}): Task {
+  const isSteady = createSteadiness(clock, time);
+  return {
+    async run(ending) {
+      // The mark stays when the clock is set right, and an address that bounced would be mailed again.
+      if (!isSteady()) return undefined;
+      let expired = 0;
+      while (!ending?.aborted) {
+        const now = new Date(clock.now());
+        const due = await rejects.many(
+          { expired: false, expiresAt: { range: { lte: now } } },
+          { sort: 'expiresAt', limit: REJECTS_A_STEP },
+        );
+        // One that was renewed since it was read has another version, and is not due any more.
+        const marked = await Promise.all(
+          due.map(({ id, version }) =>
+            rejects.change({ id, version, expired: false }, { expired: true, version: version + 1 }),
+          ),
+        );
+        expired += marked.filter((row) => row !== undefined).length;
+        if (due.length < REJECTS_A_STEP) break;
+      }
+      return expired > 0 ? { expired } : undefined;
+    },
   };
 }

@@ -3,9 +3,22 @@ import { frozen } from '../base/frozen.ts';
 import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
 import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
-import type { Lists, Numbers } from './types.ts';
+import type { Lists } from './lists.ts';
 
-export interface NumbersDeps {
+/** Takes numbers away again. */
+export interface Numbers {
+  /** Deletes everything that was counted of one thing. */
+  forget(account: string, kind: Counted, key: string): Promise<void>;
+  /**
+   * Deletes the numbers of a tag and takes it off the messages that were sent with it; with very many, `finishRemovals`
+   * does the rest.
+   */
+  removeTag(account: string, tag: string): Promise<void>;
+  /** Takes up removals that were cut off; how many are done. */
+  finishRemovals(ending?: AbortSignal): Promise<number>;
+}
+
+interface NumbersDeps {
   readonly store: Pick<Store, 'counters' | 'messages' | 'messageTags' | 'tagRemovals'>;
   readonly clock: Clock;
 }
@@ -44,7 +57,9 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
     await store.messageTags.remove({ id });
   }
 
-  /** False: there may be more messages than `most`, or the tag was deleted once more; the row stays for the next time. */
+  /**
+   * False: there may be more messages than `most`, or the tag was deleted once more; the row stays for the next time.
+   */
   async function proceed({ id, account, tag, before }: TagRemovalRow, most: number): Promise<boolean> {
     for (let done = 0; done < most; ) {
       const rows = await store.messageTags.many(
@@ -84,13 +99,15 @@ export function createNumbers({ store, clock }: NumbersDeps): Numbers {
 /** Rows that are removed side by side. */
 const REMOVED_AT_ONCE = 100;
 
-export interface SubaccountDeps {
+interface SubaccountDeps {
   readonly store: Pick<Store, 'rejects'>;
   readonly lists: Pick<Lists, 'unreject'>;
   readonly numbers: Pick<Numbers, 'forget'>;
 }
 
-/** Removes what is kept of a subaccount beside its row: its rejects and its numbers. Its messages stay. Safe to repeat. */
+/**
+ * Removes what is kept of a subaccount beside its row: its rejects and its numbers. Its messages stay. Safe to repeat.
+ */
 export async function forgetSubaccount(
   { store, lists, numbers }: SubaccountDeps,
   account: string,
@@ -110,7 +127,10 @@ export async function forgetSubaccount(
   await numbers.forget(account, 'subaccount', slug);
 }
 
-/** Counts that the account took an entry off its rejection list that events had made: it costs a little reputation (mail/stats.ts). */
+/**
+ * Counts that the account took an entry off its rejection list that events had made: it costs a little reputation
+ * (mail/stats.ts).
+ */
 export async function countReset(
   { store, clock }: { store: Pick<Store, 'counters'>; clock: Clock },
   account: string,

@@ -6,8 +6,11 @@ import type { HookEvent } from '../store/rows/webhooks.ts';
 import { textOf } from './apply.ts';
 import { toSyncReject } from './lists.ts';
 
-/** The state that a webhook is told: the examples of the public ancestor keep `sent` for whatever happens to a delivered message. */
-const TOLD: Readonly<Record<MessageEventKind | 'delivered', string>> = {
+/**
+ * The state that a webhook is told: the examples of the public ancestor keep `sent` for whatever happens to a delivered
+ * message.
+ */
+const STATES: Readonly<Record<MessageEventKind | 'delivered', string>> = {
   send: 'sent',
   delivered: 'delivered',
   deferral: 'deferred',
@@ -23,14 +26,18 @@ const TOLD: Readonly<Record<MessageEventKind | 'delivered', string>> = {
 /** Numbers of the bounce classifier that consumers know, by its words. */
 const BOUNCE_CODES: Readonly<Record<string, number>> = { bad_mailbox: 10, invalid_domain: 21, mailbox_full: 22 };
 
-/** `delivered` is `send` once more, for webhooks that ask for it by name: the server of the recipient has taken the message. */
-type Occurred = Pick<MessageEventRow, 'at' | 'detail'> & { readonly kind: MessageEventKind | 'delivered' };
+/**
+ * `delivered` is `send` once more, for webhooks that ask for it by name: the server of the recipient has taken the
+ * message.
+ */
+type PayloadEvent = Pick<MessageEventRow, 'at' | 'detail'> & { readonly kind: MessageEventKind | 'delivered' };
 
 /**
- * An event of a message as webhooks get it: names, types and the keys that only some kinds have are those that consumers of the
- * public ancestor read. `message` is the row with the event in it. Where an address is in the world is not known here (`location`).
+ * An event of a message as webhooks get it: names, types and the keys that only some kinds have are those that
+ * consumers of the public ancestor read. `message` is the row with the event in it. Where an address is in the world is
+ * not known here (`location`).
  */
-export function toPayload(event: Occurred, message: SentMessageRow): object {
+export function toPayload(event: PayloadEvent, message: SentMessageRow): object {
   return {
     event: event.kind,
     _id: message.id,
@@ -43,7 +50,7 @@ export function toPayload(event: Occurred, message: SentMessageRow): object {
 const seconds = (date: Date) => Math.floor(date.getTime() / 1000);
 
 /** Who opened or clicked. */
-function visitOf({ kind, detail }: Occurred): object {
+function visitOf({ kind, detail }: PayloadEvent): object {
   if (kind !== 'open' && kind !== 'click') return {};
   const visit = {
     ip: textOf(detail['ip']),
@@ -54,7 +61,7 @@ function visitOf({ kind, detail }: Occurred): object {
   return kind === 'click' ? { url: textOf(detail['url']) ?? '', ...visit } : visit;
 }
 
-function commonOf({ kind }: Occurred, message: SentMessageRow): object {
+function commonOf({ kind }: PayloadEvent, message: SentMessageRow): object {
   const { id, version = 0, metadata } = message;
   return {
     ts: seconds(message.createdAt),
@@ -62,7 +69,7 @@ function commonOf({ kind }: Occurred, message: SentMessageRow): object {
     email: message.email,
     sender: message.sender,
     tags: message.tags,
-    state: TOLD[kind],
+    state: STATES[kind],
     // As PHP writes an empty map: consumers in typed languages were made for that.
     metadata: Object.keys(metadata).length > 0 ? metadata : [],
     subaccount: message.subaccount,
@@ -75,7 +82,7 @@ function commonOf({ kind }: Occurred, message: SentMessageRow): object {
 }
 
 /** What only some kinds have. A bounce has no opens and clicks. */
-function extraOf({ kind, at, detail }: Occurred, message: SentMessageRow): object {
+function extraOf({ kind, at, detail }: PayloadEvent, message: SentMessageRow): object {
   const visits = { opens: message.openDetail, clicks: message.clickDetail };
   switch (kind) {
     case 'send':
@@ -140,7 +147,10 @@ const DETAILS: Readonly<Partial<Record<MessageEventKind | 'delivered', Readonly<
   reject: { reason: 'hard-bounce' },
 };
 
-/** An example of each event as JSON text, in the words of the public ancestor's test button: consumers may tell them by these. */
+/**
+ * An example of each event as JSON text, in the words of the public ancestor's test button: consumers may tell them by
+ * these.
+ */
 export function toExampleEvents(events: readonly HookEvent[], now: Date): string[] {
   return events.map((event, n) =>
     JSON.stringify(toExample(event, `example${LETTERS.charAt(n % LETTERS.length).repeat(25)}`, now)),

@@ -197,8 +197,6 @@ export function retestInboundDomainsTask(
   }
 
   return {
-    name: 'retest-inbound-domains',
-    schedule: '2-59/5 * * * *',
     async run(ending) {
       const before = new Date(clock.now() - HOUR_MS);
       const fresh = await store.inboundDomains.many({ testedAt: null }, { limit: MOST_AT_ONCE });

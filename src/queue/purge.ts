@@ -36,8 +36,6 @@ export function purgeTask(
 ): Task {
   const isSteady = createSteadiness(deps.clock);
   return {
-    name: 'purge',
-    schedule: '* * * * *',
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
@@ -62,8 +60,6 @@ export function keepTimeTask({
   readonly time: Pick<RunningTime, 'memory'>;
 }): Task {
   return {
-    name: 'keep-time',
-    schedule: '* * * * *',
     perHost: true,
     async run() {
       const memory = time.memory();

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Lists, Recorder } from '../events/types.ts';
+import type { Lists } from '../events/lists.ts';
+import type { Recorder } from '../events/record.ts';
 import { readToken } from '../mail/return-address.ts';
 import type { SentMessageRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';

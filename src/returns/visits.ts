@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import type { MessageEvent, Recorder } from '../events/types.ts';
+import type { MessageEvent, Recorder } from '../events/record.ts';
 import { withoutQuery } from '../mail/links.ts';
 import { readToken } from '../mail/return-address.ts';
 import { StoreAway } from '../store/driver/port.ts';

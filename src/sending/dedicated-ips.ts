@@ -28,7 +28,7 @@ export interface ProvisioningSettings {
   readonly quarantineDays: number;
 }
 
-export interface ProvisioningDeps {
+interface ProvisioningDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -36,7 +36,7 @@ export interface ProvisioningDeps {
 }
 
 /** A request with the address that was chosen for it. */
-type Chosen = IpRequestRow & { readonly ip: string; readonly claim: string };
+type AssignedRequest = IpRequestRow & { readonly ip: string; readonly claim: string };
 
 const DAY_MS = 86_400_000;
 /** How often the log is told that requests wait for an empty inventory. Milliseconds. */
@@ -44,17 +44,17 @@ const REMIND_MS = 3_600_000;
 const MOST_AT_ONCE = 1000;
 
 /**
- * Gives addresses of the inventory to those who asked, the oldest request first, and takes back those that were given up.
+ * Gives addresses of the inventory to those who asked, the oldest request first, and takes back those that were given
+ * up.
  *
- * A request comes to its address in steps of one write each, and any process may take the next step at any time, this one
- * after a crash or another beside it:
+ * A request comes to its address in steps of one write each, and any process may take the next step at any time, this
+ * one after a crash or another beside it:
  * 1. the request names an address (only if it names none: it never gets two);
  * 2. the address is placed in the pool, so that it never shows in another one;
  * 3. the address goes to the account, if its `claim` is what it was at step 1 (so it is never given twice, and not to a
  *    request that somebody else has finished meanwhile), and keeps the token of the request there;
- * 4. the request goes.
- * Who finds the address gone at step 3 looks whose token it has: the request's own, and only step 4 is left; another's, and
- * the request names none again.
+ * 4. the request goes. Who finds the address gone at step 3 looks whose token it has: the request's own, and only step
+ *    4 is left; another's, and the request names none again.
  */
 export function provisionIpsTask(settings: ProvisioningSettings, deps: ProvisioningDeps): Task {
   const { store, clock } = deps;
@@ -70,17 +70,15 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
   }
 
   return {
-    name: 'provision-ips',
-    schedule: '* * * * *',
     async run(ending) {
       let given = 0;
       for (const begun of await store.ipRequests.many({ ip: { exists: true } }, { limit: MOST_AT_ONCE })) {
-        if (isChosen(begun) && (await give(begun))) given++;
+        if (isAssigned(begun) && (await give(begun))) given++;
       }
       for (;;) {
         const next = ending?.aborted ? 'none' : await choose(deps);
         if (next === 'none') break;
-        if (isChosen(next) && (await give(next))) given++;
+        if (isAssigned(next) && (await give(next))) given++;
       }
       const returned = await collect();
       const waiting = (await store.ipRequests.many({}, { limit: MOST_AT_ONCE })).length;
@@ -95,7 +93,7 @@ export function provisionIpsTask(settings: ProvisioningSettings, deps: Provision
   };
 }
 
-function isChosen(request: IpRequestRow): request is Chosen {
+function isAssigned(request: IpRequestRow): request is AssignedRequest {
   return request.ip !== null && request.claim !== null;
 }
 
@@ -117,15 +115,18 @@ async function choose({ store, clock }: ProvisioningDeps): Promise<IpRequestRow 
   );
 }
 
-/** Puts an address that is on its way into the pool that was asked for, and takes it out again; both only while the request is there. */
+/**
+ * Puts an address that is on its way into the pool that was asked for, and takes it out again; both only while the
+ * request is there.
+ */
 function createPlacer({ store }: ProvisioningDeps) {
-  const isThere = async ({ id, token, ip, claim }: Chosen) =>
+  const isThere = async ({ id, token, ip, claim }: AssignedRequest) =>
     (await store.ipRequests.one({ id, token, ip, claim })) !== undefined;
-  const isFree = async ({ ip, claim }: Chosen) =>
+  const isFree = async ({ ip, claim }: AssignedRequest) =>
     (await store.ips.one({ id: ip, account: INVENTORY, claim })) !== undefined;
 
   return {
-    async place(request: Chosen): Promise<void> {
+    async place(request: AssignedRequest): Promise<void> {
       const { account, ip, pool } = request;
       if (pool === DEFAULT_POOL) return;
       await rewrite(store.of(account), async (placement) => {
@@ -135,7 +136,7 @@ function createPlacer({ store }: ProvisioningDeps) {
         return (await store.pools.one({ id: poolId(account, pool) })) && { elsewhere: placesWith(placement, ip, pool) };
       });
     },
-    async unplace(request: Chosen): Promise<void> {
+    async unplace(request: AssignedRequest): Promise<void> {
       await rewrite(store.of(request.account), async (placement) => {
         if (createPoolFinder(placement)(request.ip) === DEFAULT_POOL || !(await isThere(request))) return undefined;
         return { elsewhere: placesWith(placement, request.ip) };
@@ -148,11 +149,11 @@ function createPlacer({ store }: ProvisioningDeps) {
 function createGiver(
   { hostname }: ProvisioningSettings,
   deps: ProvisioningDeps,
-): (request: Chosen) => Promise<boolean> {
+): (request: AssignedRequest) => Promise<boolean> {
   const { store, clock, log } = deps;
   const { place, unplace } = createPlacer(deps);
 
-  async function hand(request: Chosen): Promise<IpRow | undefined> {
+  async function hand(request: AssignedRequest): Promise<IpRow | undefined> {
     const { account, ip, claim, token, warmup } = request;
     const now = new Date(clock.now());
     const row = await store.ips.one({ id: ip, account: INVENTORY, claim });
@@ -199,9 +200,11 @@ function createCollector(
       { releasedAt: { exists: true } },
       { limit: MOST_AT_ONCE },
     )) {
-      // Its request was served, even if a crash kept it from going: nothing would show that once the address is elsewhere.
+      // Its request was served, even if a crash kept it from going: nothing would show that once the address is
+      // elsewhere.
       await store.ipRequests.remove({ id: account, token: claim });
-      // Written even when nothing changes, so that a set-pool that saw the address before decides again (store/rows/ips.ts).
+      // Written even when nothing changes, so that a set-pool that saw the address before decides again
+      // (store/rows/ips.ts).
       await rewrite(store.of(account), async (placement) => ({ elsewhere: placesWith(placement, id) }));
       const now = clock.now();
       const back = await store.ips.change(
@@ -232,8 +235,6 @@ export function finishWarmupsTask({
   readonly clock: Clock;
 }): Task {
   return {
-    name: 'finish-warmups',
-    schedule: '*/10 * * * *',
     async run(ending) {
       const over = { warmupEndAt: { range: { lte: new Date(clock.now()) } } };
       let finished = 0;
@@ -244,7 +245,7 @@ export function finishWarmupsTask({
   };
 }
 
-export interface ReverseDnsDeps {
+interface ReverseDnsDeps {
   readonly store: Pick<Store, 'ips'>;
   /** Asks anew: a cached answer would keep a change pending. */
   readonly resolver: Resolver;
@@ -292,8 +293,6 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
   }
 
   return {
-    name: 'retest-reverse-dns',
-    schedule: '*/5 * * * *',
     async run(ending) {
       const due = await store.ips.many(
         { customTestAt: { range: { lte: new Date(clock.now()) } } },
@@ -308,10 +307,10 @@ export function retestReverseDnsTask(settings: { readonly hostname: string }, de
   };
 }
 
-type Found = { readonly forward: string | null; readonly reverse: string | null };
+type LookupResult = { readonly forward: string | null; readonly reverse: string | null };
 
 /** What is wrong in either direction: the name must lead to the address, and the address to the name. */
-async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<Found | 'unknown'> {
+async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<LookupResult | 'unknown'> {
   const [forward, reverse] = await Promise.all([
     checkA(resolver, customDomain ?? '', id),
     checkPtr(resolver, id, customDomain ?? ''),
@@ -322,7 +321,7 @@ async function look({ id, customDomain }: IpRow, resolver: Resolver): Promise<Fo
 }
 
 /** What the row says after a look. */
-function settle(row: IpRow, { forward, reverse }: Found, now: Date, hostname: string): Changes {
+function settle(row: IpRow, { forward, reverse }: LookupResult, now: Date, hostname: string): Changes {
   if (forward === null && reverse === null)
     return { customState: 'valid', customError: null, domain: row.customDomain ?? row.domain };
   if (isPending(row, now)) return { customState: 'pending', customError: forward ?? PENDING_ERROR, domain: row.domain };

@@ -364,8 +364,6 @@ export function sendNoticesTask(deps: {
 }): Task {
   const isSteady = createSteadiness(deps.clock, deps.time);
   return {
-    name: 'send-notices',
-    schedule: '* * * * *',
     perHost: true, // each notice is claimed
     async run() {
       const { sent, deferred, failed } = await deps.notices.sendDue();

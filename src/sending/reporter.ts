@@ -4,7 +4,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Service } from '../base/service.ts';
 import { atOnce, toEnd } from '../base/turns.ts';
-import type { MessageEvent, NewSentMessage, Recorder } from '../events/types.ts';
+import type { MessageEvent, NewSentMessage, Recorder } from '../events/record.ts';
 import { classifyReply } from '../mail/bounce.ts';
 import { sentId } from '../mail/return-address.ts';
 import type { Message, Report, Spool } from '../queue/delivery.ts';

@@ -158,8 +158,6 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
 /** Does on this host what was wished on others about messages that are to be sent later. */
 export function tendScheduledTask({ scheduling }: { readonly scheduling: Pick<Scheduling, 'tend'> }): Task {
   return {
-    name: 'tend-scheduled',
-    schedule: '* * * * *',
     perHost: true,
     async run() {
       const tended = await scheduling.tend();

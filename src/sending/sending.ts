@@ -3,7 +3,7 @@ import { frozen } from '../base/frozen.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import { createRecent } from '../base/memory.ts';
-import type { Recorder } from '../events/types.ts';
+import type { Recorder } from '../events/record.ts';
 import { toAsciiDomain } from '../mail/address.ts';
 import type { Outgoing } from '../mail/outgoing.ts';
 import type { Spool } from '../queue/delivery.ts';

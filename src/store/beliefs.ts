@@ -4,11 +4,12 @@ import { createMemory } from '../base/memory.ts';
 import { StoreAway } from './driver/port.ts';
 
 /** What the store said, by key, believed for a while; other hosts may have changed it since. */
-export interface Beliefs<T> {
+interface Beliefs<T> {
   /**
-   * What was read within `freshMs`, else what the store says now. While the store is away what was read last goes on being
-   * believed, and nobody waits for an answer: each would hold its place for as long as an operation of the store may take, so that
-   * mail would pile up for the time after its return. Undefined: the store is away and was never asked about this.
+   * What was read within `freshMs`, else what the store says now. While the store is away what was read last goes on
+   * being believed, and nobody waits for an answer: each would hold its place for as long as an operation of the store
+   * may take, so that mail would pile up for the time after its return. Undefined: the store is away and was never
+   * asked about this.
    */
   of(key: string): Promise<T | undefined>;
   /** What the store says now; throws StoreAway. */

@@ -10,51 +10,33 @@ import {
   type Row,
   StoreAway,
 } from './driver/port.ts';
-import type { Store } from './store.ts';
+import { COLLECTIONS, collectionsOfAccounts, type Store } from './store.ts';
+
+// What accounts have in the store: how it is counted beside the writes (the meter), and put right every night (the
+// task).
+
+type Collections = (typeof COLLECTIONS)[keyof typeof COLLECTIONS];
 
 /** Kinds of rows, by the names of their collections, of which an account may have so many. */
-export const LIMITED_KINDS = [
-  'inbound_domains',
-  'inbound_routes',
-  'sender_domains',
-  'subaccounts',
-  'templates',
-  'webhooks',
-  'pools',
-  'rejects',
-  'whitelists',
-  'scheduled',
-  'tracking_domains',
-] as const;
-export type LimitedKind = (typeof LIMITED_KINDS)[number];
+export type LimitedKind = Extract<Collections, { readonly limited?: true }>['name'];
+export const LIMITED_KINDS: readonly LimitedKind[] = Object.values(COLLECTIONS).flatMap((declared) =>
+  declared.limited ? [declared.name] : [],
+);
 
 /** What an account has in the store: rows of each kind that is limited, and bytes in all. */
-export interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
+interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
   /** Of all rows of the account in every collection, written as JSON. Indexes are not counted. */
   readonly bytes: number;
 }
 
-export const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
+const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
 
 export type Usage = Omit<UsageRow, 'id'>;
-export type UsagePart = keyof Usage;
-export const USAGE_PARTS = ['bytes', ...LIMITED_KINDS] as const;
+type UsagePart = keyof Usage;
+const USAGE_PARTS: readonly UsagePart[] = ['bytes', ...LIMITED_KINDS];
 
-/** What a new account has. */
-export const NOTHING: Usage = Object.freeze({
-  bytes: 0,
-  inbound_domains: 0,
-  inbound_routes: 0,
-  sender_domains: 0,
-  tracking_domains: 0,
-  subaccounts: 0,
-  templates: 0,
-  webhooks: 0,
-  pools: 0,
-  rejects: 0,
-  whitelists: 0,
-  scheduled: 0,
-});
+/** What a new account has. TypeScript does not see that every part is in it. */
+const NOTHING = frozen(Object.fromEntries(USAGE_PARTS.map((part) => [part, 0])) as Usage);
 
 /** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
 const FLUSH_MS = 1000;
@@ -64,11 +46,13 @@ const LARGE_PATCH = 1024;
 const MAX_REMEMBERED = 10_000;
 
 /**
- * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up what it writes
- * and brings the sums into the store once a second, by atomic increments, so that all hosts of a store share one count.
+ * Counts what accounts have, beside the writes and without a look at rows that are there already: each host adds up
+ * what it writes and brings the sums into the store once a second, by atomic increments, so that all hosts of a store
+ * share one count.
  *
- * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it was killed,
- * by small patches and counters, and by what the command line wrote. `correct` makes that good, every night (store/usage.ts).
+ * How far it may be off: by what other hosts wrote in the last second or so, by what a host had not yet brought when it
+ * was killed, by small patches and counters, and by what the command line wrote. `correct` makes that good, every
+ * night.
  */
 export interface UsageMeter {
   /** What the account has now. Throws `StoreAway`. */
@@ -124,17 +108,16 @@ export async function meteredDatabase(
     return known.get(account) ?? remember(account, { ...NOTHING, ...(await rows.one({ id: account })) });
   }
 
-  const meter: UsageMeter = Object.freeze({
+  const meter = frozen<UsageMeter>({
     stored,
-    async of(account: string) {
+    async of(account) {
       const sum: Record<UsagePart, number> = { ...(await stored(account)) };
       for (const [part, amount] of pending.get(account) ?? []) sum[part] += amount;
       return sum;
     },
-    correct: (account: string, difference: Usage) =>
-      bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
+    correct: (account, difference) => bring(account, new Map(USAGE_PARTS.map((part) => [part, difference[part]]))),
   });
-  const metered: Database = Object.freeze({
+  const metered = frozen<Database>({
     collection: async <R extends Row>(spec: CollectionSpec<R>) =>
       meteredCollection(spec.name, await database.collection(spec), note),
     ping: () => database.ping(),
@@ -148,15 +131,15 @@ export async function meteredDatabase(
   return { database: metered, meter };
 }
 
-export const isLimited = (name: string): name is LimitedKind => LIMITED_KINDS.some((kind) => kind === name);
+const isLimited = (name: string): name is LimitedKind => LIMITED_KINDS.some((kind) => kind === name);
 
 /** The account that a row belongs to; undefined for rows of nobody. */
-export function ownerOf(row: Row): string | undefined {
+function ownerOf(row: Row): string | undefined {
   return 'account' in row && typeof row.account === 'string' ? row.account : undefined;
 }
 
 /** Bytes of a row, as they are counted. */
-export function bytesOf(row: object): number {
+function bytesOf(row: object): number {
   return Buffer.byteLength(JSON.stringify(row));
 }
 
@@ -200,18 +183,16 @@ type Sum = Record<UsagePart, number>;
 const STEP = 500;
 
 /**
- * Counts what accounts have from their rows, once a night, and corrects the running count (store/usage.ts). What is written while it
+ * Counts what accounts have from their rows, once a night, and corrects the running count. What is written while it
  * counts may be counted twice or not at all, until the next night.
  */
 export function countUsageTask({ store, meter }: { readonly store: Store; readonly meter: UsageMeter }): Task {
   return {
-    name: 'count-usage',
-    schedule: '41 3 * * *',
     async run(ending) {
       const before = new Map<string, Usage>();
       for await (const { id } of every(store.accounts)) before.set(id, await meter.stored(id));
       const sums = new Map<string, Sum>([...before.keys()].map((account) => [account, { ...NOTHING }]));
-      for (const [name, rows] of ownedRows(store)) {
+      for (const [{ name }, rows] of collectionsOfAccounts(store)) {
         for await (const row of every(rows)) {
           if (ending?.aborted) return undefined;
           count(sums, name, row);
@@ -233,40 +214,6 @@ function minus(sum: Usage, other: Usage): Usage {
   const difference: Sum = { ...NOTHING };
   for (const part of USAGE_PARTS) difference[part] = sum[part] - other[part];
   return difference;
-}
-
-/** What has an account, by the name of its collection. */
-function ownedRows(store: Store): readonly (readonly [string, Pick<Collection<Row>, 'many'>])[] {
-  return [
-    ['keys', store.keys],
-    ['inbound_domains', store.inboundDomains],
-    ['inbound_routes', store.inboundRoutes],
-    ['signing_keys', store.signingKeys],
-    ['counters', store.counters],
-    ['exports', store.exportJobs],
-    ['ip_requests', store.ipRequests],
-    ['message_events', store.messageEvents],
-    ['messages', store.messages],
-    ['message_tags', store.messageTags],
-    ['notices', store.notices],
-    ['placements', store.placements],
-    ['pools', store.pools],
-    ['rejects', store.rejects],
-    ['scheduled', store.scheduled],
-    ['sender_domains', store.senderDomains],
-    ['verifications', store.verifications],
-    ['subaccounts', store.subaccounts],
-    ['tag_removals', store.tagRemovals],
-    ['templates', store.templates],
-    ['template_labels', store.templateLabels],
-    ['webhooks', store.webhooks],
-    ['webhook_tallies', store.webhookTallies],
-    ['whitelists', store.whitelists],
-    ['metadata_fields', store.metadataFields],
-    ['tracking_domains', store.trackingDomains],
-    ['urls', store.urls],
-    ['url_hours', store.urlHours],
-  ];
 }
 
 /** All rows of a collection, by their ids. */

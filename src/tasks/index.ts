@@ -4,18 +4,16 @@ import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
 import type { Resolver } from '../dns/types.ts';
-import { expireRejectsTask, type PurgeRowsSettings, purgeRowsTask } from '../events/expiry.ts';
-import { applyEventsTask, type EventRecorder } from '../events/record.ts';
-import type { Numbers } from '../events/types.ts';
+import { expireRejectsTask } from '../events/lists.ts';
+import type { Numbers } from '../events/numbers.ts';
+import { applyEventsTask, type EventRecorder, type PurgeRowsSettings, purgeRowsTask } from '../events/record.ts';
 import { type Ownership, type RetestInboundSettings, retestInboundDomainsTask } from '../inbound/ownership.ts';
 import type { Spool } from '../queue/delivery.ts';
 import { keepTimeTask, type PurgeSettings, purgeTask } from '../queue/purge.ts';
 import {
   finishWarmupsTask,
-  type ProvisioningDeps,
   type ProvisioningSettings,
   provisionIpsTask,
-  type ReverseDnsDeps,
   retestReverseDnsTask,
 } from '../sending/dedicated-ips.ts';
 import { type RetestTrackingDeps, retestTrackingDomainsTask } from '../sending/domains/custom-domains.ts';
@@ -31,58 +29,61 @@ import { sweepOutboxTask } from '../webhooks/outbox.ts';
 import { expireExportsTask } from './exports/folder.ts';
 import { type ExportSettings, runExportsTask } from './exports/run-exports.ts';
 
-/** Every task of the daemon. */
-export function createTasks(
-  settings: {
-    readonly purge: PurgeSettings;
-    readonly batches: { readonly retryHours: number };
-    readonly ips: ProvisioningSettings;
-    readonly inbound: RetestInboundSettings;
-    readonly exports: ExportSettings;
-    readonly rows: PurgeRowsSettings;
-  },
-  deps: {
-    sweep: () => Promise<number>;
-    ids: Ids;
-    log: Log;
-    recorder: EventRecorder;
-    numbers: Numbers;
-    spool: Spool;
-    store: Store;
-    meter: UsageMeter;
-    clock: Clock;
-    time: RunningTime;
-    notices: Notices;
-    scheduling: Scheduling;
-    domainTests: DomainTests;
-    ownership: Ownership;
-    keySwitch: KeySwitch;
-    trackingDomainTests: RetestTrackingDeps['trackingDomainTests'];
-    cached: Resolver;
-    resolver: Resolver;
-  },
-): readonly Task[] {
-  const exportDeps = { ...deps, hasRoom: () => deps.spool.hasRoom() };
-  return [
-    purgeTask(settings.purge, deps),
-    keepTimeTask(deps),
-    sweepOutboxTask(deps),
-    tendBatchesTask(settings.batches, deps),
-    tendScheduledTask(deps),
-    runExportsTask(settings.exports, exportDeps),
-    expireExportsTask(settings.exports, deps),
-    purgeRowsTask(settings.rows, deps),
-    applyEventsTask(deps),
-    countUsageTask(deps),
-    expireRejectsTask(deps),
-    ...ipTasks(settings.ips, deps),
-    sendNoticesTask(deps),
-    retestSenderDomainsTask(deps),
-    retestTrackingDomainsTask(deps),
-    retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached }),
-  ];
+/**
+ * Every task of the daemon, by its name in logs, metrics and leases. Each lies with its noun; its times are those of
+ * the settings.
+ */
+export function createTasks(settings: TaskSettings, deps: TaskDeps) {
+  return {
+    purge: purgeTask(settings.purge, deps),
+    'keep-time': keepTimeTask(deps),
+    'sweep-outbox': sweepOutboxTask(deps),
+    'tend-batches': tendBatchesTask(settings.batches, deps),
+    'tend-scheduled': tendScheduledTask(deps),
+    'run-exports': runExportsTask(settings.exports, { ...deps, hasRoom: () => deps.spool.hasRoom() }),
+    'expire-exports': expireExportsTask(settings.exports, deps),
+    'purge-rows': purgeRowsTask(settings.rows, deps),
+    'apply-events': applyEventsTask(deps),
+    'count-usage': countUsageTask(deps),
+    'expire-rejects': expireRejectsTask(deps),
+    'provision-ips': provisionIpsTask(settings.ips, deps),
+    'finish-warmups': finishWarmupsTask(deps),
+    'retest-reverse-dns': retestReverseDnsTask(settings.ips, deps),
+    'send-notices': sendNoticesTask(deps),
+    'retest-sender-domains': retestSenderDomainsTask(deps),
+    'retest-tracking-domains': retestTrackingDomainsTask(deps),
+    'retest-inbound-domains': retestInboundDomainsTask(settings.inbound, { ...deps, resolver: deps.cached }),
+  } satisfies Record<string, Task>;
 }
 
-function ipTasks(settings: ProvisioningSettings, deps: ProvisioningDeps & ReverseDnsDeps): readonly Task[] {
-  return [provisionIpsTask(settings, deps), finishWarmupsTask(deps), retestReverseDnsTask(settings, deps)];
+interface TaskSettings {
+  readonly purge: PurgeSettings;
+  readonly batches: { readonly retryHours: number };
+  readonly ips: ProvisioningSettings;
+  readonly inbound: RetestInboundSettings;
+  readonly exports: ExportSettings;
+  readonly rows: PurgeRowsSettings;
+}
+
+interface TaskDeps {
+  readonly sweep: () => Promise<number>;
+  readonly ids: Ids;
+  readonly log: Log;
+  readonly recorder: EventRecorder;
+  readonly numbers: Numbers;
+  readonly spool: Spool;
+  readonly store: Store;
+  readonly meter: UsageMeter;
+  readonly clock: Clock;
+  readonly time: RunningTime;
+  readonly notices: Notices;
+  readonly scheduling: Scheduling;
+  readonly domainTests: DomainTests;
+  readonly ownership: Ownership;
+  readonly keySwitch: KeySwitch;
+  readonly trackingDomainTests: RetestTrackingDeps['trackingDomainTests'];
+  /** Answers from memory where it may. */
+  readonly cached: Resolver;
+  /** Asks anew. */
+  readonly resolver: Resolver;
 }

@@ -9,7 +9,7 @@ const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
 
 /** What became of asking for a lease. */
-export type Asked =
+export type LeaseAnswer =
   | { readonly kind: 'held'; readonly lease: Lease }
   /** Another process holds it. */
   | { readonly kind: 'elsewhere' }
@@ -25,8 +25,11 @@ export interface Lease {
 }
 
 export interface Leases {
-  /** Asks for the lease of a task, for a run that is not needed when another began after `since` (milliseconds since 1970). Throws StoreAway. */
-  ask(task: string, since: number): Promise<Asked>;
+  /**
+   * Asks for the lease of a task, for a run that is not needed when another began after `since` (milliseconds since
+   * 1970). Throws StoreAway.
+   */
+  ask(task: string, since: number): Promise<LeaseAnswer>;
 }
 
 /** The leases of one life of one process; `holder` names it and is never used again. */
@@ -40,7 +43,7 @@ export function createLeases(
     clock,
   } = deps;
 
-  async function ask(task: string, since: number): Promise<Asked> {
+  async function ask(task: string, since: number): Promise<LeaseAnswer> {
     const row = await leases.one({ id: task });
     const now = clock.now();
     const refused = row && refusalOf(row, { holder, since, now });
@@ -90,8 +93,9 @@ export function createLeases(
 }
 
 /**
- * A clock that was ahead and is right again must not keep a task from running until the time that it wrote comes: neither the end
- * of a lease that nobody holds any more nor the begin of a run counts when it lies further ahead than an honest one can.
+ * A clock that was ahead and is right again must not keep a task from running until the time that it wrote comes:
+ * neither the end of a lease that nobody holds any more nor the begin of a run counts when it lies further ahead than
+ * an honest one can.
  */
 function refusalOf(
   row: LeaseRow,

@@ -274,8 +274,6 @@ export function tendBatchesTask(
   }
 
   return {
-    name: 'tend-batches',
-    schedule: '* * * * *',
     perHost: true,
     async run() {
       if (isSteady()) {

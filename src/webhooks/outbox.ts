@@ -2,7 +2,7 @@ import { AGREE_MS, type Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createRecent } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
-import type { Outbox } from '../events/types.ts';
+import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Wanted } from '../queue/events.ts';
 import type { RejectRow, WhitelistRow } from '../store/rows/lists.ts';
@@ -146,8 +146,6 @@ function whitelists(rows: Store['whitelists']): Carriers<WhitelistRow> {
 /** Finds rows that still carry events long after they should, and publishes those. */
 export function sweepOutboxTask(deps: { readonly sweep: (ending?: AbortSignal) => Promise<number> }): Task {
   return {
-    name: 'sweep-outbox',
-    schedule: '* * * * *',
     async run(ending) {
       const rows = await deps.sweep(ending);
       return rows > 0 ? { rows } : undefined;

@@ -3,6 +3,7 @@ import { OPERATIONS } from '../../src/api/operations/index.ts';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
+import { createPrometheus } from '../../src/base/prometheus.ts';
 import { type Daemon, openDaemon } from '../../src/daemon.ts';
 import { toToken } from '../../src/mail/return-address.ts';
 import { ACCOUNT, startApi } from '../support/api.ts';
@@ -88,7 +89,12 @@ describe('text of others, in what leaves', () => {
     const log = createLog('debug', (line) => {
       written.push(line);
     });
-    daemon = await openDaemon(settings, { log, clock: systemClock, ids: createIds(systemClock) });
+    daemon = await openDaemon(settings, {
+      log,
+      clock: systemClock,
+      ids: createIds(systemClock),
+      metrics: createPrometheus({ clock: systemClock }, { ofProcess: false }),
+    });
     const {
       http,
       smtp: [place],

@@ -104,8 +104,8 @@ describe('from a change of the lists to a signed POST', function () {
     const table = (await postern(['queue', 'list'], env)).out;
     expect(table).to.contain('jo@in.test').and.to.contain(`2 events of webhook ${id}`);
     const rows = (await postern(['queue', 'list', '--json'], env)).records();
-    expect(rows.map(({ kind }) => kind)).to.have.members(['mail', 'batch']);
-    expect(rows.find(({ kind }) => kind === 'batch')).to.include({
+    expect(rows.map(({ kind }) => kind)).to.have.members(['inbound', 'events']);
+    expect(rows.find(({ kind }) => kind === 'events')).to.include({
       id: delivery,
       webhook: String(id),
       events: 2,
@@ -114,7 +114,7 @@ describe('from a change of the lists to a signed POST', function () {
     });
     expect((await postern(['queue', 'list', '--json', '--webhook', String(id)], env)).json()).to.have.length(1);
     expect((await postern(['queue', 'show', delivery], env)).out)
-      .to.match(/kind +batch/)
+      .to.match(/kind +events/)
       .and.to.match(/events +2/);
     const events = JSON.parse((await postern(['queue', 'show', delivery, '--raw'], env)).out);
     expect(events.map(({ event }: { event: string }) => event)).to.deep.equal(['send', 'open']);

@@ -1,5 +1,6 @@
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, type Ids } from '../../src/base/ids.ts';
+import { createPrometheus } from '../../src/base/prometheus.ts';
 import { loadSettings } from '../../src/config.ts';
 import { type Daemon, openDaemon } from '../../src/daemon.ts';
 import { createTestLog } from './log.ts';
@@ -53,7 +54,9 @@ export async function startDaemon(
   const dir = options.dir ?? (await tempDir());
   const log = createTestLog();
   const clock = options.clock ?? systemClock;
-  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids: options.ids ?? createIds(clock) });
+  const ids = options.ids ?? createIds(clock);
+  const metrics = createPrometheus({ clock }, { ofProcess: false });
+  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids, metrics });
   const { smtp, submission, http } = await daemon.start();
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];

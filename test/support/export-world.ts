@@ -1,6 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createIds } from '../../src/base/ids.ts';
+import { createRunningTime } from '../../src/base/running-time.ts';
 import type { NewNotice } from '../../src/sending/types.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import type { ExportRow } from '../../src/store/rows/exports.ts';
@@ -63,7 +64,7 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
     deps,
     task: (more: Partial<ExportSettings> = {}, other: Partial<typeof deps> = {}) =>
       runExportsTask({ ...host, ...more }, { ...deps, ...other }),
-    expiry: () => expireExportsTask(host, deps),
+    expiry: () => expireExportsTask(host, { ...deps, time: createRunningTime(deps.clock) }),
     /** Makes a job and answers its id. */
     async start(more: Partial<ExportRow> = {}): Promise<string> {
       const row = exportRow(more.account ?? MINE, `2026-01-05 12:00:00.${String(++made).padStart(5, '0')}`, more);

@@ -1,8 +1,9 @@
 import { deliveryId } from '../../src/base/ids.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
+import type { Outbox } from '../../src/events/apply.ts';
+import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import type { Lists, Outbox } from '../../src/events/types.ts';
 import { type Draft, mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import { createOwnDomains } from '../../src/sending/domains/own-domains.ts';
 import { createLeaving, createReleasing } from '../../src/sending/leave.ts';

@@ -1,7 +1,7 @@
 import { createIds } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
+import type { MessageEvent, NewSentMessage } from '../../src/events/record.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import type { MessageEvent, NewSentMessage } from '../../src/events/types.ts';
 import { COUNTS, type Counted, type CounterRow, type Counts } from '../../src/store/rows/counters.ts';
 import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import type { Store } from '../../src/store/store.ts';

@@ -1,5 +1,6 @@
 import { createIds } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
+import type { Task } from '../../src/base/service.ts';
 import { createNumbers } from '../../src/events/numbers.ts';
 import { createRecorder } from '../../src/events/record.ts';
 import { createScheduling } from '../../src/sending/scheduling.ts';
@@ -62,7 +63,7 @@ export async function runTasks({
       trackingDomainTests: senders.trackingDomains,
     },
   );
-  for (const task of tasks)
+  for (const task of Object.values<Task>(tasks))
     await task.run().catch((error: unknown) => {
       if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;
     });

@@ -1,6 +1,6 @@
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
-import type { MessageEvent, NewSentMessage, Recorder } from '../../src/events/types.ts';
+import type { MessageEvent, NewSentMessage, Recorder } from '../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';

@@ -15,7 +15,7 @@ export function serialAt(port: number): Promise<string | undefined> {
       socket.removeAllListeners('data');
       const secure = connectTls({ socket, rejectUnauthorized: false }, () => {
         resolve(secure.getPeerCertificate().serialNumber);
-        secure.end('QUIT\r\n');
+        secure.end('QUIT\r\n').resume(); // who does not read to the end leaves it open
       });
       secure.on('error', () => resolve(undefined));
     });

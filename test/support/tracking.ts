@@ -1,5 +1,6 @@
+import type { Outbox } from '../../src/events/apply.ts';
+import type { Lists } from '../../src/events/lists.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import type { Lists, Outbox } from '../../src/events/types.ts';
 import { createAccountOf } from '../../src/returns/returns.ts';
 import { createUnsubscribe, createUnsubscribeLinks } from '../../src/returns/unsubscribe.ts';
 import { createVisitQueue, createVisits } from '../../src/returns/visits.ts';

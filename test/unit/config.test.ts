@@ -132,6 +132,18 @@ describe('the settings', () => {
     ).to.equal('ops@example.com');
   });
 
+  it('take cron expressions for the times of tasks, and say what is wrong with one', () => {
+    const fault = (expression: string) => faults(() => loadSettings(undefined, { POSTERN_TASKS__PURGE: expression }));
+    const wrong = (what: string) => [
+      `tasks.purge: must be a cron expression, as */5 * * * * (${what}) (in POSTERN_TASKS__PURGE)`,
+    ];
+    for (const good of ['*/10 * * * * *', '0 4 * * 1-5', '0 0 L * *', '@daily']) expect(fault(good)).to.deep.equal([]);
+    expect(fault('61 * * * *')).to.deep.equal(wrong('minute cannot be 61'));
+    expect(fault('0 0 30 2 *')).to.deep.equal(wrong('day of month cannot be 30'));
+    for (const bad of ['', 'often', '* * * *', '* * * * * * *'])
+      expect(fault(bad)).to.deep.equal(wrong('five fields, or six that begin with seconds'));
+  });
+
   it('wants cert and key together', () => {
     expect(faults(() => loadSettings(undefined, { POSTERN_SMTP__TLS__CERT: '/a.pem' }))).to.deep.equal([
       'smtp.tls: needs both cert and key, or neither',

@@ -193,8 +193,6 @@ const IN_FLIGHT = 10;
 /** Tests the tracking domains that are due, the longest due first: each day, each hour while they do not lead here. */
 export function retestTrackingDomainsTask({ store, trackingDomainTests, clock }: RetestTrackingDeps): Task {
   return {
-    name: 'retest-tracking-domains',
-    schedule: '4-59/5 * * * *',
     async run(ending) {
       const due = await store.trackingDomains.many(
         { nextTestAt: { range: { lte: new Date(clock.now()) } } },

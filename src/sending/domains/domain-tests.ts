@@ -129,8 +129,6 @@ export function retestSenderDomainsTask(deps: {
 }): Task {
   const { store, domainTests, keySwitch, clock } = deps;
   return {
-    name: 'retest-sender-domains',
-    schedule: '*/5 * * * *',
     async run(ending) {
       const rotated = await keySwitch.lookAtAll(ending);
       const due = await store.senderDomains.many(

@@ -21,14 +21,14 @@ import {
 } from './port.ts';
 import { checkId, fresh, type Shape, shapeOf, toAmounts, toFields, toPatch, toRow } from './values.ts';
 
-export interface MongoSettings {
+interface MongoSettings {
   /** `mongodb://…/name` or `mongodb+srv://…/name`; without a name the database is `postern`. */
   readonly url: string;
   /** Milliseconds an operation may take before the store counts as away. */
   readonly timeoutMs: number;
 }
 
-export interface MongoDeps {
+interface MongoDeps {
   readonly log: Log;
   readonly clock?: Clock;
   /** Is shown every command that goes to the server, for a test to look at. */
@@ -47,15 +47,17 @@ type Run = <T>(work: () => Promise<T>) => Promise<T>;
 const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'primary' } as const;
 
 /**
- * The store on MongoDB, or on a server that speaks its protocol: one document per row, one command per step, nothing that needs
- * a replica set. Opening does not need the server: it is found, and indexes are made, before the first operation.
+ * The store on MongoDB, or on a server that speaks its protocol: one document per row, one command per step, nothing
+ * that needs a replica set. Opening does not need the server: it is found, and indexes are made, before the first
+ * operation.
  *
- * What holds when an answer is lost (connection cut, server killed, too slow): the operation throws `StoreAway`, and a write
- * was done once or not at all, never twice, because nobody repeats it: neither this adapter, nor the driver on a standalone
- * server. On a replica set the driver repeats it once under a number by which the server knows a repeat and gives the first
- * answer again. A write that timed out while it waited for the server may still be done for another `timeoutMs`. So the caller
- * may always repeat an `insert` (`duplicate` then also means: the first one was done) and a `change` whose filter the patch
- * leaves matching; to repeat an `add` or any other `change`, look first. Nothing is reported as done that is not durable.
+ * What holds when an answer is lost (connection cut, server killed, too slow): the operation throws `StoreAway`, and a
+ * write was done once or not at all, never twice, because nobody repeats it: neither this adapter, nor the driver on a
+ * standalone server. On a replica set the driver repeats it once under a number by which the server knows a repeat and
+ * gives the first answer again. A write that timed out while it waited for the server may still be done for another
+ * `timeoutMs`. So the caller may always repeat an `insert` (`duplicate` then also means: the first one was done) and a
+ * `change` whose filter the patch leaves matching; to repeat an `add` or any other `change`, look first. Nothing is
+ * reported as done that is not durable.
  */
 export async function openMongo(
   settings: MongoSettings,
@@ -115,8 +117,8 @@ function createClient({ url, timeoutMs }: MongoSettings, onCommand: MongoDeps['o
 const CLOSE_MS = 1000;
 
 /**
- * Closing sends a last courtesy to the server, and with a connection that ends at that moment the driver waits for it without
- * end (seen with mongodb 7.9). What holds sockets and timers is its topology, which its types do not show.
+ * Closing sends a last courtesy to the server, and with a connection that ends at that moment the driver waits for it
+ * without end (seen with mongodb 7.9). What holds sockets and timers is its topology, which its types do not show.
  */
 function forceClose(client: MongoClient): void {
   const topology: unknown = Reflect.get(client, 'topology');
@@ -130,8 +132,8 @@ function databaseName({ url }: MongoSettings): string | undefined {
 }
 
 /**
- * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command takes
- * several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
+ * Makes the indexes once; an attempt that failed is repeated by the next operation. One a command, although one command
+ * takes several: FerretDB 1.24 panics when several of them are there already, as they are at every start but the first.
  */
 function createIndexer<R extends Row>(
   documents: MongoCollection<Doc>,
@@ -227,9 +229,9 @@ async function changeDoc(
 const MOST_ROUNDS = 5;
 
 /**
- * Adds to the document, or inserts `made` when there is none. Two steps, each atomic, so that no reader sees anything but a
- * whole row; who loses the race to insert adds to the winner's row. (An upsert would do for amounts, but cannot add to a start
- * that is not 0, and may fail with a duplicate key under a race all the same.)
+ * Adds to the document, or inserts `made` when there is none. Two steps, each atomic, so that no reader sees anything
+ * but a whole row; who loses the race to insert adds to the winner's row. (An upsert would do for amounts, but cannot
+ * add to a start that is not 0, and may fail with a duplicate key under a race all the same.)
  */
 async function addToDoc(
   documents: MongoCollection<Doc>,
@@ -250,7 +252,7 @@ async function addToDoc(
 }
 
 /** A filter for MongoDB: every condition is an operator of ours, every value stands where only a value can stand. */
-export type MongoFilter = Record<string, Record<string, unknown>>;
+type MongoFilter = Record<string, Record<string, unknown>>;
 
 /** The port's `id` is MongoDB's `_id`. */
 function nameOf(field: string): string {
@@ -296,7 +298,10 @@ export function toMongoIndexes(indexes: readonly (readonly string[])[], unique: 
   ];
 }
 
-/** Server errors that come and go: stepping down, shutting down, out of time, no majority (mongodb.com/docs/manual/reference/error-codes). */
+/**
+ * Server errors that come and go: stepping down, shutting down, out of time, no majority
+ * (mongodb.com/docs/manual/reference/error-codes).
+ */
 const PASSING = new Set([
   6, 7, 50, 64, 79, 89, 91, 100, 133, 189, 202, 262, 9001, 10107, 11600, 11602, 13435, 13436, 14031,
 ]);
@@ -312,7 +317,7 @@ const UNSENDABLE = new Set([
 ]);
 
 /** Why the store is away, or null when the error is not of that kind but a fault of ours. */
-export function awayReason(error: unknown): string | null {
+function awayReason(error: unknown): string | null {
   if (!(error instanceof Error)) return null;
   return error instanceof StoreAway || isPassing(error) ? error.message : null;
 }
@@ -323,12 +328,13 @@ function isPassing(error: Error): boolean {
     return PASSING.has(Number(codeOf(error))) || PASSING_LABELS.some((label) => labelsOf(error).includes(label));
   // What the driver throws without an answer of the server: no connection, no server to choose, no free socket, closed.
   if (error.name.startsWith('Mongo')) return !UNSENDABLE.has(error.name);
-  // A socket that ends at the wrong moment gives an error of Node that the driver lets through (EPIPE, seen with mongodb 7.9).
+  // A socket that ends at the wrong moment gives an error of Node that the driver lets through (EPIPE, seen with
+  // mongodb 7.9).
   return /^(E[A-Z]+|ERR_(SOCKET|STREAM|TLS|SSL)_\w+)$/.test(String(codeOf(error)));
 }
 
 /** Whether a unique index, or the id, said no. */
-export function isDuplicate(error: unknown): boolean {
+function isDuplicate(error: unknown): boolean {
   return error instanceof Error && error.name === 'MongoServerError' && codeOf(error) === DUPLICATE_KEY;
 }
 

@@ -16,7 +16,7 @@ export interface Row {
   readonly id: string;
 }
 
-export type Scalar = string | number | boolean | Date | null;
+type Scalar = string | number | boolean | Date | null;
 
 /** The four conditions beside equality. A fifth needs both drivers and a case in the suite. */
 export type Condition =
@@ -28,9 +28,10 @@ export type Condition =
   | { readonly exists: boolean };
 
 /**
- * All named fields must match. Only top-level fields that hold scalars. Equality with null, alone or in a list, matches null and
- * absent. Types count: 1 is neither true nor "1", and a range holds values of the type of its bounds only. Text is ordered by
- * code points. A filter that is not of this language, or names an undefined value, throws a TypeError.
+ * All named fields must match. Only top-level fields that hold scalars. Equality with null, alone or in a list, matches
+ * null and absent. Types count: 1 is neither true nor "1", and a range holds values of the type of its bounds only.
+ * Text is ordered by code points. A filter that is not of this language, or names an undefined value, throws a
+ * TypeError.
  */
 export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 
@@ -38,7 +39,10 @@ export type Filter<R> = { readonly [F in keyof R]?: Scalar | Condition };
 export type Patch<R> = { readonly [F in Exclude<keyof R, 'id'>]?: R[F] | undefined };
 
 export interface Page<R> {
-  /** Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same direction. Only indexed fields and `id`. */
+  /**
+   * Ascending (null and absent first), or descending with a leading '-'. Ties are broken by `id`, in the same
+   * direction. Only indexed fields and `id`.
+   */
   readonly sort?: (keyof R & string) | `-${keyof R & string}`;
   readonly limit?: number;
 }
@@ -54,8 +58,8 @@ export interface Collection<R extends Row> {
    */
   change(filter: Filter<R>, patch: Patch<R>): Promise<R | undefined>;
   /**
-   * Adds to number fields of the row with this id, in one atomic step; makes the row from `fresh` first when there is none
-   * (a field that is absent counts as 0, one that is null or text throws). Answers the row afterwards.
+   * Adds to number fields of the row with this id, in one atomic step; makes the row from `fresh` first when there is
+   * none (a field that is absent counts as 0, one that is null or text throws). Answers the row afterwards.
    */
   add(id: string, amounts: { readonly [F in keyof R]?: number }, fresh: Omit<R, 'id'>): Promise<R>;
   /** Removes one row and answers it as it was; undefined when none matched. */
@@ -66,7 +70,10 @@ export interface Collection<R extends Row> {
 export interface CollectionSpec<R extends Row> {
   /** Also the name of the table or of the MongoDB collection. */
   readonly name: string;
-  /** Fields per index, in order; they hold scalars. Every filter that the application uses is served by one of them or by `id`. */
+  /**
+   * Fields per index, in order; they hold scalars. Every filter that the application uses is served by one of them or
+   * by `id`.
+   */
   readonly indexes: readonly (readonly (keyof R & string)[])[];
   /** Null and absent are one value here: two rows without it are duplicates. */
   readonly unique?: readonly (readonly (keyof R & string)[])[];
@@ -91,8 +98,8 @@ export class StoreAway extends Error {
 }
 
 /**
- * The disk has no room for what is new: rows are neither added nor made much larger. Reading, removing and small changes go on, so
- * that whoever has too much can delete it.
+ * The disk has no room for what is new: rows are neither added nor made much larger. Reading, removing and small
+ * changes go on, so that whoever has too much can delete it.
  */
 export class StoreFull extends StoreAway {
   constructor() {
@@ -134,8 +141,8 @@ const BOUNDS = ['gt', 'gte', 'lt', 'lte'] as const;
 const NOTHING: readonly Operand[] = [];
 
 /**
- * Reads a filter. Whatever is not exactly of the port's language is refused by a TypeError, at run time too:
- * an object that came in as JSON must never become an operator, and a field that is undefined must never match every row.
+ * Reads a filter. Whatever is not exactly of the port's language is refused by a TypeError, at run time too: an object
+ * that came in as JSON must never become an operator, and a field that is undefined must never match every row.
  */
 export function toTerms(shape: Shape, filter: object): Term[] {
   const entries: [string, unknown][] = Object.entries(filter);
@@ -192,8 +199,9 @@ function toRange(shape: Shape, field: string, range: object): Term {
 }
 
 /**
- * A prefix is a range: from the prefix itself up to the next text that does not begin with it. Both databases compare text by its
- * UTF-8 bytes, which is the order of code points, so this is right for all of Unicode and served by an ordinary index.
+ * A prefix is a range: from the prefix itself up to the next text that does not begin with it. Both databases compare
+ * text by its UTF-8 bytes, which is the order of code points, so this is right for all of Unicode and served by an
+ * ordinary index.
  */
 function toPrefix(field: string, prefix: string): Term {
   const end = afterPrefix(prefix);
@@ -225,7 +233,10 @@ export function toSlice(shape: Shape, page: { readonly sort?: string; readonly l
   return { sort: { field, descending }, limit: limit ?? null };
 }
 
-/** The answer of `work`, or `StoreAway` after `ms` milliseconds; `late` is called then, and what `work` still does is ignored. */
+/**
+ * The answer of `work`, or `StoreAway` after `ms` milliseconds; `late` is called then, and what `work` still does is
+ * ignored.
+ */
 export function within<T>(clock: Clock, ms: number, work: Promise<T>, late?: () => void): Promise<T> {
   return new Promise<T>((resolve, reject) => {
     const cancel = clock.after(ms, () => {
@@ -259,7 +270,7 @@ export function createPresence(log: Log, driver: 'embedded' | 'mongo'): Presence
 }
 
 /** One row that is only written to prove that writes are durable (`Database.ping`). */
-export interface PingRow extends Row {
+interface PingRow extends Row {
   readonly count: number;
 }
 

@@ -2,9 +2,12 @@ import type { Bound, Operand, Slice, Term } from './port.ts';
 import type { Fields, Shape } from './values.ts';
 
 /** What SQLite takes as a parameter here. */
-export type Param = string | number | bigint | Uint8Array | null;
+type Param = string | number | bigint | Uint8Array | null;
 
-/** One statement for the thread that owns the file. Equal texts share a prepared statement, so values are always parameters. */
+/**
+ * One statement for the thread that owns the file. Equal texts share a prepared statement, so values are always
+ * parameters.
+ */
 export interface Statement {
   readonly sql: string;
   readonly params: readonly Param[];
@@ -109,8 +112,8 @@ function existsSql(name: string, term: Extract<Term, { kind: 'exists' }>): strin
 }
 
 /**
- * Where rows are named by their ids nothing else is needed to find them. SQLite would rather walk over all of an account for it
- * (0.2 s for a million rows); a plus in front of a column says that its index is not wanted.
+ * Where rows are named by their ids nothing else is needed to find them. SQLite would rather walk over all of an
+ * account for it (0.2 s for a million rows); a plus in front of a column says that its index is not wanted.
  */
 function whereSql(shape: Shape, terms: readonly Term[]): Statement {
   const named = terms.some(({ field, kind }) => field === 'id' && (kind === 'equal' || kind === 'in'));

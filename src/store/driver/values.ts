@@ -6,8 +6,10 @@ import type { CollectionSpec, Row } from './port.ts';
  * - what JSON cannot hold (NaN, infinities, years outside 0 to 9999) is refused, and -0 is 0;
  * - Dates stand in the fields that the collection names as dates, or deeper inside a value;
  * - indexed fields hold scalars (MongoDB would index each element of a list by itself);
- * - a unique field that is not there is stored as null, and null equals null: two such rows are duplicates, as in MongoDB;
- * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server reads them as its own.
+ * - a unique field that is not there is stored as null, and null equals null: two such rows are duplicates, as in
+ *   MongoDB;
+ * - names inside a value may be anything: `$`, `.`, NUL and the empty name are escaped, so that no server reads them as
+ *   its own.
  */
 export interface Shape {
   readonly name: string;
@@ -22,7 +24,7 @@ export interface Shape {
 export type Fields = Record<string, unknown>;
 
 /** How a driver writes a Date that stands inside a value: MongoDB as it is, JSON with a mark. */
-export type NestedDate = (date: Date) => unknown;
+type NestedDate = (date: Date) => unknown;
 
 const FIELD = /^[A-Za-z][A-Za-z0-9_]*$/;
 const COLLECTION = /^[a-z][a-z0-9_]*$/;

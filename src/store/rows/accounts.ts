@@ -4,8 +4,9 @@ import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
 import { createExpiringMemory } from '../../base/memory.ts';
 import { networkOf } from '../../base/networks.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** An account: everything else belongs to one. */
 export interface AccountRow extends Row {
@@ -15,16 +16,16 @@ export interface AccountRow extends Row {
   readonly createdAt: Date;
 }
 
-export const accounts: CollectionSpec<AccountRow> = {
+export const accounts = collection<AccountRow>()({
   name: 'accounts',
+  access: 'none',
   indexes: [['name']],
   unique: [['number']],
   dates: ['createdAt'],
-};
+});
 
 /** An API key. The store never holds the key itself: `id` is its SHA-256, as `keyHash` makes it. */
-export interface KeyRow extends Row {
-  readonly account: string;
+export interface KeyRow extends Owned {
   readonly label: string;
   /** The first four characters, so that a person can tell keys apart. */
   readonly hint: string;
@@ -32,19 +33,22 @@ export interface KeyRow extends Row {
   readonly revokedAt: Date | null;
 }
 
-export const keys: CollectionSpec<KeyRow> = {
+export const keys = collection<KeyRow>()({
   name: 'keys',
+  access: 'own',
   indexes: [['account', 'createdAt']],
   dates: ['createdAt', 'revokedAt'],
   upkeep: true, // to revoke one is to write a row
-};
+});
 
 /** A key has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function keyHash(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }
 
-/** How long a key that was good is not looked up again: so much later a revocation holds at the latest. Milliseconds. */
+/**
+ * How long a key that was good is not looked up again: so much later a revocation holds at the latest. Milliseconds.
+ */
 const FRESH_MS = 1000;
 const MAX_REMEMBERED = 10_000;
 const MINUTE_MS = 60_000;
@@ -56,16 +60,20 @@ export interface KeyCheckSettings {
   readonly maxBadKeysPerMinute: number;
 }
 
-/** good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many before it. */
-export type KeyAnswer =
+/**
+ * good: whose it is, and the id of its row · wrong: no such key, or it was revoked · too-many: wrong, as were too many
+ * before it.
+ */
+type KeyAnswer =
   | { readonly kind: 'good'; readonly account: AccountRow; readonly id: string }
   | { readonly kind: 'wrong' | 'too-many' };
 
 /** Finds the account of a key, for the API and for SMTP logins. */
-export interface KeyCheck {
+interface KeyCheck {
   /**
-   * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him (an office, a
-   * proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws `StoreAway`.
+   * Looks the key up before anything else. Only who brings wrong ones is throttled: whoever shares an address with him
+   * (an office, a proxy, a cloud's NAT) goes on, and a key of 128 random bits is not guessed whatever the rate. Throws
+   * `StoreAway`.
    */
   check(key: unknown, address: string): Promise<KeyAnswer>;
   /** The account of a key by the id of its row; undefined when it was revoked. Throws `StoreAway`. */
@@ -83,7 +91,8 @@ export function createKeyCheck(
   async function accountOf(id: string): Promise<AccountRow | undefined> {
     const known = good.get(id);
     if (known) return known;
-    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at all.
+    // The store is asked for a good one: a revoked row that came back as far as here would take longer than none at
+    // all.
     const row = await store.keys.one({ id, revokedAt: null });
     if (!row) return undefined;
     const account = await store.accounts.one({ id: row.account });
@@ -151,8 +160,8 @@ export async function createKey(
 }
 
 /**
- * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was, and takes as
- * long. Cut off before that it is ended all the same, and may be ended again.
+ * Ends a key. Its row goes over to an id that is no hash: a look-up then finds as little as for a key that never was,
+ * and takes as long. Cut off before that it is ended all the same, and may be ended again.
  */
 export async function revokeKey(
   store: Pick<Store, 'keys'>,

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
-import type { CollectionSpec, Row } from '../driver/port.ts';
-import type { Marked } from './messages.ts';
+import { collection, type Owned } from './collection.ts';
+import type { EventMarks } from './messages.ts';
 
 /** What is counted of sent mail, in the order the API lists it. */
 export const COUNTS = [
@@ -35,13 +35,13 @@ export const NO_COUNTS: Counts = {
 export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
-export const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
+const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
 export type Span = (typeof SPANS)[number];
 
 /**
- * Which spans a kind is counted in. Time series and windows are made of hours, lists of totals, reputation of months; what a
- * subaccount may send and has sent is told by minute, week and month. More rows than that would be written and never read; minutes
- * count what was sent and nothing else, and are kept for a day.
+ * Which spans a kind is counted in. Time series and windows are made of hours, lists of totals, reputation of months;
+ * what a subaccount may send and has sent is told by minute, week and month. More rows than that would be written and
+ * never read; minutes count what was sent and nothing else, and are kept for a day.
  */
 export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
   account: ['minute', 'hour', 'month', 'total'],
@@ -52,11 +52,10 @@ export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
 };
 
 /**
- * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and start sort
- * by key. Only events/counting.ts changes counts: it must know which events are in them (see events/once.ts).
+ * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and
+ * start sort by key. Only events/counting.ts changes counts: it must know which events are in them.
  */
-export interface CounterRow extends Row, Counts, Marked {
-  readonly account: string;
+export interface CounterRow extends Owned, Counts, EventMarks {
   readonly kind: Counted;
   readonly span: Span;
   /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
@@ -65,19 +64,23 @@ export interface CounterRow extends Row, Counts, Marked {
   readonly start: Date;
   /** When it was first counted in this span. */
   readonly firstAt: Date;
-  /** Entries of the rejection list that events had made and the account took off; in months of accounts and subaccounts. Added to by itself. */
+  /**
+   * Entries of the rejection list that events had made and the account took off; in months of accounts and subaccounts.
+   * Added to by itself.
+   */
   readonly resets?: number;
 }
 
-export const counters: CollectionSpec<CounterRow> = {
+export const counters = collection<CounterRow>()({
   name: 'counters',
+  access: 'read',
   indexes: [
     ['account', 'kind', 'span', 'key', 'start'],
     ['account', 'kind', 'span', 'start'],
     ['span', 'start'],
   ],
   dates: ['start', 'firstAt'],
-};
+});
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 3_600_000;
@@ -122,33 +125,35 @@ export function counterId(account: string, kind: Counted, span: Span, start: Dat
 export const URL_COUNTS = ['sent', 'clicks', 'uniqueClicks'] as const;
 export type UrlCounts = Readonly<Record<(typeof URL_COUNTS)[number], number>>;
 
-/** A tracked link of an account with everything ever counted of it. `id` is `urlId`. Only events/counting.ts writes it. */
-export interface UrlRow extends Row, UrlCounts, Marked {
-  readonly account: string;
+/**
+ * A tracked link of an account with everything ever counted of it. `id` is `urlId`. Only events/counting.ts writes it.
+ */
+export interface UrlRow extends Owned, UrlCounts, EventMarks {
   readonly url: string;
   /** When it was last sent or clicked; the hour of the event. */
   readonly lastHour: Date;
 }
 
-export const urls: CollectionSpec<UrlRow> = {
+export const urls = collection<UrlRow>()({
   name: 'urls',
+  access: 'read',
   indexes: [['account', 'clicks'], ['lastHour']],
   dates: ['lastHour'],
-};
+});
 
 /** The counts of one link in one hour. `id` is the link's and the hour. */
-export interface UrlHourRow extends Row, UrlCounts, Marked {
-  readonly account: string;
+export interface UrlHourRow extends Owned, UrlCounts, EventMarks {
   /** `urlKey` of the link. */
   readonly key: string;
   readonly start: Date;
 }
 
-export const urlHours: CollectionSpec<UrlHourRow> = {
+export const urlHours = collection<UrlHourRow>()({
   name: 'url_hours',
+  access: 'read',
   indexes: [['account', 'key', 'start'], ['start']],
   dates: ['start'],
-};
+});
 
 /** Characters of the longest URL that is counted; events keep 2048. Longer ones are tracked all the same. */
 export const LONGEST_COUNTED_URL = 2000;

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { toAsciiDomain } from '../../mail/address.ts';
-import type { Collection, CollectionSpec, Row } from '../driver/port.ts';
+import type { Collection, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** A domain that mail is sent from. `id` is `senderDomainId`. */
-export interface SenderDomainRow extends Row {
-  readonly account: string;
+export interface SenderDomainRow extends Owned {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -27,11 +27,13 @@ export interface SenderDomainRow extends Row {
   readonly version: number;
 }
 
-export const senderDomains: CollectionSpec<SenderDomainRow> = {
+export const senderDomains = collection<SenderDomainRow>()({
   name: 'sender_domains',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'domain'], ['nextTestAt']],
   dates: ['createdAt', 'lastTestedAt', 'spfValidAfter', 'dkimValidAfter', 'changedAt', 'nextTestAt', 'verifiedAt'],
-};
+});
 
 export function senderDomainId(account: string, domain: string): string {
   return `${account} ${domain}`;
@@ -59,8 +61,9 @@ export function newSenderDomain(account: string, domain: string, now: Date): Sen
 }
 
 /**
- * For whoever sends a message: adds the domain of its sender to the account, when it is not there yet, and answers its row.
- * `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first test.
+ * For whoever sends a message: adds the domain of its sender to the account, when it is not there yet, and answers its
+ * row. `domain` may be in any case and script; undefined when it can be no domain of mail. Its key is made at its first
+ * test.
  */
 export async function noteSenderDomain(
   store: { readonly senderDomains: Pick<Collection<SenderDomainRow>, 'one' | 'insert'> },
@@ -86,7 +89,7 @@ export interface NextKey {
 }
 
 /** A pair that signed before: what it signed is still under way, so its record has to stay for a while. */
-export interface PreviousKey {
+interface PreviousKey {
   readonly selector: string;
   readonly publicKey: string;
   readonly keepUntil: Date;
@@ -111,15 +114,18 @@ export interface DomainKeyRow extends Row {
   readonly previous?: PreviousKey | null;
 }
 
-export const domainKeys: CollectionSpec<DomainKeyRow> = {
+export const domainKeys = collection<DomainKeyRow>()({
   name: 'domain_keys',
+  access: 'none',
   indexes: [['rotatingSince']],
   dates: ['createdAt', 'rotatingSince'],
-};
+});
 
-/** A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as `tokenHash` makes it. */
-export interface VerificationRow extends Row {
-  readonly account: string;
+/**
+ * A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as
+ * `tokenHash` makes it.
+ */
+interface VerificationRow extends Owned {
   /** A-label form. */
   readonly domain: string;
   /** Where the link was mailed to. */
@@ -129,11 +135,12 @@ export interface VerificationRow extends Row {
   readonly usedAt: Date | null;
 }
 
-export const verifications: CollectionSpec<VerificationRow> = {
+export const verifications = collection<VerificationRow>()({
   name: 'verifications',
+  access: 'hidden',
   indexes: [['expiresAt']],
   dates: ['createdAt', 'expiresAt', 'usedAt'],
-};
+});
 
 /** A token has 128 random bits, so one fast hash is enough to make the stored form useless to a thief. */
 export function tokenHash(token: string): string {
@@ -141,8 +148,7 @@ export function tokenHash(token: string): string {
 }
 
 /** A domain that an account wants its tracked links to begin with. `id` is `trackingDomainId`. */
-export interface TrackingDomainRow extends Row {
-  readonly account: string;
+export interface TrackingDomainRow extends Owned {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -158,11 +164,13 @@ export interface TrackingDomainRow extends Row {
   readonly version: number;
 }
 
-export const trackingDomains: CollectionSpec<TrackingDomainRow> = {
+export const trackingDomains = collection<TrackingDomainRow>()({
   name: 'tracking_domains',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'domain'], ['nextTestAt']],
   dates: ['createdAt', 'lastTestedAt', 'validAfter', 'nextTestAt'],
-};
+});
 
 /** The id of the row of an account's tracking domain. */
 export function trackingDomainId(account: string, domain: string): string {
@@ -170,11 +178,11 @@ export function trackingDomainId(account: string, domain: string): string {
 }
 
 /**
- * An inbound domain of an account. Mail is taken for the one whose `id` is the lower-case A-label form of the name, and there is one
- * of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the account: it waits for a proof.
+ * An inbound domain of an account. Mail is taken for the one whose `id` is the lower-case A-label form of the name, and
+ * there is one of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the
+ * account: it waits for a proof.
  */
-export interface InboundDomainRow extends Row {
-  readonly account: string;
+export interface InboundDomainRow extends Owned {
   /** As the account wrote it; echoed in records. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -184,11 +192,13 @@ export interface InboundDomainRow extends Row {
   readonly verifiedAt?: Date | null;
 }
 
-export const inboundDomains: CollectionSpec<InboundDomainRow> = {
+export const inboundDomains = collection<InboundDomainRow>()({
   name: 'inbound_domains',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'createdAt'], ['testedAt']],
   dates: ['createdAt', 'testedAt', 'verifiedAt'],
-};
+});
 
 /** `id` of the claim that an account has to a name. Neither holds a space. */
 export function claimId(name: string, account: string): string {
@@ -205,9 +215,11 @@ export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
   return id.includes(' ');
 }
 
-/** A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account number>.<sequence>`. */
-export interface InboundRouteRow extends Row {
-  readonly account: string;
+/**
+ * A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account
+ * number>.<sequence>`.
+ */
+export interface InboundRouteRow extends Owned {
   /** `id` of the inbound domain. */
   readonly domain: string;
   readonly pattern: string;
@@ -215,11 +227,13 @@ export interface InboundRouteRow extends Row {
   readonly createdAt: Date;
 }
 
-export const inboundRoutes: CollectionSpec<InboundRouteRow> = {
+export const inboundRoutes = collection<InboundRouteRow>()({
   name: 'inbound_routes',
+  access: 'own',
+  limited: true,
   indexes: [
     ['account', 'createdAt'],
     ['domain', 'createdAt'],
   ],
   dates: ['createdAt'],
-};
+});

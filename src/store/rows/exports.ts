@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 import type { SentState } from './messages.ts';
 
 export type ExportType = 'activity' | 'reject' | 'whitelist';
@@ -19,8 +19,7 @@ export interface ActivityFilter {
 }
 
 /** An export job. `id` is `exportId`. */
-export interface ExportRow extends Row {
-  readonly account: string;
+export interface ExportRow extends Owned {
   readonly type: ExportType;
   /** waiting, working (claimed by `holder` until `until`), complete or error, and in the end expired. */
   readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';
@@ -40,8 +39,9 @@ export interface ExportRow extends Row {
   readonly host: string | null;
   readonly file: string | null;
   /**
-   * Holds the token itself, because the account must be shown it again and again; who can read this row can read what the archive
-   * holds anyway. It is found by the token's hash, so that the time of a look-up says nothing about any token.
+   * Holds the token itself, because the account must be shown it again and again; who can read this row can read what
+   * the archive holds anyway. It is found by the token's hash, so that the time of a look-up says nothing about any
+   * token.
    */
   readonly resultUrl: string | null;
   readonly tokenHash: string | null;
@@ -49,8 +49,9 @@ export interface ExportRow extends Row {
   readonly unnotified: boolean | null;
 }
 
-export const exportJobs: CollectionSpec<ExportRow> = {
+export const exportJobs = collection<ExportRow>()({
   name: 'exports',
+  access: 'own',
   indexes: [
     ['account'],
     ['account', 'createdAt'],
@@ -62,7 +63,7 @@ export const exportJobs: CollectionSpec<ExportRow> = {
     ['unnotified'],
   ],
   dates: ['createdAt', 'finishedAt', 'until'],
-};
+});
 
 /** Names of jobs are times, so they are unique in an account only. */
 export function exportId(account: string, name: string): string {

@@ -1,21 +1,22 @@
 import { frozen } from '../../base/frozen.ts';
 import type { Ids } from '../../base/ids.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
+import { collection } from './collection.ts';
 
 /** A secret of the service as a whole: all hosts that share a store share it. `id` says what it is for. */
-export interface SecretRow extends Row {
+interface SecretRow extends Row {
   readonly secret: string;
 }
 
-export const secrets: CollectionSpec<SecretRow> = { name: 'secrets', indexes: [], dates: [] };
+export const secrets = collection<SecretRow>()({ name: 'secrets', access: 'none', indexes: [], dates: [] });
 
 /** What signs the tokens in links and return paths (mail/return-address.ts). */
 const TOKENS = 'send-tokens';
 
 /**
- * The secret that signs tokens. The first start of the first host makes it; of several that start at once one row wins, and all
- * read that one. It never changes: links in mail that was sent are good for as long as anybody keeps that mail.
+ * The secret that signs tokens. The first start of the first host makes it; of several that start at once one row wins,
+ * and all read that one. It never changes: links in mail that was sent are good for as long as anybody keeps that mail.
  */
 export async function openSecret(store: Pick<Store, 'secrets'>, ids: Pick<Ids, 'signingKey'>): Promise<string> {
   for (;;) {
@@ -54,16 +55,26 @@ export interface LeaseRow extends Row {
   readonly ranAt: Date;
 }
 
-export const leases: CollectionSpec<LeaseRow> = {
+export const leases = collection<LeaseRow>()({
   name: 'leases',
+  access: 'none',
   indexes: [['until']],
   dates: ['until', 'ranAt'],
   upkeep: true,
-};
+});
 
-/** Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`, `routes:<account>` (the next number to give out). */
-export interface RevisionRow extends Row {
+/**
+ * Counts that only grow: `routing` (changes of domains and routes, so that other hosts notice them), `accounts`,
+ * `routes:<account>` (the next number to give out).
+ */
+interface RevisionRow extends Row {
   readonly count: number;
 }
 
-export const revisions: CollectionSpec<RevisionRow> = { name: 'revisions', indexes: [], dates: [], upkeep: true };
+export const revisions = collection<RevisionRow>()({
+  name: 'revisions',
+  access: 'none',
+  indexes: [],
+  dates: [],
+  upkeep: true,
+});

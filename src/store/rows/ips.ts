@@ -1,21 +1,20 @@
 import { isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { normalizeAddress } from '../../base/networks.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
 import type { AccountStore } from '../store.ts';
+import { collection, type Owned } from './collection.ts';
 
 /**
  * How a custom name in the reverse DNS stands. `pending`: asked for, and the PTR record has not named it yet;
  * `invalid`: it did not do so in time, or names it no more.
  */
-export type CustomState = 'pending' | 'valid' | 'invalid';
+type CustomState = 'pending' | 'valid' | 'invalid';
 
 /**
- * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as `toIpId`
- * writes it. Which pool it is in stands in the account's placement (placements.ts), never here.
+ * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as
+ * `toIpId` writes it. Which pool it is in stands in the account's placement (`PlacementRow`), never here.
  */
-export interface IpRow extends Row {
-  readonly account: string;
+export interface IpRow extends Owned {
   /** The name that the reverse DNS of the address gives, as far as we know; '' in the inventory. */
   readonly domain: string;
   /** The operator's own name for the address; null: one made of the address and our hostname. */
@@ -25,8 +24,8 @@ export interface IpRow extends Row {
   /** In the inventory: not given to anybody before. */
   readonly freeAt: Date | null;
   /**
-   * Chosen anew whenever it enters the inventory, and the token of the request when it is given away: who wants to take it
-   * names what stood here when it was chosen, so that one who is late takes nothing.
+   * Chosen anew whenever it enters the inventory, and the token of the request when it is given away: who wants to take
+   * it names what stood here when it was chosen, so that one who is late takes nothing.
    */
   readonly claim: string;
   /** Given back by the account, which sees it no more; a task returns it to the inventory. */
@@ -43,11 +42,12 @@ export interface IpRow extends Row {
   readonly customTestAt: Date | null;
 }
 
-export const ips: CollectionSpec<IpRow> = {
+export const ips = collection<IpRow>()({
   name: 'ips',
+  access: 'lent',
   indexes: [['account', 'releasedAt'], ['account', 'freeAt'], ['releasedAt'], ['warmupEndAt'], ['customTestAt']],
   dates: ['createdAt', 'freeAt', 'releasedAt', 'warmupStartAt', 'warmupEndAt', 'customSetAt', 'customTestAt'],
-};
+});
 
 /** The account of addresses that belong to the operator. */
 export const INVENTORY = '';
@@ -69,7 +69,10 @@ export function toIpId(text: string): string | undefined {
   return text.includes('%') ? undefined : normalizeAddress(text.trim());
 }
 
-/** How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked for. */
+/**
+ * How long the PTR record may take to name a custom domain before the change counts as failed and another may be asked
+ * for.
+ */
 const PENDING_MS = 7 * 86_400_000;
 
 /** What the record says while the PTR record does not name the custom domain yet. */
@@ -97,20 +100,23 @@ export function fallbackDomain(id: string, hostname: string): string {
 /** The pool that every account has, that cannot be deleted, and that an address is in when it is in no other. */
 export const DEFAULT_POOL = 'Main Pool';
 
-/** A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement. */
-export interface PoolRow extends Row {
-  readonly account: string;
+/**
+ * A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement.
+ */
+export interface PoolRow extends Owned {
   readonly name: string;
   /** Of this pool and no later one of the same name. */
   readonly token: string;
   readonly createdAt: Date;
 }
 
-export const pools: CollectionSpec<PoolRow> = {
+export const pools = collection<PoolRow>()({
   name: 'pools',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'name']],
   dates: ['createdAt'],
-};
+});
 
 /** The id of a pool's row. */
 export function poolId(account: string, name: string): string {
@@ -118,8 +124,7 @@ export function poolId(account: string, name: string): string {
 }
 
 /** A request for a dedicated address that waits for the provisioning task. `id` is the account: there can be one. */
-export interface IpRequestRow extends Row {
-  readonly account: string;
+export interface IpRequestRow extends Owned {
   /** Of this request and no later one. */
   readonly token: string;
   /** Name of a pool. */
@@ -131,28 +136,31 @@ export interface IpRequestRow extends Row {
   readonly claim: string | null;
 }
 
-export const ipRequests: CollectionSpec<IpRequestRow> = {
+export const ipRequests = collection<IpRequestRow>()({
   name: 'ip_requests',
+  access: 'own',
   indexes: [['ip', 'requestedAt']],
   dates: ['requestedAt'],
-};
+});
 
 /**
- * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a promise
- * about several rows only where one of them holds all that the promise is about. Two promises are made:
+ * Which of an account's addresses are in which pool, all in one row, because a store of single-row writes can keep a
+ * promise about several rows only where one of them holds all that the promise is about. Two promises are made:
  * - the last address does not leave the default pool by set-pool, however many calls try at once;
  * - a pool that was deleted was empty, and nothing is in it afterwards.
  *
- * Every change is a rewrite of the row as it was read (`version`). The order is what makes it safe: the row is read first,
- * then whatever else the decision rests on (addresses, pools, the request), then the row is written if nobody wrote it
- * meanwhile. Whoever changes one of those other things in a way that could spoil a decision rewrites this row too:
- * a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as well.
- * Who loses decides again on what the winner left; each round has a winner, so all come through.
+ * Every change is a rewrite of the row as it was read (`version`). The order is what makes it safe: the row is read
+ * first, then whatever else the decision rests on (addresses, pools, the request), then the row is written if nobody
+ * wrote it meanwhile. Whoever changes one of those other things in a way that could spoil a decision rewrites this row
+ * too: a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as
+ * well. Who loses decides again on what the winner left; each round has a winner, so all come through.
  */
-export interface PlacementRow extends Row {
-  readonly account: string;
+export interface PlacementRow extends Owned {
   readonly version: number;
-  /** The addresses that are not in the default pool. One of an address that the account does not have yet is on its way to it. */
+  /**
+   * The addresses that are not in the default pool. One of an address that the account does not have yet is on its way
+   * to it.
+   */
   readonly elsewhere: readonly Place[];
   /** Pools whose rows are to go, or have gone. Whoever reads this row finishes that before anything else. */
   readonly closing: readonly { readonly id: string; readonly token: string }[];
@@ -164,10 +172,15 @@ export interface Place {
   readonly pool: string;
 }
 
-export const placements: CollectionSpec<PlacementRow> = { name: 'placements', indexes: [['account']], dates: [] };
+export const placements = collection<PlacementRow>()({
+  name: 'placements',
+  access: 'own',
+  indexes: [['account']],
+  dates: [],
+});
 
 /** What `rewrite` is to write: all fields that change, or nothing at all. */
-export type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
+type Decision = Partial<Pick<PlacementRow, 'elsewhere' | 'closing'>> | undefined;
 
 type Part = Pick<AccountStore, 'account' | 'placements' | 'pools'>;
 
@@ -187,7 +200,9 @@ export async function readPlacement(store: Part): Promise<PlacementRow> {
   }
 }
 
-/** Decides on the placement as it is, and again on the next one when somebody was faster. `decide` may throw refusals. */
+/**
+ * Decides on the placement as it is, and again on the next one when somebody was faster. `decide` may throw refusals.
+ */
 export async function rewrite(store: Part, decide: (placement: PlacementRow) => Promise<Decision>): Promise<void> {
   for (;;) {
     const placement = await readPlacement(store);

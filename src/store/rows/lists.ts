@@ -1,12 +1,11 @@
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
 
 export const REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
 export type Reason = (typeof REASONS)[number];
 
 /** An address that is not mailed. `id` is `rejectId`: one entry for each address and subaccount. */
-export interface RejectRow extends Row, Carrier {
-  readonly account: string;
+export interface RejectRow extends Owned, Carrier {
   /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
   readonly email: string;
   /** '' for the whole account, so that it can stand in an index. */
@@ -32,8 +31,10 @@ export interface RejectRow extends Row, Carrier {
   readonly version: number;
 }
 
-export const rejects: CollectionSpec<RejectRow> = {
+export const rejects = collection<RejectRow>()({
   name: 'rejects',
+  access: 'own',
+  limited: true,
   // No index by account and address alone: SQLite would prefer it to the one that keeps expired entries out of the way.
   indexes: [
     ['account', 'expired', 'email'],
@@ -42,7 +43,7 @@ export const rejects: CollectionSpec<RejectRow> = {
     ['unsentSince'],
   ],
   dates: ['createdAt', 'lastEventAt', 'expiresAt', 'unsentSince'],
-};
+});
 
 /** No two entries share one: an account id holds no space, and an address only inside its quotes. */
 export function rejectId(account: string, email: string, subaccount: string): string {
@@ -50,24 +51,28 @@ export function rejectId(account: string, email: string, subaccount: string): st
 }
 
 /** An address that no event puts on the rejection list. `id` is `whitelistId`. */
-export interface WhitelistRow extends Row, Carrier {
-  readonly account: string;
+export interface WhitelistRow extends Owned, Carrier {
   /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
   readonly email: string;
   readonly detail: string | null;
   readonly createdAt: Date;
-  /** Where it took entries off that events had made: '' for the list of the whole account, else the subaccount; one for each. */
+  /**
+   * Where it took entries off that events had made: '' for the list of the whole account, else the subaccount; one for
+   * each.
+   */
   readonly overruled?: readonly string[];
   /** Taken off; the row stays until its event is on the spool. */
   readonly removed: boolean;
   readonly version: number;
 }
 
-export const whitelists: CollectionSpec<WhitelistRow> = {
+export const whitelists = collection<WhitelistRow>()({
   name: 'whitelists',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'email'], ['unsentSince']],
   dates: ['createdAt', 'unsentSince'],
-};
+});
 
 export function whitelistId(account: string, email: string): string {
   return `${account} ${email}`;

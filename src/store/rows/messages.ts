@@ -1,12 +1,11 @@
 import type { Metadata } from '../../mail/outgoing.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
 
 export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
 
 /** A message that the account sent to one recipient, and what has become of it. `id` is 32 hex digits. */
-export interface SentMessageRow extends Row, Marked {
-  readonly account: string;
+export interface SentMessageRow extends Owned, EventMarks {
   readonly createdAt: Date;
   /** Lower-case address of the From header. */
   readonly sender: string;
@@ -41,28 +40,31 @@ export interface SentMessageRow extends Row, Marked {
   readonly version: number;
 }
 
-export const messages: CollectionSpec<SentMessageRow> = {
+export const messages = collection<SentMessageRow>()({
   name: 'messages',
+  access: 'own',
   indexes: [['account', 'createdAt'], ['createdAt']],
   dates: ['createdAt'],
-};
+});
 
-/** Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`. */
-export interface MessageTagRow extends Row {
-  readonly account: string;
+/**
+ * Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`.
+ */
+export interface MessageTagRow extends Owned {
   readonly tag: string;
   readonly message: string;
   readonly createdAt: Date;
 }
 
-export const messageTags: CollectionSpec<MessageTagRow> = {
+export const messageTags = collection<MessageTagRow>()({
   name: 'message_tags',
+  access: 'own',
   indexes: [['account', 'tag', 'createdAt'], ['createdAt']],
   dates: ['createdAt'],
-};
+});
 
 /** Something that happened to a sent message, in the words of the webhooks. */
-export const MESSAGE_EVENTS = [
+const MESSAGE_EVENTS = [
   'send',
   'deferral',
   'hard_bounce',
@@ -76,8 +78,7 @@ export const MESSAGE_EVENTS = [
 export type MessageEventKind = (typeof MESSAGE_EVENTS)[number];
 
 /** `id` is the event's own id, so that one event is recorded once. */
-export interface MessageEventRow extends Row, Carrier {
-  readonly account: string;
+export interface MessageEventRow extends Owned, Carrier {
   readonly message: string;
   readonly kind: MessageEventKind;
   readonly at: Date;
@@ -88,79 +89,90 @@ export interface MessageEventRow extends Row, Carrier {
   readonly links?: readonly string[];
 }
 
-export const messageEvents: CollectionSpec<MessageEventRow> = {
+export const messageEvents = collection<MessageEventRow>()({
   name: 'message_events',
+  access: 'own',
   indexes: [['account', 'message', 'at'], ['unsentSince'], ['appliedAt', 'at'], ['at']],
   dates: ['at', 'appliedAt', 'unsentSince'],
-};
+});
 
-/** The fields of a row that events change, each event once (events/once.ts). Absent counts as 0 and none. */
-export interface Marked {
+/** The fields of a row that events change, each event once (events/counting.ts). Absent counts as 0 and none. */
+export interface EventMarks {
   /** Grows with every change, so that two changes at once cannot undo one another. */
   readonly version?: number;
-  /** Ids of events that are in this row already; those that are applied everywhere are forgotten with the next change. */
+  /**
+   * Ids of events that are in this row already; those that are applied everywhere are forgotten with the next change.
+   */
   readonly marks?: readonly string[];
 }
 
 /**
- * A message that is to be sent later, so that it can be listed, put off and cancelled from every host. `id` is the message's. The
- * delivery itself waits on the spool of the host that took it. Until that host sends it this row has the last word: who cancels or
- * moves the message changes the row, and who is about to send it claims the row, each in one atomic step that only one can make.
+ * A message that is to be sent later, so that it can be listed, put off and cancelled from every host. `id` is the
+ * message's. The delivery itself waits on the spool of the host that took it. Until that host sends it this row has the
+ * last word: who cancels or moves the message changes the row, and who is about to send it claims the row, each in one
+ * atomic step that only one can make.
  */
-export interface ScheduledRow extends Row {
-  readonly account: string;
+export interface ScheduledRow extends Owned {
   readonly createdAt: Date;
   readonly sendAt: Date;
   readonly sender: string;
   /** The recipient, in lower case. */
   readonly email: string;
   readonly subject: string;
-  /** On the spool. It is on one spool only, so it names who may claim the row, and a claim outlives the process that made it. */
+  /**
+   * On the spool. It is on one spool only, so it names who may claim the row, and a claim outlives the process that
+   * made it.
+   */
   readonly delivery: string;
   /**
-   * Null: it waits for its time. moved: the same, and the host that has it may not have heard of its new time. cancelled: nobody may
-   * send it, and the host that has it may not have dropped it. leaving: its host has claimed it, and may have sent it.
+   * Null: it waits for its time. moved: the same, and the host that has it may not have heard of its new time.
+   * cancelled: nobody may send it, and the host that has it may not have dropped it. leaving: its host has claimed it,
+   * and may have sent it.
    */
   readonly state: 'moved' | 'cancelled' | 'leaving' | null;
 }
 
-export const scheduled: CollectionSpec<ScheduledRow> = {
+export const scheduled = collection<ScheduledRow>()({
   name: 'scheduled',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'sendAt'], ['account', 'email', 'sendAt'], ['state'], ['state', 'sendAt'], ['sendAt']],
   dates: ['createdAt', 'sendAt'],
-};
+});
 
 /** A metadata field that an account wants to see as a column of its activity. `id` is `metadataFieldId`. */
-export interface MetadataFieldRow extends Row {
-  readonly account: string;
+export interface MetadataFieldRow extends Owned {
   readonly name: string;
   /** Mustache, for programs that show activity; kept and answered as it is. */
   readonly viewTemplate: string | null;
   readonly createdAt: Date;
 }
 
-export const metadataFields: CollectionSpec<MetadataFieldRow> = {
+export const metadataFields = collection<MetadataFieldRow>()({
   name: 'metadata_fields',
+  access: 'own',
   indexes: [['account', 'createdAt']],
   dates: ['createdAt'],
-};
+});
 
 /** The id of the row of an account's metadata field. */
 export function metadataFieldId(account: string, name: string): string {
   return `${account} ${name}`;
 }
 
-/** A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left. */
-export interface TagRemovalRow extends Row {
-  readonly account: string;
+/**
+ * A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left.
+ */
+export interface TagRemovalRow extends Owned {
   readonly tag: string;
   /** When it was deleted: mail that was sent with the tag later keeps it. */
   readonly before: Date;
 }
 
-export const tagRemovals: CollectionSpec<TagRemovalRow> = {
+export const tagRemovals = collection<TagRemovalRow>()({
   name: 'tag_removals',
+  access: 'hidden',
   indexes: [['before']],
   dates: ['before'],
   upkeep: true,
-};
+});

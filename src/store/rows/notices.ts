@@ -1,8 +1,10 @@
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import type { Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 
-/** A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up. */
-export interface NoticeRow extends Row {
-  readonly account: string;
+/**
+ * A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up.
+ */
+export interface NoticeRow extends Owned {
   /** With its domain as lower-case A-labels. */
   readonly to: string;
   readonly subject: string;
@@ -11,28 +13,36 @@ export interface NoticeRow extends Row {
   readonly createdAt: Date;
   readonly state: 'waiting' | 'sent' | 'failed';
   readonly attempts: number;
-  /** When it is tried next. Who tries it moves this on first, and so holds it against other processes; at the end, when that was. */
+  /**
+   * When it is tried next. Who tries it moves this on first, and so holds it against other processes; at the end, when
+   * that was.
+   */
   readonly dueAt: Date;
   readonly lastError: string | null;
 }
 
-export const notices: CollectionSpec<NoticeRow> = {
+export const notices = collection<NoticeRow>()({
   name: 'notices',
+  access: 'own',
   indexes: [
     ['state', 'dueAt'],
     ['account', 'createdAt'],
   ],
   dates: ['createdAt', 'dueAt'],
-};
+});
 
-/** One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited> <number>`. */
-export interface QuotaRow extends Row {
+/**
+ * One of the places that a quota has: it is taken until a time, and free again then. `id` is `<what is limited>
+ * <number>`.
+ */
+interface QuotaRow extends Row {
   readonly until: Date;
 }
 
-export const quotas: CollectionSpec<QuotaRow> = {
+export const quotas = collection<QuotaRow>()({
   name: 'quotas',
+  access: 'none',
   indexes: [['until']],
   dates: ['until'],
   upkeep: true,
-};
+});

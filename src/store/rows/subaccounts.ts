@@ -1,9 +1,8 @@
 import { fold } from '../../mail/address.ts';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** A customer of the account. `id` is `subaccountId`. */
-export interface SubaccountRow extends Row {
-  readonly account: string;
+export interface SubaccountRow extends Owned {
   /** The id that sending calls use; letters count as they are. */
   readonly slug: string;
   /** '' when it has none. */
@@ -20,14 +19,16 @@ export interface SubaccountRow extends Row {
   readonly firstSentAt: Date | null;
 }
 
-export const subaccounts: CollectionSpec<SubaccountRow> = {
+export const subaccounts = collection<SubaccountRow>()({
   name: 'subaccounts',
+  access: 'own',
+  limited: true,
   indexes: [
     ['account', 'slugKey'],
     ['account', 'nameKey'],
   ],
   dates: ['pausedAt', 'createdAt', 'firstSentAt'],
-};
+});
 
 /** An account id holds no space, so no two subaccounts share one. */
 export function subaccountId(account: string, slug: string): string {

@@ -1,4 +1,4 @@
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** What a template holds, once as a draft and once as published. */
 export interface TemplateContent {
@@ -10,8 +10,7 @@ export interface TemplateContent {
 }
 
 /** A template. Neither name nor slug ever changes. */
-export interface TemplateRow extends Row {
-  readonly account: string;
+export interface TemplateRow extends Owned {
   readonly name: string;
   /** What `slugOf` makes of the name. */
   readonly slug: string;
@@ -26,22 +25,24 @@ export interface TemplateRow extends Row {
   readonly version: number;
 }
 
-export const templates: CollectionSpec<TemplateRow> = {
+export const templates = collection<TemplateRow>()({
   name: 'templates',
+  access: 'own',
+  limited: true,
   indexes: [],
   unique: [
     ['account', 'name'],
     ['account', 'slug'],
   ],
   dates: ['publishedAt', 'createdAt', 'updatedAt'],
-};
+});
 
 /**
- * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template> <label>`.
- * A label that a template carries has its row; a row may be left over from a change that was cut off, so the template decides.
+ * Which templates carry a label: one row for each pair, because an index holds single values. `id` is `<template>
+ * <label>`. A label that a template carries has its row; a row may be left over from a change that was cut off, so the
+ * template decides.
  */
-export interface TemplateLabelRow extends Row {
-  readonly account: string;
+interface TemplateLabelRow extends Owned {
   readonly label: string;
   /** `id` of the template. */
   readonly template: string;
@@ -49,14 +50,15 @@ export interface TemplateLabelRow extends Row {
   readonly name: string;
 }
 
-export const templateLabels: CollectionSpec<TemplateLabelRow> = {
+export const templateLabels = collection<TemplateLabelRow>()({
   name: 'template_labels',
+  access: 'own',
   indexes: [
     ['account', 'label', 'name'],
     ['account', 'template'],
   ],
   dates: [],
-};
+});
 
 /** The id of the row for a template and a label. */
 export function templateLabelId(template: string, label: string): string {

@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
-import type { CollectionSpec, Row } from '../driver/port.ts';
+import { collection, type Owned } from './collection.ts';
 
 /** Where the events of an account are posted to. `id` is `number` as text. */
-export interface WebhookRow extends Row {
-  readonly account: string;
+export interface WebhookRow extends Owned {
   readonly number: number;
   readonly url: string;
   readonly description: string | null;
@@ -12,24 +11,28 @@ export interface WebhookRow extends Row {
   readonly createdAt: Date;
 }
 
-export const webhooks: CollectionSpec<WebhookRow> = {
+export const webhooks = collection<WebhookRow>()({
   name: 'webhooks',
+  access: 'own',
+  limited: true,
   indexes: [['account', 'number']],
   dates: ['createdAt'],
-};
+});
 
 /**
- * The number of a webhook that is the `sequence`th of an account: different for every pair (it is Cantor's), growing within an
- * account, and of no use to learn how many webhooks other accounts have.
+ * The number of a webhook that is the `sequence`th of an account: different for every pair (it is Cantor's), growing
+ * within an account, and of no use to learn how many webhooks other accounts have.
  */
 export function webhookNumber(account: number, sequence: number): number {
   const sum = account + sequence;
   return (sum * (sum + 1)) / 2 + sequence;
 }
 
-/** What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing. `id` is `<webhook> <spool>`. */
-export interface WebhookTallyRow extends Row {
-  readonly account: string;
+/**
+ * What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing.
+ * `id` is `<webhook> <spool>`.
+ */
+export interface WebhookTallyRow extends Owned {
   readonly webhook: string;
   readonly batchesSent: number;
   readonly eventsSent: number;
@@ -38,16 +41,16 @@ export interface WebhookTallyRow extends Row {
   readonly lastErrorAt: Date | null;
 }
 
-export const webhookTallies: CollectionSpec<WebhookTallyRow> = {
+export const webhookTallies = collection<WebhookTallyRow>()({
   name: 'webhook_tallies',
+  access: 'own',
   indexes: [['account', 'webhook']],
   dates: ['lastSentAt', 'lastErrorAt'],
   upkeep: true,
-};
+});
 
 /** What signs posts of an account to a URL; `id` is `signingKeyId` of the two. */
-export interface SigningKeyRow extends Row {
-  readonly account: string;
+export interface SigningKeyRow extends Owned {
   readonly url: string;
   readonly key: string;
   /** Signs too until `previousUntil`, while a rotation lasts. */
@@ -56,11 +59,12 @@ export interface SigningKeyRow extends Row {
   readonly createdAt: Date;
 }
 
-export const signingKeys: CollectionSpec<SigningKeyRow> = {
+export const signingKeys = collection<SigningKeyRow>()({
   name: 'signing_keys',
+  access: 'hidden',
   indexes: [['account', 'url']],
   dates: ['previousUntil', 'createdAt'],
-};
+});
 
 export function signingKeyId(account: string, url: string): string {
   return createHash('sha256').update(`${account}\0${url}`).digest('hex').slice(0, 32);

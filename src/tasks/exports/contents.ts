@@ -5,14 +5,17 @@ import type { RejectRow, WhitelistRow } from '../../store/rows/lists.ts';
 import type { MessageTagRow, SentMessageRow } from '../../store/rows/messages.ts';
 import type { Store } from '../../store/store.ts';
 
-/** What an archive of some type holds: the name of its file, its first line, and the others, page by page. Pages may be empty. */
+/**
+ * What an archive of some type holds: the name of its file, its first line, and the others, page by page. Pages may be
+ * empty.
+ */
 export interface Contents {
   readonly file: string;
   readonly header: Line;
   readonly pages: AsyncIterable<readonly Line[]>;
 }
 
-export type ContentsStore = ActivityStore & Pick<Store, 'rejects' | 'whitelists'>;
+type ContentsStore = ActivityStore & Pick<Store, 'rejects' | 'whitelists'>;
 
 // The columns of the documented interface. It names expires_at twice, and a reader that counts columns relies on that.
 const REJECT_COLUMNS = ['email', 'reason', 'detail', 'created_at', 'expires_at', 'last_event_at', 'expires_at'];
@@ -119,17 +122,17 @@ function toActivityLine(row: SentMessageRow, metadataFields: readonly string[]):
   ];
 }
 
-export type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
+type ActivityStore = Pick<Store, 'messages' | 'messageTags'>;
 
 /** With more tags than this, going through all messages costs less memory than a cursor for each tag. */
 const MANY_TAGS = 10;
 
 /**
  * The messages of an account that a filter lets through and that were sent until `now`, page by page, the oldest first.
- * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index could hold the
- * store for as long as it takes to go through millions of rows, and one page never does.
+ * Pages may be empty. Senders, states and keys are compared here and not in the store: a condition without an index
+ * could hold the store for as long as it takes to go through millions of rows, and one page never does.
  */
-export async function* activityPages(
+async function* activityPages(
   store: ActivityStore,
   account: string,
   filter: ActivityFilter | null,
@@ -224,11 +227,14 @@ async function messagesOf({ messages }: ActivityStore, ids: readonly string[]): 
   return ids.flatMap((id) => found.get(id) ?? []);
 }
 
-/** Rows that one read of the store brings: few enough that they neither hold the event loop nor fill the memory (bench/exports.ts: 500 take half as much again of both). */
+/**
+ * Rows that one read of the store brings: few enough that they neither hold the event loop nor fill the memory
+ * (bench/exports.ts: 500 take half as much again of both).
+ */
 export const PAGE = 200;
 
 /** A row that has its place in time. */
-export interface Dated {
+interface Dated {
   readonly id: string;
   readonly createdAt: Date;
 }
@@ -245,8 +251,11 @@ export type When =
   | { readonly createdAt: Date; readonly id: { readonly range: { readonly gt: string } } };
 export type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
 
-/** All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the index that serves this. */
-export async function* pagesById<R extends { readonly id: string }>(
+/**
+ * All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the
+ * index that serves this.
+ */
+async function* pagesById<R extends { readonly id: string }>(
   account: string,
   read: (
     id: { readonly range: { readonly gt: string; readonly lt: string } },
@@ -256,7 +265,8 @@ export async function* pagesById<R extends { readonly id: string }>(
 ): AsyncGenerator<readonly R[]> {
   let last = `${account} `;
   for (;;) {
-    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit }); // the sign after the space
+    // `!` is the sign after the space.
+    const page = await read({ range: { gt: last, lt: `${account}!` } }, { sort: 'id', limit });
     if (page.length > 0) yield page;
     const end = page.at(-1);
     if (page.length < limit || !end) return;
@@ -265,10 +275,10 @@ export async function* pagesById<R extends { readonly id: string }>(
 }
 
 /**
- * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one millisecond: after a
- * full page come the rest of its last moment, by id, and then what is later.
+ * All rows of a span, page by page, the oldest first. The store has no cursors, and many rows may share one
+ * millisecond: after a full page come the rest of its last moment, by id, and then what is later.
  */
-export async function* pagesInTime<R extends Dated>(
+async function* pagesInTime<R extends Dated>(
   span: Span,
   read: (when: When, order: Order) => Promise<readonly R[]>,
   limit = PAGE,
@@ -295,15 +305,18 @@ export type Cell = string | number | { readonly address: string };
 export type Line = readonly Cell[];
 
 /**
- * What becomes of a cell that a spreadsheet may take for a formula: `quote` puts it in quotation marks and leaves it as it is;
- * `escape` puts a ' in front as well, which spreadsheets take for "this is text", but not in front of an address.
+ * What becomes of a cell that a spreadsheet may take for a formula: `quote` puts it in quotation marks and leaves it as
+ * it is; `escape` puts a ' in front as well, which spreadsheets take for "this is text", but not in front of an
+ * address.
  */
 export type Formulas = 'quote' | 'escape';
 
 /** What formulas begin with, in full width too, and what some programs skip in front of one. */
 const FORMULA = /^[=+\-@\t\r\n\0\uff1d\uff0b\uff0d\uff20]/;
 
-/** Lines of CSV (RFC 4180). A lone CR or LF is no end of a line here, but is one for some readers, so it is quoted too. */
+/**
+ * Lines of CSV (RFC 4180). A lone CR or LF is no end of a line here, but is one for some readers, so it is quoted too.
+ */
 export function toCsv(lines: readonly Line[], formulas: Formulas): string {
   const shown = (cell: Cell) => {
     if (typeof cell === 'object') return cell.address;

@@ -7,8 +7,9 @@ import { ZipFile } from 'yazl';
 import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
+import type { RunningTime } from '../../base/running-time.ts';
 import type { Task } from '../../base/service.ts';
-import { type Belief, createSteadiness } from '../../queue/purge.ts';
+import { createSteadiness } from '../../queue/purge.ts';
 import { type ExportRow, exportName } from '../../store/rows/exports.ts';
 import type { Store } from '../../store/store.ts';
 
@@ -16,7 +17,7 @@ import type { Store } from '../../store/store.ts';
 const OURS = /^[\w-]+\.zip(?:\.tmp)?$/;
 
 /** The folder of the archives on this host. A name without `.tmp` is a whole archive on the disk. */
-export interface ArchiveFolder {
+interface ArchiveFolder {
   /** Has an archive written beside its place and puts it there when it is whole. */
   put(name: string, write: (path: string) => Promise<void>): Promise<void>;
   /** Names of archives, whole or not. */
@@ -73,10 +74,10 @@ export interface Entry {
 }
 
 /**
- * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws what
- * the disk or the source of the text throws; then the file is not whole.
- * The length is not known before the end, so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl
- * writes ZIP64. Compression happens in the thread pool of libuv.
+ * Writes a zip archive with one file, whose text comes in pieces and as fast as the disk takes it, and syncs it. Throws
+ * what the disk or the source of the text throws; then the file is not whole. The length is not known before the end,
+ * so it stands behind the data (bit 3 of the flags, APPNOTE 4.4.4); beyond 4 GiB yazl writes ZIP64. Compression happens
+ * in the thread pool of libuv.
  */
 export async function writeArchive(path: string, entry: Entry, text: AsyncIterable<string>): Promise<void> {
   const zip = new ZipFile();
@@ -107,7 +108,7 @@ const STEP = 100;
 /** Expires archives after days, forgets old jobs, and removes the files of this host that no job needs. */
 export function expireExportsTask(
   settings: { readonly dir: string; readonly keepDays: number },
-  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time?: Belief },
+  deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; log: Log; time: Pick<RunningTime, 'believed'> },
 ): Task {
   const {
     store: { exportJobs },
@@ -132,7 +133,10 @@ export function expireExportsTask(
     }
   }
 
-  /** A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will fetch it. */
+  /**
+   * A file may go when no job names it that is complete or being worked on: whatever else became of it, nobody will
+   * fetch it.
+   */
   async function clean(): Promise<number> {
     let removed = 0;
     for (const name of await folder.names()) {
@@ -145,8 +149,6 @@ export function expireExportsTask(
   }
 
   return {
-    name: 'expire-exports',
-    schedule: '*/10 * * * *',
     // Each step is one atomic change, so hosts may do it at once; and the files are this host's alone.
     perHost: true,
     async run() {

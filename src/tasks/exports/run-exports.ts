@@ -22,7 +22,7 @@ export interface ExportSettings extends ClaimSettings {
   readonly metadataFields: readonly string[];
 }
 
-export interface ExportDeps {
+interface ExportDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly ids: Ids;
@@ -46,16 +46,14 @@ const NO_ROOM = 'There is no room for it on the disk; please start it again late
 const FAULT = 'An unexpected error of the service';
 
 /**
- * Runs the export jobs that wait, one after the other. Every host does, since a job is claimed in the store before work on it begins;
- * a job whose worker died is taken up again when its claim has run out.
+ * Runs the export jobs that wait, one after the other. Every host does, since a job is claimed in the store before work
+ * on it begins; a job whose worker died is taken up again when its claim has run out.
  */
 export function runExportsTask(settings: ExportSettings, deps: ExportDeps): Task {
   const claims = createClaims(settings, deps);
   const notify = createNotifier(settings, deps);
   const work = createWork(settings, deps, claims);
   return {
-    name: 'run-exports',
-    schedule: '* * * * *',
     perHost: true,
     async run(ending) {
       const served = new Map<string, number>();
@@ -163,13 +161,16 @@ const MOST_ATTEMPTS = 5;
 /** Waiting jobs that are looked at to find one whose account has had the fewest of its own run. */
 const LOOK_AHEAD = 1000;
 
-export interface ClaimSettings {
+interface ClaimSettings {
   /** One life of one process, never used again. */
   readonly holder: string;
   readonly hostname: string;
 }
 
-/** The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can make. */
+/**
+ * The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can
+ * make.
+ */
 export interface Claims {
   /** Claims a job whose worker died, or a waiting one: the oldest of the account that was served least in this run. */
   next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
@@ -184,7 +185,7 @@ export interface Claims {
 
 const UNCLAIMED = { holder: null, until: null };
 
-export function createClaims(
+function createClaims(
   settings: ClaimSettings,
   deps: { store: Pick<Store, 'exportJobs'>; clock: Clock; ids: Ids },
 ): Claims {
@@ -275,8 +276,8 @@ export function createClaims(
 const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: 'rejection whitelist' } as const;
 
 /**
- * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so that a crash
- * in between can send it twice, and never not at all.
+ * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so
+ * that a crash in between can send it twice, and never not at all.
  */
 export function createNotifier(
   settings: { readonly hostname: string; readonly keepDays: number },

@@ -96,17 +96,17 @@ for (const driver of drivers)
         () => Promise.reject(new Error('broken')),
         () => Promise.reject(new StoreAway('away')),
       ];
-      const task: Task = {
-        name: 'purge',
-        schedule: '0 0 1 1 *',
-        run: () => ends.shift()?.() ?? Promise.resolve(undefined),
-      };
-      const scheduler = createScheduler([task], {
-        leases: createLeases({ holder: 'one' }, { store, clock }),
-        clock,
-        log: createTestLog(),
-        metrics,
-      });
+      const task: Task = { run: () => ends.shift()?.() ?? Promise.resolve(undefined) };
+      const scheduler = createScheduler(
+        { purge: task },
+        { purge: '0 0 1 1 *' },
+        {
+          leases: createLeases({ holder: 'one' }, { store, clock }),
+          clock,
+          log: createTestLog(),
+          metrics,
+        },
+      );
       const ranAt = clock.now() / 1000;
       for (let i = 0; i < 3; i++) {
         await scheduler.run('purge');

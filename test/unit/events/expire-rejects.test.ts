@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { expireRejectsTask } from '../../../src/events/expiry.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
+import { expireRejectsTask } from '../../../src/events/lists.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';
 import { drivers } from '../../support/database.ts';
@@ -34,24 +35,33 @@ for (const driver of drivers) {
       await put('past', -1);
       await put('now', 0);
       await put('soon', 1);
-      expect(await expireRejectsTask({ store, clock }).run()).to.deep.equal({ expired: 2 });
+      expect(await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run()).to.deep.equal({
+        expired: 2,
+      });
       expect(await expired()).to.deep.equal(['now', 'past']);
       await clock.advance(1);
-      expect(await expireRejectsTask({ store, clock }).run()).to.deep.equal({ expired: 1 });
-      expect(await expireRejectsTask({ store, clock }).run(), 'nothing is left to do').to.equal(undefined);
+      expect(await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run()).to.deep.equal({
+        expired: 1,
+      });
+      expect(
+        await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(),
+        'nothing is left to do',
+      ).to.equal(undefined);
     });
 
     it('does it in steps until nothing is left', async () => {
       for (let i = 0; i < 101; i++) await put(`${i}`, -i);
-      expect(await expireRejectsTask({ store, clock }).run()).to.deep.equal({ expired: 101 });
+      expect(await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run()).to.deep.equal({
+        expired: 101,
+      });
       expect(await expired()).to.have.length(101);
     });
 
     it('marks each once when two processes run it at once', async () => {
       for (let i = 0; i < 25; i++) await put(`${i}`, -i);
       const done = await Promise.all([
-        expireRejectsTask({ store, clock }).run(),
-        expireRejectsTask({ store, clock }).run(),
+        expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(),
+        expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(),
       ]);
       expect(done.reduce((sum, one) => sum + Number(one?.['expired'] ?? 0), 0)).to.equal(25);
       expect(await expired()).to.have.length(25);
@@ -69,13 +79,15 @@ for (const driver of drivers) {
           return due;
         },
       };
-      expect(await expireRejectsTask({ store: { rejects: renewing }, clock }).run()).to.equal(undefined);
+      expect(
+        await expireRejectsTask({ store: { rejects: renewing }, clock, time: createRunningTime(clock) }).run(),
+      ).to.equal(undefined);
       expect(await expired()).to.deep.equal([]);
     });
 
     it('waits when the clock jumped, for an operator to set it right', async () => {
       await put('ann', 86_400_000);
-      const task = expireRejectsTask({ store, clock });
+      const task = expireRejectsTask({ store, clock, time: createRunningTime(clock) });
       clock.jump(3 * 86_400_000);
       expect(await task.run()).to.equal(undefined);
       await clock.advance(599_999);
@@ -87,7 +99,9 @@ for (const driver of drivers) {
 
     it('ends between two steps when it is told to', async () => {
       await put('ann', -1);
-      expect(await expireRejectsTask({ store, clock }).run(AbortSignal.abort())).to.equal(undefined);
+      expect(
+        await expireRejectsTask({ store, clock, time: createRunningTime(clock) }).run(AbortSignal.abort()),
+      ).to.equal(undefined);
       expect(await expired()).to.deep.equal([]);
     });
   });

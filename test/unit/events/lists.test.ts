@@ -1,7 +1,6 @@
 import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
-import { createLists } from '../../../src/events/lists.ts';
-import type { Lists, NewReject } from '../../../src/events/types.ts';
+import { createLists, type Lists, type NewReject } from '../../../src/events/lists.ts';
 import { type Database, StoreAway } from '../../../src/store/driver/port.ts';
 import type { UnsentEvent } from '../../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { purgeRowsTask } from '../../../src/events/expiry.ts';
+import { createRunningTime } from '../../../src/base/running-time.ts';
+import { purgeRowsTask } from '../../../src/events/record.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { createTestClock } from '../../support/clock.ts';
 import { putCounts } from '../../support/counts.ts';
@@ -18,7 +19,7 @@ for (const driver of drivers)
 
     it('forgets hours that no window reaches, and keeps the sums', async () => {
       const clock = createTestClock();
-      const task = purgeRowsTask({ keepDays: 90 }, { store, clock });
+      const task = purgeRowsTask({ keepDays: 90 }, { store, clock, time: createRunningTime(clock) });
       for (const days of [0, 90, 92, 410])
         await putCounts(store, ACCOUNT, 'subaccount', 'cust', { sent: 1 }, new Date(clock.now() - days * DAY_MS));
       expect(await task.run()).to.deep.equal({ counters: 9, urls: 0, events: 0, tags: 0, messages: 0 });
@@ -40,7 +41,9 @@ for (const driver of drivers)
         await recorder.begin(newMessage({ id, createdAt: at }));
         await recorder.record(newEvent('send', { id: `event ${id}`, message: id, at }));
       }
-      expect(await purgeRowsTask({ keepDays: 10 }, { store, clock }).run()).to.deep.equal({
+      expect(
+        await purgeRowsTask({ keepDays: 10 }, { store, clock, time: createRunningTime(clock) }).run(),
+      ).to.deep.equal({
         counters: 2,
         urls: 0,
         events: 1,
@@ -70,7 +73,9 @@ for (const driver of drivers)
           }),
         );
       }
-      expect(await purgeRowsTask({ keepDays: 400 }, { store, clock }).run()).to.include({ urls: 1 });
+      expect(await purgeRowsTask({ keepDays: 400 }, { store, clock, time: createRunningTime(clock) }).run()).to.include(
+        { urls: 1 },
+      );
       const urls = await store.urls.many({ account: ACCOUNT });
       expect(urls.map(({ url, sent }) => [url, sent]).sort()).to.deep.equal([
         ['https://b.example/', 1],
@@ -83,7 +88,7 @@ for (const driver of drivers)
       const clock = createTestClock();
       const { recorder } = createRecording(store, clock);
       await recorder.begin(newMessage());
-      const task = purgeRowsTask({ keepDays: 10 }, { store, clock });
+      const task = purgeRowsTask({ keepDays: 10 }, { store, clock, time: createRunningTime(clock) });
       clock.jump(1000 * DAY_MS);
       expect(await task.run()).to.equal(undefined);
       await clock.advance(700_000);
@@ -101,7 +106,9 @@ for (const driver of drivers)
           store.messageTags.insert({ id: `m ${n}`, account: ACCOUNT, tag: 't', message: 'm', createdAt }),
         ),
       );
-      expect(await purgeRowsTask({ keepDays: 90 }, { store, clock }).run()).to.include({ tags: many });
+      expect(await purgeRowsTask({ keepDays: 90 }, { store, clock, time: createRunningTime(clock) }).run()).to.include({
+        tags: many,
+      });
       expect(await store.messageTags.many({})).to.deep.equal([]);
     });
   });

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { MessageEvent } from '../../../src/events/types.ts';
+import type { MessageEvent } from '../../../src/events/record.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { drivers } from '../../support/database.ts';
 import { createRecording, MESSAGE, newEvent, newMessage } from '../../support/recording.ts';

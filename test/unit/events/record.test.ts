@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { MessageEvent } from '../../../src/events/types.ts';
+import type { MessageEvent } from '../../../src/events/record.ts';
 import { type Counted, SPANS_OF } from '../../../src/store/rows/counters.ts';
 import { subaccountId } from '../../../src/store/rows/subaccounts.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Recorder } from '../../../src/events/types.ts';
+import type { Recorder } from '../../../src/events/record.ts';
 import { sentId } from '../../../src/mail/return-address.ts';
 import type { Report } from '../../../src/queue/delivery.ts';
 import { createReporter, toReport } from '../../../src/sending/reporter.ts';

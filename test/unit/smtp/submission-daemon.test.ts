@@ -127,7 +127,7 @@ describe('mail that is handed over to a whole daemon', () => {
       new Promise<string>((resolve, reject) => {
         const socket = connectTls({ ...postern.submission[1], rejectUnauthorized: false }, () => {
           resolve(String(socket.getPeerCertificate().subject.CN));
-          socket.end('QUIT\r\n');
+          socket.end('QUIT\r\n').resume(); // who does not read to the end leaves it open
         }).on('error', reject);
       });
     expect(await shown()).to.equal('first.ours.test');

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import type { Task } from '../../../src/base/service.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import { purgeTask } from '../../../src/queue/purge.ts';
@@ -11,15 +12,11 @@ import { drivers } from '../../support/database.ts';
 import { createTestLog } from '../../support/log.ts';
 import { until } from '../../support/until.ts';
 
-const NEVER = '0 0 1 1 *';
-
 /** A task whose runs last until the test ends them. */
 function slowTask(more: Partial<Task> = {}) {
   const ends: (() => void)[] = [];
   const seen = { runs: 0, ended: 0, signal: undefined as AbortSignal | undefined };
   const task: Task = {
-    name: 'slow',
-    schedule: NEVER,
     ...more,
     async run(ending) {
       seen.runs++;
@@ -58,8 +55,10 @@ for (const driver of drivers)
     });
 
     /** A scheduler of one life of one process, as it would be with others on the same store. */
-    function scheduler(holder: string, tasks: readonly Task[], other: Pick<Store, 'leases'> = store) {
-      const made = createScheduler(tasks, { leases: createLeases({ holder }, { store: other, clock }), clock, log });
+    function scheduler(holder: string, tasks: Readonly<Record<string, Task>>, other: Pick<Store, 'leases'> = store) {
+      const never = Object.fromEntries(Object.keys(tasks).map((name) => [name, '0 0 1 1 *']));
+      const leases = createLeases({ holder }, { store: other, clock });
+      const made = createScheduler(tasks, never, { leases, clock, log, metrics: NO_METRICS });
       started.push(made);
       return made;
     }
@@ -72,7 +71,7 @@ for (const driver of drivers)
 
     it('never runs a task beside itself, and says what it did', async () => {
       const slow = slowTask();
-      const one = scheduler('one', [slow.task]);
+      const one = scheduler('one', { slow: slow.task });
       const both = Promise.all([one.run('slow'), one.run('slow')]);
       await running(slow);
       slow.end();
@@ -82,7 +81,7 @@ for (const driver of drivers)
     });
 
     it('survives a task that fails', async () => {
-      const one = scheduler('one', [{ name: 'bad', schedule: NEVER, run: () => Promise.reject(new Error('no')) }]);
+      const one = scheduler('one', { bad: { run: () => Promise.reject(new Error('no')) } });
       await one.run('bad');
       await one.run('bad');
       expect(log.of('task.fault')).to.have.length(2);
@@ -90,7 +89,7 @@ for (const driver of drivers)
 
     it('tells what runs that it stops, and stops only when that has ended', async () => {
       const slow = slowTask();
-      const one = scheduler('one', [slow.task]);
+      const one = scheduler('one', { slow: slow.task });
       await one.start();
       void one.run('slow');
       await running(slow);
@@ -106,7 +105,7 @@ for (const driver of drivers)
 
     it('runs a task in one of two processes at a time, and in the other when that one is done', async () => {
       const [mine, theirs] = [slowTask(), slowTask()];
-      const [one, two] = [scheduler('one', [mine.task]), scheduler('two', [theirs.task])];
+      const [one, two] = [scheduler('one', { slow: mine.task }), scheduler('two', { slow: theirs.task })];
       const first = one.run('slow');
       await running(mine);
       await two.run('slow');
@@ -121,7 +120,7 @@ for (const driver of drivers)
 
     it('keeps the lease for as long as the run lasts', async () => {
       const [mine, theirs] = [slowTask(), slowTask()];
-      const [one, two] = [scheduler('one', [mine.task]), scheduler('two', [theirs.task])];
+      const [one, two] = [scheduler('one', { slow: mine.task }), scheduler('two', { slow: theirs.task })];
       const first = one.run('slow');
       await running(mine);
       for (let minutes = 0; minutes < 5; minutes++) {
@@ -147,7 +146,7 @@ for (const driver of drivers)
       const dead = createLeases({ holder: 'dead' }, { store, clock: { ...clock, after: () => () => {} } });
       expect((await dead.ask('slow', 0)).kind).to.equal('held');
       const mine = slowTask();
-      const one = scheduler('one', [mine.task]);
+      const one = scheduler('one', { slow: mine.task });
       await one.run('slow');
       expect(mine.seen.runs).to.equal(0);
       for (let seconds = 0; seconds < 60; seconds += 10) {
@@ -161,7 +160,7 @@ for (const driver of drivers)
 
     it('tells a run whose lease went to another process', async () => {
       const mine = slowTask();
-      const one = scheduler('one', [mine.task]);
+      const one = scheduler('one', { slow: mine.task });
       const run = one.run('slow');
       await running(mine);
       await store.leases.change({ id: 'slow' }, { holder: 'another', until: new Date(clock.now() + 60_000) });
@@ -174,7 +173,10 @@ for (const driver of drivers)
 
     it('runs what is about one host only on every host', async () => {
       const [mine, theirs] = [slowTask({ perHost: true }), slowTask({ perHost: true })];
-      const both = [scheduler('one', [mine.task]).run('slow'), scheduler('two', [theirs.task]).run('slow')];
+      const both = [
+        scheduler('one', { slow: mine.task }).run('slow'),
+        scheduler('two', { slow: theirs.task }).run('slow'),
+      ];
       await running(mine);
       await running(theirs);
       expect(await store.leases.many({})).to.deep.equal([]);
@@ -185,7 +187,7 @@ for (const driver of drivers)
 
     it('runs once more after the present run, however often it is poked meanwhile', async () => {
       const mine = slowTask();
-      const one = scheduler('one', [mine.task]);
+      const one = scheduler('one', { slow: mine.task });
       one.poke('slow');
       await running(mine);
       for (let n = 0; n < 5; n++) one.poke('slow');
@@ -199,7 +201,7 @@ for (const driver of drivers)
 
     it('does not lose a poke while another process runs the task', async () => {
       const [mine, theirs] = [slowTask(), slowTask()];
-      const [one, two] = [scheduler('one', [mine.task]), scheduler('two', [theirs.task])];
+      const [one, two] = [scheduler('one', { slow: mine.task }), scheduler('two', { slow: theirs.task })];
       const first = one.run('slow');
       await running(mine);
       await clock.advance(1000);
@@ -222,26 +224,22 @@ for (const driver of drivers)
       let [shared, own] = [0, 0];
       const one = scheduler(
         'one',
-        [
-          {
-            name: 'shared',
-            schedule: NEVER,
+        {
+          shared: {
             run: async () => {
               shared++;
               return undefined;
             },
           },
-          { name: 'also shared', schedule: NEVER, run: async () => undefined },
-          {
-            name: 'own',
-            schedule: NEVER,
+          'also shared': { run: async () => undefined },
+          own: {
             perHost: true,
             run: async () => {
               own++;
               return undefined;
             },
           },
-        ],
+        },
         { leases },
       );
       for (let n = 0; n < 3; n++) for (const name of ['shared', 'also shared', 'own']) await one.run(name);

@@ -1,17 +1,16 @@
+import { frozen } from '../base/frozen.ts';
 import { EVENTS, type EventName, type Fields, type Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
-import { createPrometheus } from '../base/prometheus.ts';
 import { VERSION } from '../base/version.ts';
 import type { Routing } from '../inbound/types.ts';
 import type { Spool } from '../queue/delivery.ts';
 import type { Settings } from '../settings.ts';
 import type { Store } from '../store/store.ts';
-import type { CountedDeps, DaemonDeps } from './slices.ts';
+import type { DaemonDeps } from './slices.ts';
 
-/** Settles where numbers are kept, and has the warnings and errors of the log counted. */
-export function counted(deps: DaemonDeps): CountedDeps {
-  const metrics = deps.metrics ?? createPrometheus(deps, { ofProcess: false });
-  return { ...deps, metrics, log: countLines(deps.log, metrics) };
+/** The same, with the warnings and errors of the log counted. */
+export function withCountedLog(deps: DaemonDeps): DaemonDeps {
+  return { ...deps, log: countLines(deps.log, deps.metrics) };
 }
 
 /** What runs here, as labels. */
@@ -37,7 +36,7 @@ function countLines(log: Log, metrics: Metrics): Log {
     counter.add();
     log[level](event, fields);
   };
-  return Object.freeze({ ...log, warn: counting('warn'), error: counting('error') });
+  return frozen({ ...log, warn: counting('warn'), error: counting('error') });
 }
 
 interface HealthParts {
