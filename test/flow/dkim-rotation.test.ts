@@ -97,7 +97,7 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     ).to.equal('postern2');
     const again = await dkim('rotate', 'sign.test');
     expect([again.code, again.out]).to.deep.equal([1, '']);
-    expect(again.err).to.match(/its selector comes free on /);
+    expect(again.err).to.match(/its selector is free again on /);
   });
 
   it('shows no private key, anywhere', async () => {
