@@ -1,7 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { z } from 'zod';
 import { parseAddress, toAsciiDomain } from './mail/address.ts';
-import { parseRelay } from './sending/carry/relay.ts';
+import { parseRelay } from './sending/carry/hops.ts';
 import { scheduleFault } from './tasks/scheduler.ts';
 
 // What each setting may be; its default and what it is for stand in config/default.yaml.

@@ -13,12 +13,14 @@ import { type SubaccountRow, subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import type { Holding, Leave, Leaving } from './types.ts';
 
-export interface LeaveSettings {
-  /** Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns. */
+interface LeaveSettings {
+  /**
+   * Whether accounts, and subaccounts without a quota of their own, are held to the quota that their reputation earns.
+   */
   readonly quota: boolean;
 }
 
-export interface LeaveDeps {
+interface LeaveDeps {
   readonly store: Pick<Store, 'subaccounts' | 'counters'>;
   readonly ids: Pick<Ids, 'jitter'>;
   /** How long mail has waited. */
@@ -42,7 +44,10 @@ interface Holder {
   readonly spread: Spread;
 }
 
-/** Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its hourly quota. */
+/**
+ * Says whether mail may leave now: its subaccount is there and not paused, and neither it nor the account is over its
+ * hourly quota.
+ */
 export function createLeaving(settings: LeaveSettings, deps: LeaveDeps): Leaving & Holding {
   const { store, ids } = deps;
   const rows = createRecent((id) => store.subaccounts.one({ id }), FRESH_MS);
@@ -132,9 +137,9 @@ function createHolders(
 }
 
 /** What may be sent in an hour: a number, what the reputation earns, or no limit. */
-export type Limit = number | 'earned' | null;
+type Limit = number | 'earned' | null;
 
-export interface MeterSettings {
+interface MeterSettings {
   readonly account: string;
   readonly kind: 'account' | 'subaccount';
   readonly key: string;
@@ -142,7 +147,7 @@ export interface MeterSettings {
 }
 
 /** Counts what one account or subaccount has sent in the last 60 minutes, on all hosts. */
-export interface Meter {
+interface Meter {
   limit(limit: Limit): void;
   /** Reads the counters, when what is known of them is old. */
   read(now: number): Promise<void>;
@@ -164,11 +169,11 @@ interface Reading {
 }
 
 /**
- * A counter grows when a message was sent, which is a while after it was let go; what this host let go since a reading is added
- * to it. What was on its way at a reading is in neither, so the readings of the last minutes are kept, and the highest of their
- * sums counts.
+ * A counter grows when a message was sent, which is a while after it was let go; what this host let go since a reading
+ * is added to it. What was on its way at a reading is in neither, so the readings of the last minutes are kept, and the
+ * highest of their sums counts.
  */
-export function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }): Meter {
+function createMeter(settings: MeterSettings, deps: { readonly store: Pick<Store, 'counters'> }): Meter {
   let limit = settings.limit;
   let readings: Reading[] = [];
   let reading: Promise<void> | undefined;
@@ -221,8 +226,8 @@ async function readCounters(
 }
 
 /**
- * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no hour has more
- * than the quota, wherever it begins.
+ * When the last 60 minutes leave room for one more. A minute counts whole until all of it is an hour ago, so that no
+ * hour has more than the quota, wherever it begins.
  */
 function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number): number {
   const since = now - HOUR_MS - MINUTE_MS;
@@ -238,7 +243,7 @@ function freeAt(minutes: ReadonlyMap<number, number>, quota: number, now: number
 }
 
 /** Keeps those who wait from all asking at once. */
-export interface Spread {
+interface Spread {
   /** How many milliseconds from now one that has to wait asks again; `chance` is in [0, 1). */
   next(now: number, chance: number): number;
 }
@@ -248,7 +253,7 @@ const LONGEST_MS = 15 * MINUTE_MS;
 const ASKS_PER_MINUTE = 1200;
 
 /** Every minute, and less often when so many wait that their asking would be a load of its own. */
-export function createSpread(): Spread {
+function createSpread(): Spread {
   let span = MINUTE_MS;
   let asked = 0;
   let from = Number.NEGATIVE_INFINITY;
@@ -266,7 +271,7 @@ export function createSpread(): Spread {
   });
 }
 
-export interface ReleasingDeps {
+interface ReleasingDeps {
   readonly spool: Pick<Spool, 'retry'>;
   readonly holding: Holding;
   readonly clock: Clock;
@@ -277,7 +282,10 @@ export interface ReleasingDeps {
 export interface Releasing {
   /** None of it leaves from now on. */
   hold(account: string, subaccount: string): void;
-  /** Lets it leave at once, now that it may. Never throws: what it cannot release asks again by itself, within a minute or so. Answers how many. */
+  /**
+   * Lets it leave at once, now that it may. Never throws: what it cannot release asks again by itself, within a minute
+   * or so. Answers how many.
+   */
   release(account: string, subaccount: string): Promise<number>;
 }
 

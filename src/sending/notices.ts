@@ -12,7 +12,7 @@ import type { NoticeRow } from '../store/rows/notices.ts';
 import type { Store } from '../store/store.ts';
 import type { Mail, MailCarrier, Mailer, MailOutcome, Notices } from './types.ts';
 
-export interface NoticeDeps {
+interface NoticeDeps {
   /** Whom our mail is from (`mail.from`), who hears what could not be delivered. */
   readonly from: string;
   readonly store: Pick<Store, 'notices' | 'quotas' | 'verifications'>;
@@ -131,7 +131,7 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
       return await mailer.send({ id, to, subject, text, at: createdAt });
     } catch (error) {
       log.error('task.fault', { task: 'send-notices', error });
-      return { kind: 'deferred', reason: 'a fault of ours' };
+      return { kind: 'deferred', reason: 'internal error' };
     }
   }
 
@@ -164,8 +164,8 @@ function createAttempt(deps: NoticeDeps): (row: NoticeRow) => Promise<MailOutcom
 }
 
 /**
- * Tells the sender of our own mail what was never delivered (RFC 5321 section 6.1). Its text stays away, for it may hold a link that
- * proves something. What cannot be told to the sender is in the log, and never bounces again.
+ * Tells the sender of our own mail what was never delivered (RFC 5321 section 6.1). Its text stays away, for it may
+ * hold a link that proves something. What cannot be told to the sender is in the log, and never bounces again.
  */
 async function bounce(
   { store, clock, from }: NoticeDeps,
@@ -196,7 +196,10 @@ interface Tally {
   failed: number;
 }
 
-/** What protects a person from mail that others ask for: each address by itself, and what one account asks for at one domain. */
+/**
+ * What protects a person from mail that others ask for: each address by itself, and what one account asks for at one
+ * domain.
+ */
 function quotasFor(account: string, address: string): readonly Quota[] {
   const domain = address.slice(address.lastIndexOf('@') + 1);
   return [
@@ -224,7 +227,10 @@ function settle(row: NoticeRow, outcome: MailOutcome, now: number, triedFor: num
   };
 }
 
-/** Removes notices that ended before `before`, links that were over by then, and places of quotas that nobody takes any more. */
+/**
+ * Removes notices that ended before `before`, links that were over by then, and places of quotas that nobody takes any
+ * more.
+ */
 async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   const old = { range: { lt: before } };
   const ended = await Promise.all(
@@ -240,7 +246,7 @@ async function purge({ store }: NoticeDeps, before: Date): Promise<number> {
   return ended.flat().length + links.length + places.length;
 }
 
-export interface MailerSettings {
+interface MailerSettings {
   /** What Message-IDs end in. */
   readonly hostname: string;
   /** The sender, in the header and in the envelope. */
@@ -284,7 +290,10 @@ export function createMailer(
   });
 }
 
-/** A refusal of the message by a 5xx is final, and so is a domain that takes no mail; everything else may be better later. */
+/**
+ * A refusal of the message by a 5xx is final, and so is a domain that takes no mail; everything else may be better
+ * later.
+ */
 function toOutcome(attempt: MailAttempt): MailOutcome {
   if (attempt.kind === 'unanswered') return { kind: attempt.permanent ? 'failed' : 'deferred', reason: attempt.reason };
   const { code, diag, host, address } = attempt;
@@ -299,17 +308,17 @@ export interface Quota {
   readonly ms: number;
 }
 
-interface Taken {
+interface QuotaPlace {
   readonly id: string;
   readonly until: Date;
 }
 
 /**
- * Takes a place of every quota, or of none. A place is a row that is held until a time; a step of the store hands it to one
- * asker only, so any number of processes that ask at once get no more than there are.
+ * Takes a place of every quota, or of none. A place is a row that is held until a time; a step of the store hands it to
+ * one asker only, so any number of processes that ask at once get no more than there are.
  */
-export async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
-  const taken: Taken[] = [];
+async function takePlaces(store: Pick<Store, 'quotas'>, quotas: readonly Quota[], now: Date): Promise<boolean> {
+  const taken: QuotaPlace[] = [];
   for (const quota of quotas) {
     const place = await takePlace(store, quota, now);
     if (!place) {
@@ -325,7 +334,7 @@ async function takePlace(
   { quotas }: Pick<Store, 'quotas'>,
   { name, places, ms }: Quota,
   now: Date,
-): Promise<Taken | undefined> {
+): Promise<QuotaPlace | undefined> {
   const until = new Date(now.getTime() + ms);
   for (let number = 0; number < places; number++) {
     const id = `${name} ${number}`;
@@ -338,8 +347,8 @@ async function takePlace(
   return undefined;
 }
 
-// Much less than RFC 5321 allows, on purpose: what cannot be quoted, escaped or routed on (`!`, `%`, `|`, `/`) cannot be
-// misread by any server on the way, nor end up in a header as anything but an address.
+// Much less than RFC 5321 allows, on purpose: what cannot be quoted, escaped or routed on (`!`, `%`, `|`, `/`) cannot
+// be misread by any server on the way, nor end up in a header as anything but an address.
 const MAILBOX = /^[A-Za-z0-9_+=~&-]+(?:\.[A-Za-z0-9_+=~&-]+)*$/;
 const LONGEST_MAILBOX = 64; // RFC 5321 section 4.5.3.1.1
 

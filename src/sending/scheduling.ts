@@ -7,7 +7,7 @@ import type { DeliveryState, Spool } from '../queue/delivery.ts';
 import type { ScheduledRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 
-export interface SchedulingDeps {
+interface SchedulingDeps {
   readonly store: Pick<Store, 'scheduled' | 'messages' | 'messageTags'>;
   readonly spool: Pick<Spool, 'drop' | 'reschedule' | 'delivery'>;
   readonly clock: Clock;
@@ -16,31 +16,41 @@ export interface SchedulingDeps {
 }
 
 /** Whether a wish came in time. `late`: the host that has the message has claimed it, and may have sent it. */
-export type WishOutcome = 'done' | 'late';
+type WishOutcome = 'done' | 'late';
 
 /**
- * What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before that time.
- * `first`: nobody has claimed it before, so that nobody can have sent it.
+ * What whoever is about to send a message is told: it is theirs to send; it was cancelled; or it is not to go before
+ * that time. `first`: nobody has claimed it before, so that nobody can have sent it.
  */
 export type Claim =
   | { readonly kind: 'ours'; readonly first: boolean }
   | { readonly kind: 'cancelled' }
   | { readonly kind: 'moved'; readonly at: number };
 
-/** Messages that are to be sent later, while they wait. What is waited for here is the store's to say, whichever host is asked. */
+/**
+ * Messages that are to be sent later, while they wait. What is waited for here is the store's to say, whichever host is
+ * asked.
+ */
 export interface Scheduling {
   /** `done`: no host sends it any more, not even one that is down now. Asked again it finishes what was cut off. */
   cancel(row: ScheduledRow): Promise<WishOutcome>;
-  /** Sends it at another time; one that has passed means now. `done`: no host sends it before. One that has to send it earlier hears of that within a minute. */
+  /**
+   * Sends it at another time; one that has passed means now. `done`: no host sends it before. One that has to send it
+   * earlier hears of that within a minute.
+   */
   move(row: ScheduledRow, at: Date): Promise<WishOutcome>;
   /**
-   * Claims a message of this host's spool whose time has come: from then on nobody can cancel or move it. Whoever has claimed it
-   * gets it again, so that a process that ended in between goes on. Throws StoreAway: nobody knows, and it has to wait.
+   * Claims a message of this host's spool whose time has come: from then on nobody can cancel or move it. Whoever has
+   * claimed it gets it again, so that a process that ended in between goes on. Throws StoreAway: nobody knows, and it
+   * has to wait.
    */
   claim(delivery: string): Promise<Claim>;
   /** Gives a first claim back, of which nothing was sent. */
   release(delivery: string): Promise<void>;
-  /** Does what other hosts were asked to do about messages that wait here, and forgets rows that are of no more use. Answers how many of both. */
+  /**
+   * Does what other hosts were asked to do about messages that wait here, and forgets rows that are of no more use.
+   * Answers how many of both.
+   */
   tend(): Promise<number>;
 }
 
@@ -74,7 +84,9 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
     return 'done';
   }
 
-  /** The row of what is cancelled goes last, when its delivery is over; where that is not here, its own host does it. */
+  /**
+   * The row of what is cancelled goes last, when its delivery is over; where that is not here, its own host does it.
+   */
   async function finish(row: ScheduledRow): Promise<boolean> {
     await spool.drop(selected(row), clock.now());
     const state = await stateOf(row);
@@ -115,8 +127,8 @@ export function createScheduling({ store, spool, clock, time }: SchedulingDeps):
       return { kind: 'moved', at: row.sendAt.getTime() };
     }
     if (row) return await claim(delivery); // it was moved once more in this moment, to now
-    // Without a row (the store was set back, or forgot it after a year) we still owe the mail that we took, unless it was cancelled
-    // on this host in this moment: then its delivery was dropped before its row went.
+    // Without a row (the store was set back, or forgot it after a year) we still owe the mail that we took, unless it
+    // was cancelled on this host in this moment: then its delivery was dropped before its row went.
     return (await spool.delivery(delivery))?.state === 'waiting'
       ? { kind: 'ours', first: false }
       : { kind: 'cancelled' };

@@ -18,14 +18,14 @@ import { fillingSubject } from './compose/merge-fields.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
 import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
 
-export interface SubmitSettings {
+interface SubmitSettings {
   /** Stands in our Received line. */
   readonly hostname: string;
   /** Where bounces come back to: nobody's mailbox. */
   readonly returnDomain: string;
 }
 
-export interface SubmitDeps {
+interface SubmitDeps {
   readonly store: Pick<Store, 'subaccounts' | 'scheduled'>;
   readonly spool: Pick<Spool, 'hasRoom' | 'body' | 'accept'>;
   readonly lists: Pick<Lists, 'suppression'>;
@@ -42,7 +42,7 @@ export interface SubmitDeps {
 const CHUNK_BYTES = 65_536;
 
 /** A submission with its recipients sorted: who gets it, who must not, who cannot. */
-interface Sorted {
+interface SortedSubmission {
   readonly submission: Submission;
   readonly messageId: string;
   readonly receivedAt: number;
@@ -54,8 +54,9 @@ interface Sorted {
 }
 
 /**
- * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be mailed. Its
- * rows come after the sync; when the store goes away just then, they are made when the deliveries are reported.
+ * Takes responsibility for an account's mail: one message on the spool, with a delivery for each recipient who may be
+ * mailed. Its rows come after the sync; when the store goes away just then, they are made when the deliveries are
+ * reported.
  */
 export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Submitting {
   const { store, log } = deps;
@@ -93,7 +94,7 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
   });
 }
 
-function createCount(metrics: Metrics): (sorted: Sorted) => void {
+function createCount(metrics: Metrics): (sorted: SortedSubmission) => void {
   const of = (source: string) => metrics.counter('postern_submissions_total', { source });
   const sources = { smtp: of('smtp'), api: of('api') };
   const sizes = metrics.histogram('postern_message_bytes', { direction: 'outbound' });
@@ -114,7 +115,7 @@ async function sort(
   submission: Submission,
   { returnDomain }: SubmitSettings,
   { lists, clock, ids, leaving }: SubmitDeps,
-): Promise<Sorted> {
+): Promise<SortedSubmission> {
   const { account, recipients, sendAt, outgoing } = submission;
   const { subaccount } = outgoing;
   const messageId = ids.message();
@@ -188,7 +189,7 @@ function distinct(recipients: readonly string[]): { readonly text: string; reado
   return [...once.values()];
 }
 
-async function accept(sorted: Sorted, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
+async function accept(sorted: SortedSubmission, settings: SubmitSettings, deps: SubmitDeps): Promise<AcceptOutcome> {
   const { spool, log } = deps;
   const {
     submission: { bytes, client, outgoing, account, dsn },
@@ -233,7 +234,7 @@ function renamed(dsn: DsnRequest): DsnRequest {
 
 /** What the API takes has come over no transport, and begins with us. */
 function traceOf(
-  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: Sorted,
+  { submission: { client, outgoing }, messageId, receivedAt, deliveries }: SortedSubmission,
   envelope: Envelope,
   { hostname }: SubmitSettings,
 ): string {
@@ -251,7 +252,10 @@ function traceOf(
   });
 }
 
-/** Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone by its time. */
+/**
+ * Before the spool has it: what is there and not listed could never be cancelled; what is listed and not there is gone
+ * by its time.
+ */
 async function schedule(
   {
     submission: {
@@ -261,7 +265,7 @@ async function schedule(
     receivedAt,
     deliveries,
     rows,
-  }: Sorted,
+  }: SortedSubmission,
   { store }: SubmitDeps,
 ): Promise<void> {
   await atOnce(
@@ -281,16 +285,19 @@ async function schedule(
   );
 }
 
-async function unschedule({ deliveries }: Sorted, { store }: SubmitDeps): Promise<void> {
+async function unschedule({ deliveries }: SortedSubmission, { store }: SubmitDeps): Promise<void> {
   await atOnce(
     deliveries.filter(({ notBefore }) => notBefore !== undefined),
     ({ id }) => store.scheduled.remove({ id: sentId(id) }),
   );
 }
 
-/** The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is away would be waited for a thousand times. */
+/**
+ * The rows of all messages, and the events of those that must not be sent. The first failure ends it: a store that is
+ * away would be waited for a thousand times.
+ */
 async function recordAll(
-  { submission: { account }, messageId, rows, deliveries, suppressed }: Sorted,
+  { submission: { account }, messageId, rows, deliveries, suppressed }: SortedSubmission,
   { recorder, log }: SubmitDeps,
 ): Promise<void> {
   try {
@@ -323,11 +330,16 @@ export interface Recipient {
   /** As the envelope names it: the domain in its A-label form. */
   readonly recipient: string;
   readonly domain: string;
-  /** `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person. */
+  /**
+   * `recipient` in lower case: what merge variables and metadata are kept under, and what counts as the same person.
+   */
   readonly key: string;
 }
 
-/** Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX one could know. */
+/**
+ * Reads a recipient; undefined for what cannot be sent to. An address literal names no domain whose reputation or MX
+ * one could know.
+ */
 export function readRecipient(text: string): Recipient | undefined {
   const email = text.trim();
   const address = parseAddress(email);
@@ -337,8 +349,8 @@ export function readRecipient(text: string): Recipient | undefined {
 }
 
 /**
- * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool message's. In steps, because
- * its subject is merged, and a call may have a thousand recipients.
+ * The row of the message that a delivery carries, before anything has happened to it; `receivedAt` is the spool
+ * message's. In steps, because its subject is merged, and a call may have a thousand recipients.
  */
 export function* makingSentMessage(
   outgoing: Outgoing,

@@ -68,11 +68,17 @@ export interface Submitted {
   readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
   /** Why it is rejected or invalid: hard-bounce, soft-bounce, spam, unsub, custom, invalid-sender, invalid. */
   readonly rejectReason: string | null;
-  /** Why it is queued, in words that consumers know: sending-paused, hourly-quota, or sending-backlog, as the queue takes all mail. */
+  /**
+   * Why it is queued, in words that consumers know: sending-paused, hourly-quota, or sending-backlog, as the queue
+   * takes all mail.
+   */
   readonly queuedReason: string | null;
 }
 
-/** accepted: durable on the spool · unknown-subaccount: none of that id · full / fault: nothing was kept, try again later. */
+/**
+ * accepted: durable on the spool · unknown-subaccount: none of that id · full / fault: nothing was kept, try again
+ * later.
+ */
 export type SubmitOutcome =
   | { readonly outcome: 'accepted'; readonly recipients: readonly Submitted[] }
   | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
@@ -82,7 +88,10 @@ export interface Submitting {
   submit(submission: Submission): Promise<SubmitOutcome>;
 }
 
-/** Whether a message may leave now. `later`: paused, over its quota; ask again at that time. `never`: waited too long while paused. */
+/**
+ * Whether a message may leave now. `later`: paused, over its quota; ask again at that time. `never`: waited too long
+ * while paused.
+ */
 export type Leave =
   | { readonly kind: 'now' }
   | { readonly kind: 'later'; readonly at: number }
@@ -90,7 +99,10 @@ export type Leave =
 
 export interface Leaving {
   mayLeave(account: string, outgoing: Outgoing, queuedAt: number, now: number): Promise<Leave>;
-  /** What would hold a message back if it were to leave now, if anything. It takes no place in a quota. Throws `StoreAway`. */
+  /**
+   * What would hold a message back if it were to leave now, if anything. It takes no place in a quota. Throws
+   * `StoreAway`.
+   */
   heldBecause(account: string, outgoing: Outgoing, now: number): Promise<'sending-paused' | 'hourly-quota' | undefined>;
 }
 
@@ -139,7 +151,10 @@ export interface Composed {
   readonly links: readonly string[];
 }
 
-/** A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be mended. */
+/**
+ * A composed message, or why there is none; `final`: there never will be, else it is a fault of ours that may be
+ * mended.
+ */
 export type ComposeReply =
   | { readonly kind: 'composed'; readonly composed: Composed }
   | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
@@ -160,7 +175,10 @@ export interface MailCarrier {
   stop(): Promise<void>;
 }
 
-/** Which of our addresses a message leaves from: those of its pool by the share that their warmup allows; empty: the host's own. */
+/**
+ * Which of our addresses a message leaves from: those of its pool by the share that their warmup allows; empty: the
+ * host's own.
+ */
 export interface Sources {
   choose(account: string, outgoing: Pick<Outgoing, 'pool'>, chance: number, now: Date): Promise<readonly string[]>;
 }

@@ -15,7 +15,7 @@ export function splitCommand(line: string): { readonly verb: string; readonly re
 }
 
 /** RET and ENVID of MAIL (RFC 3461). */
-export type MailDsn = Pick<DsnRequest, 'ret' | 'envid'>;
+type MailDsn = Pick<DsnRequest, 'ret' | 'envid'>;
 
 /** MAIL FROM, read. */
 export interface MailCommand {
@@ -44,7 +44,7 @@ export function readMail(
 }
 
 /** RCPT TO, read. */
-export interface RcptCommand {
+interface RcptCommand {
   readonly address: Address;
   readonly dsn: RecipientDsn | undefined;
 }
@@ -78,14 +78,15 @@ const NOT_ASCII = /[\u0080-\u{10ffff}]/u;
 const PATH = /^[ \t]*<((?:"(?:[^"\\]|\\.)*"|[^<>"\\ \t])*)>(?:[ \t]+(.*))?$/;
 // RFC 5321 section 4.1.2 esmtp-param; a value beyond ASCII comes with RFC 6531.
 const PARAM = /^([a-z0-9][a-z0-9-]*)(?:=([^\s=\p{Cc}]+))?$/iu;
-// RFC 5321 section 4.1.2 A-d-l: the hosts that a message once was to pass on its way. Labels are looked at no closer than that.
+// RFC 5321 section 4.1.2 A-d-l: the hosts that a message once was to pass on its way. Labels are looked at no closer
+// than that.
 const SOURCE_ROUTE = /^@[^@,:\s"<>[\]\\]+(?:,@[^@,:\s"<>[\]\\]+)*:(?=.+@)/;
 const NONE: Params = new Map();
 
 /**
  * The path without its brackets, and the parameters with their names in upper case. `path`: it is not written as one;
- * `params`: a parameter is malformed or comes twice. A blank after the colon is let pass: many send one. A source route is
- * taken and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox behind it counts.
+ * `params`: a parameter is malformed or comes twice. A blank after the colon is let pass: many send one. A source route
+ * is taken and ignored (RFC 5321 section 4.1.2 and appendix C): only the mailbox behind it counts.
  */
 function parsePath(
   keyword: 'FROM' | 'TO',
@@ -112,7 +113,10 @@ function parseParams(text: string | undefined): Params | undefined {
   return params;
 }
 
-/** Why a parameter of MAIL is refused: of SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), or one that is not offered. */
+/**
+ * Why a parameter of MAIL is refused: of SIZE (RFC 1870), BODY (RFC 6152), SMTPUTF8 (RFC 6531), or one that is not
+ * offered.
+ */
 function wrongMailParameter(
   params: Params,
   { maxMessageBytes, offersAuth }: { readonly maxMessageBytes: number; readonly offersAuth: boolean },

@@ -13,18 +13,19 @@ import type { Session } from './session.ts';
 import type { Answer } from './verbs.ts';
 
 /**
- * The one file that knows smtp-server. The library listens, turns bytes into command lines with backpressure, upgrades to TLS
- * with everything that arrived in plaintext thrown away, and closes sockets. What is answered, and everything about the bytes
- * of a message, is ours (session.ts): the library rewrites addresses, derives enhanced codes from the number alone, answers
- * errors without a code by a permanent 550, and lets bare line ends through.
+ * The one file that knows smtp-server. The library listens, turns bytes into command lines with backpressure, upgrades
+ * to TLS with everything that arrived in plaintext thrown away, and closes sockets. What is answered, and everything
+ * about the bytes of a message, is ours (session.ts): the library rewrites addresses, derives enhanced codes from the
+ * number alone, answers errors without a code by a permanent 550, and lets bare line ends through.
  *
- * It is used by its options (`secure` with `needsUpgrade`, `socketTimeout`, `onSecure`, `onClose`), its events, and methods
- * and fields that it publishes. Three private members have no public counterpart:
+ * It is used by its options (`secure` with `needsUpgrade`, `socketTimeout`, `onSecure`, `onClose`), its events, and
+ * methods and fields that it publishes. Three private members have no public counterpart:
  *
  * - `_setListeners`: the public `init` greets after 100 ms, and after a reverse look-up or its `onConnect`.
- * - `_createParser`: the only place where a parser of one's own can be put in, which DATA needs: `onData` is handed bytes
- *   whose bare line ends are already lost.
- * - `_dataMode`: ends the parser's command mode within a chunk; the public `startDataMode` has no way back but its own end.
+ * - `_createParser`: the only place where a parser of one's own can be put in. DATA needs one: what `onData` is handed
+ *   has lost its bare line ends already.
+ * - `_dataMode`: ends the parser's command mode within a chunk; the public `startDataMode` has no way back but its own
+ *   end.
  *
  * `override` and the library's own types make the compiler say so when an update renames one; its version is pinned.
  */
@@ -42,10 +43,10 @@ export interface Servers {
 }
 
 /** Makes a connection of a socket that was let in; `leave` is called when the connection is gone. */
-export type Connect = (session: Session, leave: () => void) => Connection;
+type Connect = (session: Session, leave: () => void) => Connection;
 
 /** What all connections of a listener share. */
-export interface Shared {
+interface Shared {
   readonly clock: Clock;
   /** The handshake comes before the greeting (RFC 8314 section 3.3). */
   readonly implicitTls: boolean;
@@ -192,7 +193,9 @@ export class Connection extends SMTPConnection {
       .catch((error: unknown) => this.#fail(error));
   }
 
-  /** Keeps replies back until `release`: one text costs less than a corked socket, which would hand over a list of them. */
+  /**
+   * Keeps replies back until `release`: one text costs less than a corked socket, which would hand over a list of them.
+   */
   hold(): void {
     this.#held ??= '';
   }
@@ -258,7 +261,8 @@ export class Connection extends SMTPConnection {
     this.#own.deadlines.handshake(this.#shared.clock.monotonic());
     // The socket is about to belong to TLS: its 220 has to be gone.
     this.release();
-    // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for ever.
+    // Nobody reads from the TLS socket before the handshake is done: a client that ends its side then would stay for
+    // ever.
     this.#socket.allowHalfOpen = false;
     super.upgrade(next, then);
   }

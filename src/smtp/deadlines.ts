@@ -5,7 +5,7 @@ import { REFUSALS, type Reply } from './replies.ts';
 /** The window of the floor for the DATA rate, in seconds. */
 const RATE_WINDOW_S = 30;
 
-export interface DeadlineSettings {
+interface DeadlineSettings {
   readonly sessionTimeoutMs: number;
   readonly commandTimeoutMs: number;
   readonly idleTimeoutMs: number;

@@ -3,15 +3,18 @@ import type { Clock } from '../base/clock.ts';
 import { normalizeAddress } from '../base/networks.ts';
 
 /**
- * What a PROXY header says (haproxy's proxy-protocol.txt, versions 1 and 2). client: whose connection it is · local: the
- * proxy's own, a health check · more: not all of it came yet · bad: no such header, or one that makes no sense.
+ * What a PROXY header says (haproxy's proxy-protocol.txt, versions 1 and 2). client: whose connection it is · local:
+ * the proxy's own, a health check · more: not all of it came yet · bad: no such header, or one that makes no sense.
  */
-export type ProxyHeader =
+type ProxyHeader =
   | { readonly kind: 'client'; readonly address: string; readonly length: number }
   | { readonly kind: 'local'; readonly length: number }
   | { readonly kind: 'more' | 'bad' };
 
-/** Reads the header off a socket and leaves everything behind it unread. Answers `bad` at the deadline or when the socket ends first. */
+/**
+ * Reads the header off a socket and leaves everything behind it unread. Answers `bad` at the deadline or when the
+ * socket ends first.
+ */
 export function readProxyHeader(socket: Socket, deadlineMs: number, clock: Clock): Promise<ProxyHeader> {
   return new Promise((resolve) => {
     let held: Buffer = Buffer.alloc(0);

@@ -24,7 +24,10 @@ export interface Reception {
 /** Where the bytes of one message go: the spool, or memory until it is submitted. */
 export interface MessageSink {
   readonly messageId: string;
-  /** Nothing to wait for, or a wait; answers a refusal when no more can be held: the rest of the message is then read and dropped. */
+  /**
+   * Nothing to wait for, or a wait; answers a refusal when no more can be held: the rest of the message is then read
+   * and dropped.
+   */
   write(bytes: Buffer): Promise<Reply | undefined> | undefined;
   /** Takes responsibility, and only then answers the id that the client is told. */
   finish(): Promise<{ readonly id: string } | { readonly id?: undefined; readonly refused: Reply }>;
@@ -36,8 +39,8 @@ const MORE: Progress = {};
 const NOTHING: Buffer = Buffer.alloc(0);
 
 /**
- * Brings a message from the client to where it is kept. Whatever goes wrong, the bytes are still read to their end, because
- * the client hears nothing before that; they just go nowhere.
+ * Brings a message from the client to where it is kept. Whatever goes wrong, the bytes are still read to their end,
+ * because the client hears nothing before that; they just go nowhere.
  */
 export function openReception(
   settings: { readonly maxMessageBytes: number; readonly maxReceived: number; readonly bareNewline: BareNewline },
@@ -103,7 +106,10 @@ export function openReception(
 /** What a chunk of DATA was: content without its dot-stuffing, and how it goes on. */
 interface Scanned {
   readonly pieces: readonly Buffer[];
-  /** more: no end yet · end: CRLF.CRLF came · bare: a NUL came, or a bare CR or LF that is not taken; nothing behind it may be believed. */
+  /**
+   * more: no end yet · end: CRLF.CRLF came · bare: a NUL came, or a bare CR or LF that is not taken; nothing behind it
+   * may be believed.
+   */
   readonly state: 'more' | 'end' | 'bare';
   /** What came behind the end. */
   readonly rest: Buffer;
@@ -114,7 +120,9 @@ interface DataScanner {
   scan(chunk: Buffer): Scanned;
 }
 
-/** What becomes of a CR or LF that is not part of a CRLF: the message is refused, or it ends a line and is kept as CRLF. */
+/**
+ * What becomes of a CR or LF that is not part of a CRLF: the message is refused, or it ends a line and is kept as CRLF.
+ */
 export type BareNewline = 'reject' | 'normalize';
 
 const NUL = 0;
@@ -127,14 +135,15 @@ const ONE_LF: Buffer = Buffer.from('\n');
 const CRLF: Buffer = Buffer.from('\r\n');
 
 /**
- * Only CRLF.CRLF ends a message: whoever reads "LF.LF" as an end sees two messages where the sender's server saw one (SMTP
- * smuggling). That holds too where bare line ends are taken: they end lines of the content, and a dot behind one is content, or
- * the stuffing of a client that knows no other line ends. One pass over the bytes; a chunk that holds no dot at the start of a
- * line and no bare line end comes out as it went in, uncopied.
+ * Only CRLF.CRLF ends a message: whoever reads "LF.LF" as an end sees two messages where the sender's server saw one
+ * (SMTP smuggling). That holds too where bare line ends are taken: they end lines of the content, and a dot behind one
+ * is content, or the stuffing of a client that knows no other line ends. One pass over the bytes; a chunk that holds no
+ * dot at the start of a line and no bare line end comes out as it went in, uncopied.
  */
 export function createDataScanner(bareNewline: BareNewline): DataScanner {
   const refuses = bareNewline === 'reject';
-  // Where the last chunk ended: within a line, behind its CR, at the start of one, behind a dot there, or behind dot and CR.
+  // Where the last chunk ended: within a line, behind its CR, at the start of one, behind a dot there, or behind dot
+  // and CR.
   let at: 'line' | 'cr' | 'start' | 'dot' | 'dotcr' = 'start';
   // Whether the present line began behind CRLF. No other can be the end.
   let proper = true;
@@ -213,7 +222,9 @@ export function createDataScanner(bareNewline: BareNewline): DataScanner {
 const MAX_EXAMINED = 256 * 1024;
 const END_OF_HEADER = '\r\n\r\n';
 
-/** Counts the Received lines of a message while it arrives, to find one that goes in a circle (RFC 5321 section 6.3). */
+/**
+ * Counts the Received lines of a message while it arrives, to find one that goes in a circle (RFC 5321 section 6.3).
+ */
 interface ReceivedCount {
   see(bytes: Buffer): void;
   count(): number;

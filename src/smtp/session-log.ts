@@ -6,7 +6,7 @@ import { REFUSALS, type Reply } from './replies.ts';
 import type { SessionState } from './session-state.ts';
 
 /** What is logged and counted of one session. */
-export interface SessionLog {
+interface SessionLog {
   /**
    * Notes a refusal; the first few are logged. `command` is what was refused, as it was sent; `parties` go into the
    * line.
@@ -29,7 +29,10 @@ export interface Parties {
 
 /** Refusals of one session that are logged for everybody to see; a harvester shall not fill our disk. */
 const MAX_LOGGED = 5;
-/** Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few of them. */
+/**
+ * Said for everybody to see whatever came before, or a guesser would hide behind five other refusals; a session has few
+ * of them.
+ */
 const GUESSES: readonly Reply[] = [REFUSALS.wrongKey, REFUSALS.tooManyFailedLogins];
 
 /** The log of a session that opens now. */
@@ -78,8 +81,8 @@ export function createSessionLog(
 }
 
 /**
- * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as commands,
- * and AUTH carries a password.
+ * Envelopes are logged in full, of the rest the verb: a client that ignores our answer to DATA sends a message as
+ * commands, and AUTH carries a password.
  */
 function loggable(command: string): string {
   if (/^(?:MAIL|RCPT) /i.test(command)) return command;

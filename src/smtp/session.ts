@@ -27,14 +27,16 @@ export interface Session {
   ended(): void;
 }
 
-/** What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message. */
-export type DataAnswer =
+/**
+ * What a chunk of DATA is answered: nothing while more is to come, else the answer and the bytes behind the message.
+ */
+type DataAnswer =
   | { readonly answer?: undefined; readonly rest?: undefined }
   | { readonly answer: Answer; readonly rest: Buffer };
 
 /**
- * What a listener is there for. Everything about sessions is the same for all; a side says who may speak, what is taken, and
- * where a message goes.
+ * What a listener is there for. Everything about sessions is the same for all; a side says who may speak, what is
+ * taken, and where a message goes.
  */
 export interface Side {
   /** How its numbers are told apart. */

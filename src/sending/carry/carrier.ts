@@ -13,11 +13,12 @@ import {
   type Hop,
   hopsToExchanges,
   hopsToRelay,
+  parseRelay,
   relayExchange,
   type TlsWish,
 } from './hops.ts';
 import { createPolicies, createPolicyFetch, type Policies, policyAllows } from './mta-sts.ts';
-import { parseRelay } from './relay.ts';
+
 import type { Letter } from './session.ts';
 import { createSessions, type Visit } from './sessions.ts';
 import { createSourceNames } from './sources.ts';
@@ -38,7 +39,7 @@ export interface CarrierSettings extends OpenNetworks {
   readonly tls: 'opportunistic' | 'required' | 'off';
 }
 
-export interface CarrierDeps {
+interface CarrierDeps {
   readonly resolver: Resolver;
   readonly clock: Clock;
   readonly ids: Pick<Ids, 'jitter'>;
@@ -48,7 +49,7 @@ export interface CarrierDeps {
 }
 
 type Mail = Parameters<MailCarrier['carry']>[0];
-type Routed =
+type RouteResult =
   | { readonly kind: 'hops'; readonly hops: Iterable<Hop> }
   | { readonly kind: 'nowhere'; readonly reason: string; readonly permanent: boolean };
 
@@ -67,14 +68,14 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   const { resolver, clock, ids, log, policies } = deps;
   const allowed = allowedNetworks(settings);
   const relay = settings.relay === '' ? undefined : parseRelay(settings.relay);
-  if (settings.relay !== '' && !relay) throw new Error(`${settings.relaySetting} is no smtp URL`);
+  if (settings.relay !== '' && !relay) throw new Error(`${settings.relaySetting} is not an smtp:// or smtps:// URL`);
   const sessions = createSessions(
     { ...settings, mostPerWay: relay ? KEPT_TO_RELAY : KEPT_TO_MX },
     { clock, log, names: createSourceNames(settings.hostname, deps) },
   );
   const underWay = new Set<AbortController>();
 
-  async function route(domain: string, sources: readonly string[]): Promise<Routed> {
+  async function route(domain: string, sources: readonly string[]): Promise<RouteResult> {
     if (relay) {
       const found = await relayExchange(relay, resolver, settings.relaySetting);
       return found.kind === 'found'
@@ -103,10 +104,10 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     letter: Letter,
     sources: readonly string[],
     signal: AbortSignal,
-  ): Promise<Ended> {
+  ): Promise<AttemptResult> {
     const routed = await route(domain, sources);
     if (routed.kind === 'nowhere') return unanswered(routed.reason, routed.permanent);
-    let last: Ended = unanswered('no mail host has an address');
+    let last: AttemptResult = unanswered('no mail host has an address');
     for (const hop of routed.hops) {
       const visit = await sessions.visit(hop, letter, sources, signal);
       const ended = toEnded(visit, hop);
@@ -141,7 +142,7 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
     carry: (mail) =>
       carry(mail).catch((error: unknown): MailAttempt => {
         log.error('delivery.fault', { error });
-        return { ...unanswered('a fault of ours'), durationMs: 0 };
+        return { ...unanswered('internal error'), durationMs: 0 };
       }),
     async stop() {
       for (const cut of underWay) cut.abort();
@@ -150,39 +151,39 @@ export function createMailCarrier(settings: CarrierSettings, deps: CarrierDeps):
   });
 }
 
-type Ended = MailAttempt extends infer A ? (A extends MailAttempt ? Omit<A, 'durationMs'> : never) : never;
+type AttemptResult = MailAttempt extends infer A ? (A extends MailAttempt ? Omit<A, 'durationMs'> : never) : never;
 
-function unanswered(reason: string, permanent = false): Extract<Ended, { kind: 'unanswered' }> {
+function unanswered(reason: string, permanent = false): Extract<AttemptResult, { kind: 'unanswered' }> {
   return { kind: 'unanswered', reason, permanent };
 }
 
-function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): Routed {
+function nowhere(found: Exclude<Exchanges, { kind: 'found' }>): RouteResult {
   return { kind: 'nowhere', reason: found.reason, permanent: found.kind === 'failed' };
 }
 
 /**
- * Whether no other host is tried: a server replied to the message, or may have it. What kept it from coming so far is of the
- * host, and 421 says that this host takes nothing now (RFC 5321 section 3.8).
+ * Whether no other host is tried: a server replied to the message, or may have it. What kept it from coming so far is
+ * of the host, and 421 says that this host takes nothing now (RFC 5321 section 3.8).
  */
 function isDecided(visit: Visit): boolean {
   if (visit.kind === 'unopened') return false;
   return visit.given || (visit.kind === 'replied' && visit.code !== 421);
 }
 
-function toEnded(visit: Visit, { host, address }: Hop): Ended {
+function toEnded(visit: Visit, { host, address }: Hop): AttemptResult {
   if (visit.kind !== 'replied') return unanswered(`${host} (${address}): ${visit.reason}`);
   const { code, diag, source, tls } = visit;
   return { kind: 'answered', code, diag, host, address, source, tls };
 }
 
-function cutOff(signal: AbortSignal): Promise<Ended> {
+function cutOff(signal: AbortSignal): Promise<AttemptResult> {
   return new Promise((resolve) =>
-    signal.addEventListener('abort', () => resolve(unanswered('it took too long')), { once: true }),
+    signal.addEventListener('abort', () => resolve(unanswered('timed out')), { once: true }),
   );
 }
 
 /** A reply that we give ourselves, because no server needs to be asked. */
-export function ownAnswer(code: number, diag: string): MailAttempt {
+function ownAnswer(code: number, diag: string): MailAttempt {
   return { kind: 'answered', code, diag, host: '', address: '', source: null, tls: false, durationMs: 0 };
 }
 
@@ -190,26 +191,25 @@ export function ownAnswer(code: number, diag: string): MailAttempt {
 const UNSAFE = /[\s<>\p{Cc}]/u;
 
 /**
- * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in A-labels,
- * so that its letters alone need no SMTPUTF8.
+ * The letter as the commands will say it, and the domain to carry it to; or why there is none. A domain is written in
+ * A-labels, so that its letters alone need no SMTPUTF8.
  */
-export function addressLetter(
+function addressLetter(
   mailFrom: string,
   recipient: string,
   bytes: Uint8Array,
 ): { readonly letter: Letter; readonly domain: string } | { readonly answer: MailAttempt } {
   const to = UNSAFE.test(recipient) ? undefined : parseAddress(recipient);
-  if (!to || to.domain.startsWith('['))
-    return { answer: ownAnswer(553, '5.1.3 The recipient is no address that mail can be sent to') };
+  if (!to || to.domain.startsWith('[')) return { answer: ownAnswer(553, '5.1.3 Bad recipient address syntax') };
   const from = mailFrom === '' ? '' : UNSAFE.test(mailFrom) ? undefined : parseAddress(mailFrom);
-  if (from === undefined) return { answer: ownAnswer(553, '5.1.7 The sender is no address') };
+  if (from === undefined) return { answer: ownAnswer(553, '5.1.7 Bad sender address syntax') };
   const local = recipient.slice(0, recipient.lastIndexOf('@'));
   return { domain: to.domain, letter: { mailFrom, recipient: `${local}@${to.domain}`, bytes } };
 }
 
 type Way = Pick<CarrierSettings, 'relay' | 'mxPort'>;
 
-export interface CarriersSettings extends Omit<CarrierSettings, keyof Way | 'relaySetting'> {
+interface CarriersSettings extends Omit<CarrierSettings, keyof Way | 'relaySetting'> {
   /** For mail of our own: `mail.relay`, `mail.mx_port`. */
   readonly own: Way;
   /** For mail of accounts: `outbound.relay`, `outbound.mx_port`. */

@@ -1,7 +1,6 @@
 import { isIPv6 } from 'node:net';
 import { isLoopback, isReachable, type Network } from '../../base/networks.ts';
 import type { Resolver } from '../../dns/types.ts';
-import type { Relay } from './relay.ts';
 
 /** One server, and how it is spoken to. */
 export interface Hop {
@@ -14,8 +13,8 @@ export interface Hop {
 }
 
 /**
- * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`: encrypted where
- * the server offers it and it works, for plain text would be the alternative.
+ * `verified`: only with a certificate of that host. `encrypted`: only encrypted, whoever it says it is. `any`:
+ * encrypted where the server offers it and it works, for plain text would be the alternative.
  */
 export type TlsWish = 'verified' | 'encrypted' | 'any' | 'none';
 
@@ -137,4 +136,44 @@ async function addressesOf(
       ? `the mail hosts of ${domain} have forbidden addresses`
       : `the mail hosts of ${domain} have no address`,
   };
+}
+
+/** A server that takes all our mail and carries it on. */
+export interface Relay {
+  readonly host: string;
+  readonly port: number;
+  /** TLS from the first byte (smtps). */
+  readonly secure: boolean;
+  readonly auth: { readonly user: string; readonly pass: string } | undefined;
+}
+
+const SUBMISSIONS_PORT = 465; // RFC 8314 section 3.3
+const SUBMISSION_PORT = 587; // RFC 6409 section 3.1
+
+/**
+ * Reads `smtp://[user:password@]host[:port]` or `smtps://…`; user and password are percent-encoded. Undefined for
+ * anything else.
+ */
+export function parseRelay(text: string): Relay | undefined {
+  const url = /^smtps?:\/\/[^/]/.test(text) ? URL.parse(text) : null;
+  if (!url || url.hostname === '' || !/^\/?$/.test(url.pathname) || url.search !== '' || url.hash !== '')
+    return undefined;
+  const secure = url.protocol === 'smtps:';
+  const auth = readAuth(url);
+  if (auth === 'wrong') return undefined;
+  return {
+    host: url.hostname.replace(/^\[(.*)\]$/, '$1'),
+    port: Number(url.port) || (secure ? SUBMISSIONS_PORT : SUBMISSION_PORT),
+    secure,
+    auth,
+  };
+}
+
+function readAuth({ username, password }: URL): Relay['auth'] | 'wrong' {
+  if (username === '') return password === '' ? undefined : 'wrong';
+  try {
+    return { user: decodeURIComponent(username), pass: decodeURIComponent(password) };
+  } catch {
+    return 'wrong';
+  }
 }

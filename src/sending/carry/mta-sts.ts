@@ -14,9 +14,9 @@ export interface Policies {
 }
 
 /** The text at `https://mta-sts.<domain>/.well-known/mta-sts.txt`; throws when it cannot be had. */
-export type FetchPolicy = (domain: string) => Promise<string>;
+type FetchPolicy = (domain: string) => Promise<string>;
 
-interface Known {
+interface CachedPolicy {
   readonly id: string;
   readonly policy: Policy;
 }
@@ -36,7 +36,7 @@ export function createPolicies({
   readonly clock: Clock;
   readonly fetchPolicy: FetchPolicy;
 }): Policies {
-  const known = createExpiringMemory<Known>({ most: MOST_KNOWN }, clock);
+  const known = createExpiringMemory<CachedPolicy>({ most: MOST_KNOWN }, clock);
   const paused = createExpiringMemory<true>({ most: MOST_KNOWN }, clock);
   const shared = createShared<Policy | undefined>();
 
@@ -88,7 +88,10 @@ export function parsePolicyId(records: readonly string[]): string | undefined {
   return /;[ \t]*id[ \t]*=[ \t]*([A-Za-z0-9]{1,32})[ \t]*(?:;|$)/.exec(record)?.[1];
 }
 
-/** Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is none. */
+/**
+ * Reads a policy: lines of `name: value`, of which the first of a name counts, but for `mx`. Undefined for what is
+ * none.
+ */
 export function parsePolicy(text: string): Policy | undefined {
   const lines = text
     .split(/\r?\n/)
@@ -106,7 +109,7 @@ export function parsePolicy(text: string): Policy | undefined {
   return { mode, hosts, maxAgeS: Number(age) };
 }
 
-export interface PolicyFetchSettings {
+interface PolicyFetchSettings {
   readonly allowed: readonly Network[];
   /** 443. */
   readonly port: number;
@@ -116,7 +119,10 @@ export interface PolicyFetchSettings {
 const DEADLINE_MS = 10_000;
 const MOST_BYTES = 64 * 1024;
 
-/** Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC 8461 section 3.3). */
+/**
+ * Fetches policies over HTTPS, from an address that was checked: who asks for one chose the name. No redirects (RFC
+ * 8461 section 3.3).
+ */
 export function createPolicyFetch(
   { allowed, port }: PolicyFetchSettings,
   { resolver, clock }: { readonly resolver: Resolver; readonly clock: Clock },

@@ -14,8 +14,8 @@ export interface Letter {
 }
 
 /**
- * What became of a letter. `replied`: the reply that decided, the server's or one of ours. `lost`: the session ended before
- * anything was decided. `given`: the message was on its way, so that a server may have it even if no reply came.
+ * What became of a letter. `replied`: the reply that decided, the server's or one of ours. `lost`: the session ended
+ * before anything was decided. `given`: the message was on its way, so that a server may have it even if no reply came.
  */
 export type Handover =
   | ({ readonly kind: 'replied'; readonly given: boolean } & Reply)
@@ -45,7 +45,10 @@ const LONGEST_REPLY = 64 * 1024;
 /** For the server to answer QUIT and to close. */
 const CLOSE_MS = 2000;
 
-/** Brings a connection as far as MAIL FROM: greeting, EHLO, STARTTLS, AUTH. Throws what nodemailer throws; the socket is gone then. */
+/**
+ * Brings a connection as far as MAIL FROM: greeting, EHLO, STARTTLS, AUTH. Throws what nodemailer throws; the socket is
+ * gone then.
+ */
 export async function openSession(socket: Socket, hop: Hop, name: string, signal: AbortSignal): Promise<Session> {
   const source = socket.localAddress ?? null;
   const connection = connectionOver(socket, hop, name);
@@ -163,7 +166,8 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
 function handoverOf(error: unknown, given: boolean, size: number, destroy: () => void): Handover {
   const refusal = refusalIn(error);
   if (refusal) {
-    // A refusal may come before the message has gone out to its end, and the rest of it must not meet the next commands.
+    // A refusal may come before the message has gone out to its end, and the rest of it must not meet the next
+    // commands.
     if (given || refusal.code === 421) destroy();
     return { kind: 'replied', given, ...refusal };
   }
@@ -186,7 +190,10 @@ function utf8Needs(addresses: string, bytes: Uint8Array): 'address' | 'header' |
   return !isAscii(header) && isUtf8(header) ? 'header' : 'nothing';
 }
 
-/** nodemailer asks for SMTPUTF8 when an address needs it, and has no way to ask because of a header: the line is amended on its way out. */
+/**
+ * nodemailer asks for SMTPUTF8 when an address needs it, and has no way to ask because of a header: the line is amended
+ * on its way out.
+ */
 function askForUtf8(connection: SMTPConnection, needed: () => boolean): void {
   const command: unknown = Reflect.get(connection, '_sendCommand');
   if (typeof command !== 'function') throw new Error('nodemailer has no _sendCommand any more');
@@ -254,12 +261,12 @@ export function openConnection(
 }
 
 /** What a connection is destroyed with when time is up. */
-export function tookTooLong(): Error {
-  return Object.assign(new Error('it took too long'), { code: 'ETIMEDOUT' });
+function tookTooLong(): Error {
+  return Object.assign(new Error('timed out'), { code: 'ETIMEDOUT' });
 }
 
-// What nodemailer throws, read once: `code` is a kind of trouble, `originalCode` what Node called it, `command` where the
-// session was, `response` what the server said.
+// What nodemailer throws, read once: `code` is a kind of trouble, `originalCode` what Node called it, `command` where
+// the session was, `response` what the server said.
 
 /** A reply that refuses, in one line: its code, and its text with the enhanced code. */
 export interface Reply {
@@ -281,8 +288,11 @@ export function toLine(text: string): string {
     .toWellFormed();
 }
 
-/** A reply of one or more lines (RFC 5321 section 4.2.1), the enhanced code (RFC 2034) said once. Undefined for what is none. */
-export function parseReply(response: string): Reply | undefined {
+/**
+ * A reply of one or more lines (RFC 5321 section 4.2.1), the enhanced code (RFC 2034) said once. Undefined for what is
+ * none.
+ */
+function parseReply(response: string): Reply | undefined {
   const code = /^[2-5]\d\d(?=[ \r\n-]|$)/.exec(response)?.[0];
   if (code === undefined) return undefined;
   const lines = response.split(/\r?\n/, 100).map((line) => line.replace(/^\d{3}(?:[ -]|$)/, '').trim());
@@ -302,7 +312,7 @@ const field = (error: unknown, name: string): string => {
 
 /** What went wrong, in one line: what the server said, else what we say. */
 export function reasonOf(error: unknown): string {
-  return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown trouble'));
+  return toLine(field(error, 'response') || (error instanceof Error ? error.message : 'unknown error'));
 }
 
 /** Whether encryption is what failed, so that plain text may work. */
@@ -319,16 +329,20 @@ export function isSourceMissing(error: unknown): boolean {
   return field(error, 'code') === 'EADDRNOTAVAIL';
 }
 
-/** The refusal that an error is; undefined when nobody decided: the connection broke, or what came was no such reply. */
-export function refusalIn(error: unknown): Reply | undefined {
+/**
+ * The refusal that an error is; undefined when nobody decided: the connection broke, or what came was no such reply.
+ */
+function refusalIn(error: unknown): Reply | undefined {
   const reply = parseReply(field(error, 'response'));
   if (!reply || reply.code < 400) return undefined;
   // `CONN` is a reply to nothing in particular, and only a 421 is said unasked (RFC 5321 section 3.8).
   return field(error, 'command') !== 'CONN' || reply.code === 421 ? reply : undefined;
 }
 
-/** Whether it is larger than the server said that it takes (RFC 1870 section 6.1): nodemailer looks before MAIL FROM. */
-export function isTooLarge(error: unknown): boolean {
+/**
+ * Whether it is larger than the server said that it takes (RFC 1870 section 6.1): nodemailer looks before MAIL FROM.
+ */
+function isTooLarge(error: unknown): boolean {
   return (
     field(error, 'code') === 'EMESSAGE' && field(error, 'command') === 'MAIL FROM' && field(error, 'response') === ''
   );

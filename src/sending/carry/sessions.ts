@@ -21,12 +21,12 @@ export type Visit =
   | (Handover & { readonly source: string | null; readonly tls: boolean });
 
 /** Sessions with servers: opened where none is kept, kept where another message may follow. */
-export interface Sessions {
+interface Sessions {
   visit(hop: Hop, letter: Letter, sources: readonly string[], signal: AbortSignal): Promise<Visit>;
   stop(): void;
 }
 
-export interface SessionsDeps {
+interface SessionsDeps {
   readonly clock: Clock;
   readonly log: Log;
   readonly names: SourceNames;
@@ -37,7 +37,7 @@ const MISSING_MS = 60_000;
 /** Far more addresses than a machine has. */
 const MOST_MISSING = 1000;
 
-export interface SessionsSettings {
+interface SessionsSettings {
   /** For one address to come as far as MAIL FROM. */
   readonly hostTimeoutMs: number;
   /** Sessions that are kept to one server from one address. */
@@ -135,7 +135,10 @@ export function createSessions(
   });
 }
 
-/** A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its place. */
+/**
+ * A kept session that was over before the message was on its way: 421 says that it ends, 503 that the server lost its
+ * place.
+ */
 function isStale(handover: Handover): boolean {
   return handover.kind === 'lost'
     ? !handover.given
@@ -143,7 +146,7 @@ function isStale(handover: Handover): boolean {
 }
 
 /** Sessions that wait for another message to the same server. */
-export interface SessionPool {
+interface SessionPool {
   /** The one used last, which is the least likely to be closed by now. */
   take(way: string): Session | undefined;
   /** Keeps a session, or ends it when it has done enough or enough are kept. */
@@ -158,17 +161,17 @@ const IDLE_MS = 10_000;
 /** Many servers end a session after about as many. */
 const MOST_MESSAGES = 100;
 
-interface Kept {
+interface IdleSession {
   readonly session: Session;
   readonly cancel: () => void;
 }
 
-export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock): SessionPool {
-  const ways = new Map<string, Kept[]>();
+function createSessionPool({ mostPerWay }: { readonly mostPerWay: number }, clock: Clock): SessionPool {
+  const ways = new Map<string, IdleSession[]>();
   let count = 0;
   let stopped = false;
 
-  function remove(way: string, kept: Kept): void {
+  function remove(way: string, kept: IdleSession): void {
     const others = (ways.get(way) ?? []).filter((other) => other !== kept);
     if (others.length > 0) ways.set(way, others);
     else ways.delete(way);
@@ -177,7 +180,7 @@ export function createSessionPool({ mostPerWay }: { readonly mostPerWay: number 
   }
 
   function add(way: string, session: Session): void {
-    const kept: Kept = {
+    const kept: IdleSession = {
       session,
       cancel: clock.after(IDLE_MS, () => {
         remove(way, kept);

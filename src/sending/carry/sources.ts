@@ -23,22 +23,25 @@ interface Place {
   readonly warmupEndAt: Date | null;
 }
 
-/** What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is warming up. */
-interface Own {
+/**
+ * What is known of an account: its addresses, and how many messages it sent in the last 24 hours when one of them is
+ * warming up.
+ */
+interface AccountAddresses {
   readonly places: readonly Place[];
   readonly daily: number;
 }
 
-interface Known {
-  readonly own: Promise<Own>;
+interface CachedAddresses {
+  readonly own: Promise<AccountAddresses>;
   readonly until: number;
 }
 
 /** `choose` fails while the store is away, for an account that it was not asked about before. */
 export function createSources({ store, clock }: { readonly store: Pick<Store, 'of'>; readonly clock: Clock }): Sources {
-  const known = createMemory<Known>({ most: MOST_ACCOUNTS });
+  const known = createMemory<CachedAddresses>({ most: MOST_ACCOUNTS });
 
-  function ownOf(account: string, now: Date): Promise<Own> {
+  function ownOf(account: string, now: Date): Promise<AccountAddresses> {
     const found = known.get(account);
     if (found && clock.monotonic() < found.until) return found.own;
     // While the store is away, what was known before serves on.
@@ -53,7 +56,8 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
   return frozen({
     async choose(account, { pool: wished }, chance, now) {
       const { places, daily } = await ownOf(account, now);
-      // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there are.
+      // A pool that is unknown, or has been emptied, is no reason to lose the reputation of the addresses that there
+      // are.
       const pool = wished !== null && places.some((place) => place.pool === wished) ? wished : DEFAULT_POOL;
       const inPool = places.filter((place) => place.pool === pool);
       const candidates = inPool.map(({ ip, warmupStartAt, warmupEndAt }) => ({
@@ -65,7 +69,7 @@ export function createSources({ store, clock }: { readonly store: Pick<Store, 'o
   });
 }
 
-async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<Own> {
+async function read(store: Pick<Store, 'of'>, account: string, now: Date): Promise<AccountAddresses> {
   const own = store.of(account);
   const rows = await own.ips.many({ releasedAt: null }, { limit: MOST });
   if (rows.length === 0) return { places: [], daily: 0 };
@@ -92,16 +96,19 @@ async function sentInDay(
   return hours.reduce((sum, { sent }) => sum + sent, 0);
 }
 
-/** An address that a message may leave from. `share`: 1 when it is warm, else the share of its mail that it may take so far. */
+/**
+ * An address that a message may leave from. `share`: 1 when it is warm, else the share of its mail that it may take so
+ * far.
+ */
 export interface Candidate {
   readonly ip: string;
   readonly share: number;
 }
 
 /**
- * The address that `chance` (from 0 to below 1) falls on, and behind it the warm ones, for where it cannot go. Of n addresses each
- * would take an nth; one that is warming up takes its share of that, and what it leaves goes to the warm ones in equal parts,
- * or, when none is warm, to the host's own address: an empty list.
+ * The address that `chance` (from 0 to below 1) falls on, and behind it the warm ones, for where it cannot go. Of n
+ * addresses each would take an nth; one that is warming up takes its share of that, and what it leaves goes to the warm
+ * ones in equal parts, or, when none is warm, to the host's own address: an empty list.
  */
 export function chooseSource(candidates: readonly Candidate[], chance: number): readonly string[] {
   const warm = candidates.filter(({ share }) => share >= 1);
@@ -122,8 +129,8 @@ export type SourceNames = (source: string | undefined) => Promise<string>;
 const NAMES_KEPT_MS = 600_000;
 
 /**
- * The name that the reverse DNS of an address gives, when that name has the address: receivers hold the name in EHLO against
- * both. Else our hostname.
+ * The name that the reverse DNS of an address gives, when that name has the address: receivers hold the name in EHLO
+ * against both. Else our hostname.
  */
 export function createSourceNames(
   hostname: string,
@@ -153,8 +160,9 @@ export function createSourceNames(
 export const WARMUP_DAYS = 30;
 
 /**
- * Messages that a new address may carry on its first day. The warmup plans that operators publish begin with 50 to 500 a day and
- * double every day or two; 200 that double daily come to the 500,000 a day that one address carries in less than two weeks.
+ * Messages that a new address may carry on its first day. The warmup plans that operators publish begin with 50 to 500
+ * a day and double every day or two; 200 that double daily come to the 500,000 a day that one address carries in less
+ * than two weeks.
  */
 const FIRST_DAY = 200;
 
@@ -172,8 +180,9 @@ export function isWarming(endAt: Date | null | undefined, now: Date): boolean {
 }
 
 /**
- * The share of mail, of what would go over the address if it were warm, that does go over it. `daily` is how many messages that would
- * be in 24 hours: one that sends little warms an address with all of it from the first day on. Null: it is not warming up.
+ * The share of mail, of what would go over the address if it were warm, that does go over it. `daily` is how many
+ * messages that would be in 24 hours: one that sends little warms an address with all of it from the first day on.
+ * Null: it is not warming up.
  */
 export function warmupShare(startedAt: Date | null, now: Date, daily: number): number {
   if (startedAt === null) return 1;

@@ -19,15 +19,18 @@ import { sign } from './sign.ts';
 const MOST_KEYS = 500;
 
 /**
- * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return path and DKIM.
- * The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it is tried, and
- * `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
+ * Makes the message of one recipient out of what the account handed over: merge tags, tracking, unsubscribing, return
+ * path and DKIM. The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it
+ * is tried, and `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
 export function composeMail(job: ComposeJob): Promise<Composed> {
   return createCompose()(job);
 }
 
-/** `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that was used before takes half the time. */
+/**
+ * `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that
+ * was used before takes half the time.
+ */
 export function createCompose(): (job: ComposeJob) => Promise<Composed & { readonly bytes: Uint8Array<ArrayBuffer> }> {
   const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
@@ -80,12 +83,12 @@ export function createComposeTask(): Task<ComposeJob, ComposeReply> {
   };
 }
 
-interface Written {
+interface Message {
   readonly message: Buffer;
   readonly links: readonly string[];
 }
 
-async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Written> {
+async function written(body: Buffer, job: ComposeJob, inline: Inline | undefined): Promise<Message> {
   try {
     const personal = createPersonal(job, inline);
     const message =
@@ -103,7 +106,10 @@ async function load({ body }: ComposeJob): Promise<Buffer> {
   return Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength);
 }
 
-/** What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling `FaultyTemplate` too. */
+/**
+ * What makes a message that of one recipient. All of it throws `TooLong` for what grows too long, filling
+ * `FaultyTemplate` too.
+ */
 export interface Personal extends Filling {
   /** Whether links are followed or changed, opens counted, or style sheets written into elements. */
   readonly tracks: boolean;
@@ -119,9 +125,9 @@ export interface Personal extends Filling {
 }
 
 /** Writes style sheets into the elements of an HTML text, where that is asked for. */
-export type Inline = (html: string) => string;
+type Inline = (html: string) => string;
 
-export function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
+function createPersonal(job: ComposeJob, inline: Inline | undefined): Personal {
   const { outgoing, settings, accountNumber, id } = job;
   const { secret, publicUrl } = settings;
   const most = mostOctets(job.body.kind === 'inline' ? job.body.bytes.length : job.body.size);
@@ -160,7 +166,7 @@ export function createPersonal(job: ComposeJob, inline: Inline | undefined): Per
 }
 
 /** What becomes of the links of a message. */
-export interface MessageLinks {
+interface MessageLinks {
   /** Whether links change that are not followed: some say where they come from. */
   readonly tags: boolean;
   /** For links that are followed, and for those that are not. */
@@ -169,13 +175,15 @@ export interface MessageLinks {
   followed(): readonly string[];
 }
 
-/** Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included. */
+/**
+ * Characters of a link's target, encoded. A server (ours, Node's) reads 16 KiB of header, the request line included.
+ */
 const LONGEST_TARGET = 8000;
 const CONTROLS = /\p{Cc}/u;
 // encodeURIComponent leaves these, and readers of plain text end a link before some of them.
 const LEFT = /[!'()*]/g;
 
-export function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
+function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJob): MessageLinks {
   const { analytics, stripQuery } = outgoing.extras ?? {};
   const { secret, publicUrl, ownUrl = publicUrl } = settings;
   const links = new Map<string, string>();
@@ -211,7 +219,7 @@ export function createMessageLinks({ outgoing, settings, accountNumber, id }: Co
 }
 
 /** Octets of a message that leaves. Servers of today take at least so many, and many no more. */
-export const MAX_COMPOSED = 25 * 1024 * 1024;
+const MAX_COMPOSED = 25 * 1024 * 1024;
 /** What was taken from an account may be as large as it was taken: with this much for what is added. */
 const MARGIN = 1024 * 1024;
 
@@ -219,11 +227,11 @@ const MARGIN = 1024 * 1024;
 export class TooLarge extends Error {
   override readonly name = 'TooLarge';
   constructor() {
-    super('the message is larger than it may be');
+    super('the message exceeds the size limit');
   }
 }
 
 /** Octets that a message may become which was handed over with so many. */
-export function mostOctets(size: number): number {
+function mostOctets(size: number): number {
   return Math.max(MAX_COMPOSED, size + MARGIN);
 }

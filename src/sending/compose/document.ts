@@ -29,7 +29,9 @@ const REMOVED = /^(?:x-mc-.*|bcc|resent-bcc|return-path)$/;
 const SEALED = new Set(['multipart/signed', 'multipart/encrypted']);
 const MBOX_LINE = /^From [^:]/;
 
-/** Makes a whole MIME document the message of one recipient; what need not change stays byte for byte. Throws `TooLong`. */
+/**
+ * Makes a whole MIME document the message of one recipient; what need not change stays byte for byte. Throws `TooLong`.
+ */
 export function composeDocument(raw: Buffer, job: ComposeJob, personal: Personal): Buffer {
   const whole = toCrlf(raw);
   // A line of an mbox file in front is no field, and would end the header that we begin.
@@ -158,13 +160,13 @@ const ABOUT_THE_BODY = /^content-/i;
 const EIGHT_BIT = /^content-transfer-encoding[ \t]*:[ \t\r\n]*(8bit|binary)/im;
 
 /** What a message says, as text or as HTML. */
-export type Saying = 'text/plain' | 'text/html';
+type Saying = 'text/plain' | 'text/html';
 
 /**
- * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is none, or
- * somebody's signature is over it.
+ * The part of a message that says it in one way and in no other: what the other can be made of. Undefined when there is
+ * none, or somebody's signature is over it.
  */
-export function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
+function findLone(root: Part, wanted: Saying, sealed: ReadonlySet<string>): Part | undefined {
   let found: Part | undefined;
   const open = [root];
   for (let part = open.pop(); part; part = open.pop()) {
@@ -189,10 +191,10 @@ function isFile({ fields }: Part): boolean {
 }
 
 /**
- * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are those of the
- * part itself.
+ * Puts a part and what says the same in the other way into a multipart/alternative that takes its place. `changes` are
+ * those of the part itself.
  */
-export function withOther(
+function withOther(
   bytes: Buffer,
   part: Part,
   changes: readonly Change[],
@@ -276,10 +278,11 @@ const LONE_BREAK = /(?<!\r)\n|\r(?!\n)/;
 const NOT_ASCII = /^(?:utf-16|ucs-2|unicode|iso-2022|csiso2022|hz-gb)/;
 
 /**
- * What changes in a text part: its text where `rewrite` wants it so, and its encoding where that has to follow or the lines are longer
- * than SMTP lets through. A part whose charset or encoding is unknown, or whose bytes are not of its charset, stays byte for byte.
+ * What changes in a text part: its text where `rewrite` wants it so, and its encoding where that has to follow or the
+ * lines are longer than SMTP lets through. A part whose charset or encoding is unknown, or whose bytes are not of its
+ * charset, stays byte for byte.
  */
-export function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
+function changeTextPart(bytes: Buffer, part: Part, rewrite: Rewrite | undefined): Change[] {
   const text = readTextPart(bytes, part);
   if (!text) return [];
   const rewritten = rewrite && rewriteText(text, rewrite);
@@ -329,7 +332,9 @@ function decode(bytes: Buffer, charset: string): string | undefined {
   }
 }
 
-/** The new body of a part, in the old encoding if it fits, and the header fields that have to say something else now. */
+/**
+ * The new body of a part, in the old encoding if it fits, and the header fields that have to say something else now.
+ */
 function written(
   bytes: Buffer,
   { part, type, encoding, body }: TextPart,

@@ -15,8 +15,8 @@ type Recipients = Draft['to'];
 
 const NAME = /^[!-9;-~]{1,76}$/;
 /**
- * Fields that say how the message is built, by whom and for whom, and which way it took: those are ours to write. From, To and
- * Subject have parameters of their own.
+ * Fields that say how the message is built, by whom and for whom, and which way it took: those are ours to write. From,
+ * To and Subject have parameters of their own.
  */
 const OURS =
   /^(?:from|to|cc|bcc|subject|date|message-id|mime-version|return-path|received(?:-spf)?|delivered-to|envelope-to|x-original-to|authentication-results|dkim-signature|domainkey-signature|x-google-dkim-signature|arc-.*|content-.*|resent-.*|x-mc-.*)$/i;
@@ -66,7 +66,10 @@ export function composeDraft(draft: Draft, job: ComposeJob, personal: Personal):
   );
 }
 
-/** Where a text is the whole message, the composer has to write it; elsewhere it is a part that we write, as that is faster. */
+/**
+ * Where a text is the whole message, the composer has to write it; elsewhere it is a part that we write, as that is
+ * faster.
+ */
 function bodies(text: string | null, html: string | null, withFiles: boolean): Pick<MimeOptions, 'text' | 'html'> {
   const parts = withFiles || (text !== null && html !== null);
   return {
@@ -145,7 +148,7 @@ export function parseDraft(bytes: Buffer): Draft {
   return JSON.parse(bytes.toString());
 }
 
-export type MimeOptions = Pick<
+type MimeOptions = Pick<
   MailComposerOptions,
   | 'from'
   | 'to'
@@ -169,7 +172,7 @@ export function toTextPart(type: 'text/plain' | 'text/html', text: string): Buff
 }
 
 /** Builds a MIME message. Neither files nor URLs are read, whatever the options say. */
-export async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
+async function buildMime(options: MimeOptions, boundary: string): Promise<Buffer> {
   const node = new MailComposer({ ...options, disableFileAccess: true, disableUrlAccess: true }).compile();
   // From the message's own id: the same message has the same bytes each time it is tried.
   node.baseBoundary = boundary;

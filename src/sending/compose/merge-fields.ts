@@ -20,7 +20,10 @@ export interface Filling {
 const LONGEST_LINE = 20_000;
 const BREAKS = /[\p{Cc}\p{Zl}\p{Zp}]+/gu;
 
-/** What everybody's tags become, overlaid by the recipient's own; nothing is replaced when the account gave neither. `most`: characters of all texts together, for a document may have a thousand. */
+/**
+ * What everybody's tags become, overlaid by the recipient's own; nothing is replaced when the account gave neither.
+ * `most`: characters of all texts together, for a document may have a thousand.
+ */
 export function createFilling(job: ComposeJob, unsubUrl: string, most: number): Filling {
   const list = variablesOf(job);
   if (!list) return { merges: false, hasTags: () => false, fill: (text) => text, fillLine: oneLine };
@@ -45,10 +48,16 @@ export function createFilling(job: ComposeJob, unsubUrl: string, most: number): 
   };
 }
 
-/** Steps that a subject may cost here: some milliseconds, on the thread that takes mail. Composing has more, on a thread of its own. */
+/**
+ * Steps that a subject may cost here: some milliseconds, on the thread that takes mail. Composing has more, on a thread
+ * of its own.
+ */
 const SUBJECT_STEPS = 10_000;
 
-/** The subject as it is written to one recipient. What cannot be merged stays as the account gave it: composing says what is wrong with it. */
+/**
+ * The subject as it is written to one recipient. What cannot be merged stays as the account gave it: composing says
+ * what is wrong with it.
+ */
 export function* fillingSubject(outgoing: Outgoing, recipient: string, now: Date): Steps<string> {
   const { subject, mergeLanguage } = outgoing;
   const list = /\*\||\{\{/.test(subject) ? variablesOf({ outgoing, recipient }) : undefined;

@@ -50,7 +50,7 @@ const LINE_LENGTH = 76;
  * key cannot sign.
  */
 export function sign(message: Buffer, { domain, selector, privateKey }: DkimKey): Buffer {
-  if (privateKey.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} is no RSA key`);
+  if (privateKey.asymmetricKeyType !== 'rsa') throw new Error(`the DKIM key of ${domain} is not an RSA key`);
   const { fields, end = message.length } = findFields(message, 0);
   const names = namesToSign(fields);
   const field = [

@@ -10,27 +10,29 @@ import type { Store } from '../../store/store.ts';
 import type { ComposeSettings } from '../types.ts';
 import { afterTest } from './domain-tests.ts';
 
-export interface TrackingDomainSettings {
+interface TrackingDomainSettings {
   /** Where links begin: a tracking domain must lead to its host. */
   readonly publicUrl: string;
 }
 
-export interface TrackingDomainDeps {
+interface TrackingDomainDeps {
   readonly store: Pick<Store, 'trackingDomains' | 'senderDomains'>;
   readonly resolver: Resolver;
   readonly clock: Clock;
 }
 
 /**
- * The list of tracking domains that accounts keep, with what the DNS said at the last test. Whether a message may use one is
- * decided when it is composed (custom-domains.ts), by the same two proofs and not by this list.
+ * The list of tracking domains that accounts keep, with what the DNS said at the last test. Whether a message may use
+ * one is decided when it is composed (custom-domains.ts), by the same two proofs and not by this list.
  */
 export interface TrackingDomains {
   /** The row of a domain, tested now; added when it is not there. Domains are A-labels. */
   add(account: string, domain: string): Promise<TrackingDomainRow>;
   /** Tests a row and answers it as it is afterwards. */
   test(row: TrackingDomainRow): Promise<TrackingDomainRow>;
-  /** Those of the account's rows that it has proved to own: the domain, or one above it, is a verified sender domain. */
+  /**
+   * Those of the account's rows that it has proved to own: the domain, or one above it, is a verified sender domain.
+   */
   owned(account: string, rows: readonly TrackingDomainRow[]): Promise<ReadonlySet<string>>;
 }
 
@@ -98,7 +100,7 @@ export function createTrackingDomains(settings: TrackingDomainSettings, deps: Tr
   });
 }
 
-export interface CustomDomainSettings {
+interface CustomDomainSettings {
   /** Where links begin when a message says nothing, without a final slash. */
   readonly publicUrl: string;
   /** Where mail comes back to when a message says nothing. */
@@ -107,7 +109,7 @@ export interface CustomDomainSettings {
   readonly mxHosts: readonly string[];
 }
 
-export interface CustomDomainDeps {
+interface CustomDomainDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   /** Its answers are kept for their TTL. */
   readonly resolver: Resolver;
@@ -127,8 +129,9 @@ export interface CustomDomains {
 const FRESH_MS = 10_000;
 
 /**
- * A message may name hosts of its account instead of ours. One is used when its DNS leads to us, and it is a domain that the account
- * verified or one below: a name that only points here could be another account's. Else it is as if the message had named none.
+ * A message may name hosts of its account instead of ours. One is used when its DNS leads to us, and it is a domain
+ * that the account verified or one below: a name that only points here could be another account's. Else it is as if the
+ * message had named none.
  */
 export function createCustomDomains(
   settings: CustomDomainSettings,
@@ -170,7 +173,7 @@ export function createCustomDomains(
 }
 
 /** A domain and those above it, but for the top one. */
-export function withParents(domain: string): string[] {
+function withParents(domain: string): string[] {
   const labels = domain.split('.');
   return labels.slice(0, -1).map((_, at) => labels.slice(at).join('.'));
 }

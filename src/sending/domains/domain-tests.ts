@@ -21,7 +21,7 @@ export interface DomainTests {
   test(row: SenderDomainRow): Promise<SenderDomainRow>;
 }
 
-export interface DomainTestDeps {
+interface DomainTestDeps {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly resolver: Resolver;
   readonly keys: DomainKeys;
@@ -65,7 +65,10 @@ export function createDomainTests(settings: SenderSettings, deps: DomainTestDeps
   return frozen({ test });
 }
 
-/** Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else has one. */
+/**
+ * Whether mail may be signed by the domain for this account now. Without proof of ownership it may not, whoever else
+ * has one.
+ */
 export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   const counts = (valid: boolean | null, after: Date | null) => valid === true && (after === null || after <= now);
   return (
@@ -73,15 +76,17 @@ export function mayBeSigned(row: SenderDomainRow, now: Date): boolean {
   );
 }
 
-/** What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong. */
-export interface Known {
+/**
+ * What is known of a DNS record: whether it is right (null: nobody knows), from when on it counts, and what is wrong.
+ */
+interface RecordStatus {
   readonly valid: boolean | null;
   readonly validAfter: Date | null;
   readonly error: string | null;
 }
 
 /** What is known of a record after a test. */
-export function afterTest(before: Known, check: RecordCheck, now: Date): Known {
+export function afterTest(before: RecordStatus, check: RecordCheck, now: Date): RecordStatus {
   if (check === 'unknown') return before.valid === null ? { ...before, error: NEVER_ANSWERED } : before;
   if (!check.valid) return { valid: false, validAfter: null, error: check.error };
   if (before.valid === true) return before;
@@ -120,7 +125,10 @@ function toPatch(row: SenderDomainRow, spfCheck: RecordCheck, dkimCheck: RecordC
 const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
-/** Takes new DKIM keys into use that the DNS shows by now, and tests SPF and DKIM of the sender domains that are due, the longest due first. */
+/**
+ * Takes new DKIM keys into use that the DNS shows by now, and tests SPF and DKIM of the sender domains that are due,
+ * the longest due first.
+ */
 export function retestSenderDomainsTask(deps: {
   readonly store: Pick<Store, 'senderDomains'>;
   readonly domainTests: DomainTests;

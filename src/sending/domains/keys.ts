@@ -82,7 +82,7 @@ export function createDomainKeys(deps: {
  * signed is still under way. Two selectors take turns, so that nobody publishes a third name.
  */
 
-export interface RotationSettings {
+interface RotationSettings {
   readonly hostname: string;
   /** `senders.dkim_selector`. */
   readonly dkimSelector: string;
@@ -92,14 +92,14 @@ export interface RotationSettings {
  * resting: mail that the key before the present one signed is still under way, and its selector is the one that would
  * be used.
  */
-export type Begun =
+type RotationStart =
   | { readonly kind: 'begun' | 'under way'; readonly row: DomainKeyRow; readonly next: NextKey }
   | { readonly kind: 'resting'; readonly until: Date }
   | { readonly kind: 'no key' };
 
-export interface KeyRotation {
+interface KeyRotation {
   /** Makes the next pair of a domain (A-labels), or answers the one that waits already. */
-  begin(domain: string): Promise<Begun>;
+  begin(domain: string): Promise<RotationStart>;
   /** Forgets the next pair; false when there is none. */
   cancel(domain: string): Promise<boolean>;
 }
@@ -160,7 +160,7 @@ export function createKeyRotation(
 ): KeyRotation {
   const { domainKeys } = deps.store;
 
-  async function begin(domain: string): Promise<Begun> {
+  async function begin(domain: string): Promise<RotationStart> {
     const row = await domainKeys.one({ id: domain });
     if (!row) return { kind: 'no key' };
     if (row.next) return { kind: 'under way', row, next: row.next };

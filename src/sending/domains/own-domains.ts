@@ -3,10 +3,10 @@ import { frozen } from '../../base/frozen.ts';
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Store } from '../../store/store.ts';
 
-// Our return domain and our signing domain authenticate the mail of every account. DMARC aligns them with all names of their
-// organizational domain (RFC 7489 section 3.1), so whoever could write From such a name would pass as its owner.
+// Our return domain and our signing domain authenticate the mail of every account. DMARC aligns them with all names of
+// their organizational domain (RFC 7489 section 3.1), so whoever could write From such a name would pass as its owner.
 
-export interface OwnDomainsSettings {
+interface OwnDomainsSettings {
   /**
    * Who may write From the domains of the operator: `open`, every account; `verified`, those that verified the domain
    * (/senders/verify-domain). `auto` is `open` while there is one account, and `verified` once there are two.
@@ -47,7 +47,10 @@ export function createOwnDomains(
   });
 }
 
-/** The organizational domain by the public suffix list (publicsuffix.org); a name that is itself a suffix stands for itself. */
+/**
+ * The organizational domain by the public suffix list (publicsuffix.org); a name that is itself a suffix stands for
+ * itself.
+ */
 function organizationOf(domain: string): string {
   return getDomain(domain, { allowPrivateDomains: true, extractHostname: false, validateHostname: false }) ?? domain;
 }

@@ -10,7 +10,7 @@ import type { Notices } from '../types.ts';
 import type { DomainTests, SenderSettings } from './domain-tests.ts';
 import { type DomainKeys, keyPlace, keyRecord, selectorOf } from './keys.ts';
 
-export interface SenderDomainSettings extends SenderSettings {
+interface SenderDomainSettings extends SenderSettings {
   /** Where links begin, without a final slash. */
   readonly publicUrl: string;
 }
@@ -23,7 +23,7 @@ export interface KeyInDns {
 }
 
 /** What belongs into the DNS of a domain. */
-export interface DnsRecords extends KeyInDns {
+interface DnsRecords extends KeyInDns {
   readonly spfInclude: string;
   /** The key that signs once its record is there, while the key is being rotated. */
   readonly next: KeyInDns | null;
@@ -37,7 +37,7 @@ export type Link =
   | { readonly state: 'used' | 'expired' | 'unknown' };
 
 /** What became of a wish to have a domain verified. */
-export type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
+type Verifying = 'sent' | 'already_verified' | 'free-mail' | 'public-suffix' | 'no-mail' | 'limited' | 'refused';
 
 /** Sender domains of all accounts: what the API does with them. Domains are A-labels here. */
 export interface SenderDomains {
@@ -47,8 +47,8 @@ export interface SenderDomains {
   check(account: string, domain: string): Promise<SenderDomainRow>;
   records(account: string, domain: string): Promise<DnsRecords>;
   /**
-   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says that it takes
-   * none. `limited`: too many were mailed already.
+   * Mails a link to `mailbox` at the domain. `free-mail`, `public-suffix`: nobody can own it. `no-mail`: the DNS says
+   * that it takes none. `limited`: too many were mailed already.
    */
   verify(account: string, domain: string, mailbox: string): Promise<Verifying>;
   /** What a link would do, without doing it. */
@@ -57,7 +57,7 @@ export interface SenderDomains {
   follow(token: string): Promise<Link>;
 }
 
-export interface SenderDomainDeps {
+interface SenderDomainDeps {
   readonly store: Pick<Store, 'senderDomains' | 'verifications'>;
   readonly tests: DomainTests;
   readonly keys: DomainKeys;
@@ -159,7 +159,10 @@ export function createSenderDomains(settings: SenderDomainSettings, deps: Sender
   });
 }
 
-/** The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots and hyphens. */
+/**
+ * The mail with the link. Nothing in it was typed by anybody but the name of the domain, which is letters, digits, dots
+ * and hyphens.
+ */
 function letter(domain: string, link: string) {
   return {
     subject: `Please confirm that ${domain} is yours`.slice(0, 200),

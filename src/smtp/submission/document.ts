@@ -22,7 +22,7 @@ import type { Store } from '../../store/store.ts';
 import { REFUSALS, type Reply } from '../replies.ts';
 
 /** What becomes of a document that a template takes apart. */
-export interface TakenApart {
+interface TakenApart {
   /** What the document says, as HTML: what goes into the template. */
   readonly content: string;
   /** All but `html` and `text`, which come from the template. */
@@ -135,7 +135,7 @@ function strip(block: string): string {
 }
 
 /** A template with content in it; merge tags are replaced later, for each recipient. */
-export interface Filled {
+interface Filled {
   readonly slug: string;
   readonly html: string;
   readonly text: string | null;

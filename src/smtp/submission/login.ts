@@ -19,7 +19,10 @@ import type { SubmissionSettings } from './submission.ts';
 export const WRONG_KEY_MS = 1500;
 /** Wrong keys in one session. */
 const MAX_FAILED_LOGINS = 5;
-/** How long a session is believed before its key is looked up again. The look-up may be a second old (store/rows/accounts.ts). */
+/**
+ * How long a session is believed before its key is looked up again. The look-up may be a second old
+ * (store/rows/accounts.ts).
+ */
 const FRESH_MS = 1000;
 
 /** What the client is asked for; each takes its next line. */
@@ -151,7 +154,10 @@ export function createGate(parts: GateParts, state: SessionState, { address, off
   });
 }
 
-/** wrong: no such key, or it was revoked · too-many: wrong, as were too many from that address · away: the store cannot be asked. */
+/**
+ * wrong: no such key, or it was revoked · too-many: wrong, as were too many from that address · away: the store cannot
+ * be asked.
+ */
 type LoginResult =
   | { readonly login: Login }
   | { readonly login?: undefined; readonly why: 'wrong' | 'too-many' | 'away' };
@@ -217,8 +223,9 @@ function parseResponse(text: string): string | undefined {
 }
 
 /**
- * Reads the message of PLAIN (RFC 4616): authorization identity, user name, password, with a NUL between them. Undefined when it
- * is none, or holds a control character, which no key and no user name has and which would break lines wherever it is shown.
+ * Reads the message of PLAIN (RFC 4616): authorization identity, user name, password, with a NUL between them.
+ * Undefined when it is none, or holds a control character, which no key and no user name has and which would break
+ * lines wherever it is shown.
  */
 function parsePlain(message: string): Credentials | undefined {
   const parts = message.split('\0');

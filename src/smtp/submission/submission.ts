@@ -24,7 +24,10 @@ export interface SubmissionSettings extends ListenerSettings {
   readonly tlsListen: readonly ListenEntry[];
   /** A login needs TLS. */
   readonly requireTls: boolean;
-  /** Without a certificate, clients on loopback may log in all the same: nobody else can reach a machine whose listeners are all there. */
+  /**
+   * Without a certificate, clients on loopback may log in all the same: nobody else can reach a machine whose listeners
+   * are all there.
+   */
   readonly loopbackOnly: boolean;
   /** What is tracked when a message does not say. */
   readonly tracking: { readonly opens: boolean; readonly clicks: ClickTracking };
@@ -46,7 +49,9 @@ export interface SubmissionDeps extends Pick<ListenerDeps, 'clock' | 'log' | 'me
   readonly ids: Ids;
 }
 
-/** Listens for mail that accounts hand over to be sent: with STARTTLS on some ports, under TLS from the start on others. */
+/**
+ * Listens for mail that accounts hand over to be sent: with STARTTLS on some ports, under TLS from the start on others.
+ */
 export function createSubmission(settings: SubmissionSettings, deps: SubmissionDeps): Listener {
   const side = createSubmissionSide(settings, deps);
   const listeners = [
@@ -82,8 +87,9 @@ export function createSubmission(settings: SubmissionSettings, deps: SubmissionD
 }
 
 /**
- * What an account may ask, once it is known who it is: mail from any address (the From field decides who the sender is) to any
- * mailbox. A local part is never looked into: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c, whatever they mean there.
+ * What an account may ask, once it is known who it is: mail from any address (the From field decides who the sender is)
+ * to any mailbox. A local part is never looked into: `a%b@c`, `b!a@c` and `"a@b"@c` are mailboxes of c, whatever they
+ * mean there.
  */
 function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps): Side {
   const { spool, meter, clock, log } = deps;

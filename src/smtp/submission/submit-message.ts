@@ -165,7 +165,7 @@ function toSubmission(
 }
 
 /** How much memory the messages in DATA take, in all sessions together. */
-export interface DataMemory {
+interface DataMemory {
   isFull(): boolean;
   /** Takes so many bytes; false when there are not so many left. */
   take(bytes: number): boolean;
@@ -187,7 +187,10 @@ export function createDataMemory(maxBytes: number): DataMemory {
   });
 }
 
-/** Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single piece. */
+/**
+ * Bytes in memory that grow as they come: a message that arrives in a million pieces takes no more than one in a single
+ * piece.
+ */
 interface MessageBuffer {
   /** False when there is no room for them. */
   add(bytes: Buffer): boolean;

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { hopsToRelay } from '../../../src/sending/carry/hops.ts';
-import { parseRelay } from '../../../src/sending/carry/relay.ts';
+import { hopsToRelay, parseRelay } from '../../../src/sending/carry/hops.ts';
+
 import { carry, createCarrierWorld, ONE_MX, TWO_MX } from '../../support/carrier-world.ts';
 import { CLOSE, type Script } from '../../support/scripted-smtp.ts';
 
@@ -143,7 +143,7 @@ describe('the hosts that outgoing mail is carried to', () => {
         permanent: false,
         reason: 'the relay relay.test has no address (outbound.relay)',
       });
-      expect(() => world.carrier({ relay: 'relay.test' })).to.throw('outbound.relay is no smtp URL');
+      expect(() => world.carrier({ relay: 'relay.test' })).to.throw('outbound.relay is not an smtp:// or smtps:// URL');
     });
   });
 });

@@ -285,9 +285,9 @@ describe('the carrier of outgoing mail', () => {
 
   it('has one deadline over everything, and one for each host to get ready', async () => {
     for (const [step, advance, reason] of [
-      ['banner', 30_000, 'mx.example.com (127.0.0.1): it took too long'],
-      ['RCPT', 60_000, 'it took too long'],
-      ['dot', 60_000, 'it took too long'],
+      ['banner', 30_000, 'mx.example.com (127.0.0.1): timed out'],
+      ['RCPT', 60_000, 'timed out'],
+      ['dot', 60_000, 'timed out'],
     ] as const) {
       const server = await world.server(at(step, HANG));
       const clock = createTestClock();

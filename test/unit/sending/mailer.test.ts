@@ -192,7 +192,7 @@ describe('the mailer', () => {
     const sending = mailerFor(LOCAL, {}, clock).send(MAIL);
     await until('the connection', () => sink.connections() === 1);
     await clock.advance(120_000);
-    expect(await sending).to.deep.equal({ kind: 'deferred', reason: 'it took too long' });
+    expect(await sending).to.deep.equal({ kind: 'deferred', reason: 'timed out' });
   });
 
   it('is cut off by stopping', async () => {

@@ -249,7 +249,7 @@ for (const driver of drivers) {
       const first = open();
       first.mailer.outcome = () => Promise.reject(new Error('a fault'));
       await first.notices.enqueue(NOTICE);
-      await until('the fault', async () => (await rows())[0]?.lastError === 'a fault of ours');
+      await until('the fault', async () => (await rows())[0]?.lastError === 'internal error');
       await first.notices.stop();
       // As if it had died right after its claim: the row waits until the claim is over.
       await store.notices.change({ id: (await rows())[0]?.id ?? '' }, { dueAt: new Date(clock.now() + 300_000) });

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { ConfigError, loadSettings } from '../../../src/config.ts';
-import { parseRelay } from '../../../src/sending/carry/relay.ts';
+import { parseRelay } from '../../../src/sending/carry/hops.ts';
 
 describe('mail.relay', () => {
   it('is an smtp or smtps URL, with the ports of submission unless given', () => {
