@@ -39,9 +39,13 @@ export function* readSettings(yaml: string): Generator<Shown> {
       parents.length = indent.length / 2;
       if (value === '') {
         parents.push(name);
-        section = comment;
+        section = used ? [] : comment; // right below a setting, the comment is that setting's
       } else {
-        yield { path: [...parents, name].join('.'), value, comment: [...section, ...comment].join('\n') };
+        yield {
+          path: [...parents, name].join('.'),
+          value,
+          comment: [section.join('\n'), comment.join('\n')].filter((part) => part !== '').join('\n\n'),
+        };
         section = [];
       }
       used = true;

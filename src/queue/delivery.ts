@@ -27,6 +27,8 @@ export interface Message {
  * - outbound: a message of an account, on its way to the server of its recipient.
  * - return: mail that is the operator's own business and no account's: what comes back to the return domain (bounces,
  *   complaints, unsubscribe mails), mail to the postmaster, and the delivery reports that we owe to senders.
+ *
+ * The queue file holds the place of a kind in this list: a new one goes to the end.
  */
 export const DELIVERY_KINDS = ['inbound', 'events', 'outbound', 'return'] as const;
 

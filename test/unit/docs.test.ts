@@ -21,6 +21,15 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('have a README for each folder of src/, of at most a page, that says where to begin reading', () => {
+    const wrong = globSync('src/*/').filter((folder) => {
+      const readme = join(folder, 'README.md');
+      const text = existsSync(readme) ? readFileSync(readme, 'utf8') : '';
+      return !/\bbegin with\b/i.test(text) || text.split('\n').length > 60;
+    });
+    expect(wrong).to.deep.equal([]);
+  });
+
   it('link to nothing that is not there', () => {
     const wrong = pages.flatMap((page) =>
       [...readFileSync(page, 'utf8').matchAll(/\]\((?!https?:|#|mailto:)([^)#]+)/g)]

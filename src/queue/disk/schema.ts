@@ -1,6 +1,14 @@
 import { DatabaseSync, type SQLOutputValue } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
-import type { AttemptRecord, DeliveryKind, DeliveryState, Message, QueuedDelivery, ReturnTask } from '../delivery.ts';
+import {
+  type AttemptRecord,
+  DELIVERY_KINDS,
+  type DeliveryKind,
+  type DeliveryState,
+  type Message,
+  type QueuedDelivery,
+  type ReturnTask,
+} from '../delivery.ts';
 import { SpoolTooNew } from './faults.ts';
 
 /**
@@ -84,7 +92,7 @@ ALTER TABLE deliveries ADD COLUMN sum INTEGER;
 `;
 
 /**
- * What a delivery is, and what an endpoint got first: numbers of `KINDS`; `task` is a number of `TASKS`, 0 for none. Before,
+ * What a delivery is, and what an endpoint got first: numbers of `DELIVERY_KINDS`; `task` is a number of `TASKS`, 0 for none. Before,
  * that stood in URLs and in the table of batches (`fillKinds`).
  */
 const KIND = `
@@ -124,17 +132,14 @@ export function stateCode(state: DeliveryState): number {
   return STATES.indexOf(state);
 }
 
-/** A kind as the file holds it. New ones go to the end. */
-const KINDS: readonly DeliveryKind[] = ['inbound', 'events', 'outbound', 'return'];
-
 /** The number of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
-  return KINDS.indexOf(kind);
+  return DELIVERY_KINDS.indexOf(kind);
 }
 
 /** The kind behind a number; one that was damaged is caught by the checksum of its row. */
 export function kindOfCode(code: number): DeliveryKind {
-  return KINDS[code] ?? 'inbound';
+  return DELIVERY_KINDS[code] ?? 'inbound';
 }
 
 /** A task as the file holds it; 0 is none. */
