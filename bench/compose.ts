@@ -5,7 +5,10 @@ import { sentId, toToken } from '../src/mail/return-address.ts';
 import { createCompose } from '../src/sending/compose/compose.ts';
 import type { ComposeJob } from '../src/sending/types.ts';
 
-/** Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the others. */
+/**
+ * Messages a second that one thread composes of a 5 kB draft: merged, tracked and signed, and each of these without the
+ * others.
+ */
 const { values } = parseArgs({
   options: { messages: { type: 'string', default: '1000' }, rounds: { type: 'string', default: '3' } },
 });

@@ -14,7 +14,10 @@ import { openStore } from '../src/store/store.ts';
 import { runExportsTask } from '../src/tasks/exports/run-exports.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
 
-/** What an export of very many rejects costs on the embedded store: time, memory above that before it, and the longest hold of the event loop. */
+/**
+ * What an export of very many rejects costs on the embedded store: time, memory above that before it, and the longest
+ * hold of the event loop.
+ */
 const { values, positionals } = parseArgs({
   allowPositionals: true,
   options: { rows: { type: 'string', default: '1000000' } },

@@ -5,7 +5,10 @@ import { type CellOutcome, type Outcome, of, ratio } from './report.ts';
 const AXIS = 'messages/s, postern = 1';
 const MEANING = "the number on a bar is Postern's rate over the other's";
 
-/** The plot of a run: the sizes at the load they come with, and the kinds of session at the smallest size. Rates are shares of Postern's. */
+/**
+ * The plot of a run: the sizes at the load they come with, and the kinds of session at the smallest size. Rates are
+ * shares of Postern's.
+ */
 export function toPlot(names: readonly string[], all: readonly CellOutcome[]): string {
   const bySize = all
     .filter(({ cell }) => cell.typical)

@@ -6,8 +6,9 @@ import { compose } from './messages.ts';
 import { memoryMb, run, start } from './processes.ts';
 
 /**
- * What one 25 MB message costs everybody else: memory of the daemon, and how long other sessions wait for an answer while it
- * comes in, is parsed and goes out (the longest and the 99th percentile of a NOOP every 5 ms). `node large.ts [rounds]`
+ * What one 25 MB message costs everybody else: memory of the daemon, and how long other sessions wait for an answer
+ * while it comes in, is parsed and goes out (the longest and the 99th percentile of a NOOP every 5 ms). `node large.ts
+ * [rounds]`
  */
 const rounds = Number(process.argv[2] ?? 5);
 const here = import.meta.dirname;
@@ -46,7 +47,9 @@ const until = async (count: number) => {
   while ((await posted()) < count) await new Promise((resolve) => setTimeout(resolve, 20));
 };
 
-/** NOOP after NOOP, and how long each waited, until `done`. NOOPs without mail are bounded, so each session sends a few. */
+/**
+ * NOOP after NOOP, and how long each waited, until `done`. NOOPs without mail are bounded, so each session sends a few.
+ */
 async function probe(done: () => boolean): Promise<number[]> {
   const waits: number[] = [];
   while (!done()) {

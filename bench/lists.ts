@@ -8,10 +8,10 @@ import { fillLists } from './lists-fill.ts';
 import { openLists } from './lists-world.ts';
 
 /**
- * List, search and info of the management API over HTTP, on the embedded store, with a million rejects and a hundred thousand
- * each of templates, tags and senders. Prints the median and the 95th percentile of every call, the processor time of client and
- * server together (which a busy machine hardly changes), and how SQLite finds the rows;
- * ends with 1 when a query goes without an index or a median is above the limit.
+ * List, search and info of the management API over HTTP, on the embedded store, with a million rejects and a hundred
+ * thousand each of templates, tags and senders. Prints the median and the 95th percentile of every call, the processor
+ * time of client and server together (which a busy machine hardly changes), and how SQLite finds the rows; ends with 1
+ * when a query goes without an index or a median is above the limit.
  */
 const { values } = parseArgs({
   options: {

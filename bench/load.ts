@@ -3,11 +3,11 @@ import { connect, type Socket } from 'node:net';
 import { parseArgs } from 'node:util';
 
 /**
- * An SMTP client that does as little as it can: opens `connections`, sends `messages` in all over them, one after the other
- * on each, and prints how long each final dot waited for its 250. Run as a process of its own:
- * node load.ts PORT FILE CONNECTIONS MESSAGES [KEY] [--seconds S] [--per-session N] [--recipients N]
- * With a key each session logs in first. No message begins after so many seconds; a session ends after so many messages and
- * another one takes its place; recipients are written to in turn.
+ * An SMTP client that does as little as it can: opens `connections`, sends `messages` in all over them, one after the
+ * other on each, and prints how long each final dot waited for its 250. Run as a process of its own:
+ * node load.ts PORT FILE CONNECTIONS MESSAGES [KEY] [--seconds S] [--per-session N] [--recipients N] With a key each
+ *   session logs in first. No message begins after so many seconds; a session ends after so many messages and another
+ *   one takes its place; recipients are written to in turn.
  */
 const { values, positionals } = parseArgs({
   allowPositionals: true,

@@ -2,8 +2,9 @@ import { createServer as createHttpServer } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 
 /**
- * A server of mail that does as little as it can: takes everything, counts it and throws it away, but the last. HTTP GET answers
- * both. It speaks no more of SMTP than that: commands may be pipelined, and the end of a message is CRLF.CRLF.
+ * A server of mail that does as little as it can: takes everything, counts it and throws it away, but the last. HTTP
+ * GET answers both. It speaks no more of SMTP than that: commands may be pipelined, and the end of a message is
+ * CRLF.CRLF.
  */
 const END = Buffer.from('\r\n.\r\n');
 let count = 0;

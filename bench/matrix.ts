@@ -8,7 +8,10 @@ export interface Cell {
   readonly perSession?: number;
   /** At most so many are sent; who is slow gets as many as fit into `SECONDS`. */
   readonly messages: number;
-  /** Sent before, so that every contestant is measured as it runs for days and not as it starts; a tenth of `messages` when not set. */
+  /**
+   * Sent before, so that every contestant is measured as it runs for days and not as it starts; a tenth of `messages`
+   * when not set.
+   */
   readonly warm?: number;
   /** Part of a quick run, and of the plot by sizes. */
   readonly typical: boolean;
@@ -20,7 +23,10 @@ export const SECONDS = 4;
 const KB = 1000;
 const small = { size: '5 kB', bytes: 5 * KB, signed: false, typical: false };
 
-/** What a person can read and twenty minutes can hold: every size at the load it comes with, and what else changes at 5 kB. */
+/**
+ * What a person can read and twenty minutes can hold: every size at the load it comes with, and what else changes at 5
+ * kB.
+ */
 export const CELLS: readonly Cell[] = [
   { ...small, connections: 50, messages: 15_000, warm: 4000, typical: true },
   { ...small, connections: 1, messages: 3000 },

@@ -27,7 +27,10 @@ export async function start(
   return { pid: child.pid ?? 0, first, stop: () => stop(child) };
 }
 
-/** Starts any program as a session of its own and answers when it listens on that port of 127.0.0.1. Its children end with it. */
+/**
+ * Starts any program as a session of its own and answers when it listens on that port of 127.0.0.1. Its children end
+ * with it.
+ */
 export async function startListener(
   program: string,
   args: readonly string[],
@@ -93,7 +96,10 @@ export async function run(args: readonly string[]): Promise<any> {
   return JSON.parse(out.trim().split('\n').at(-1) ?? '');
 }
 
-/** The fields of proc(5) behind the name of the program: 1 is the parent, 3 the session, from 11 on user and system ticks, own and those of dead children. */
+/**
+ * The fields of proc(5) behind the name of the program: 1 is the parent, 3 the session, from 11 on user and system
+ * ticks, own and those of dead children.
+ */
 function statOf(pid: number | string): readonly string[] {
   return readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
 }

@@ -15,8 +15,9 @@ import { postfix } from './peers/postfix.ts';
 import { type CellOutcome, toPeers, toTable } from './report.ts';
 
 /**
- * Postern against what people build and what Debian has, on the same messages in one run on one machine. In every cell each round
- * runs every contestant once, so that a slow moment of the machine hits all alike. README.md beside this says how to read it.
+ * Postern against what people build and what Debian has, on the same messages in one run on one machine. In every cell
+ * each round runs every contestant once, so that a slow moment of the machine hits all alike. README.md beside this
+ * says how to read it.
  */
 const { values } = parseArgs({
   options: {

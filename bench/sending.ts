@@ -7,8 +7,9 @@ import { startPostfix, whyNoPostfix } from '../test/support/postfix.ts';
 import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
 
 /**
- * Mail that is handed over and leaves: accepted per second, latency of the 250, delivered to a server of mail per second, and
- * processor time, against Debian's postfix with the same mail, the same sink and the same client, round by round.
+ * Mail that is handed over and leaves: accepted per second, latency of the 250, delivered to a server of mail per
+ * second, and processor time, against Debian's postfix with the same mail, the same sink and the same client, round by
+ * round.
  */
 const { values } = parseArgs({
   options: {
@@ -32,7 +33,10 @@ interface Contestant {
   stop(): Promise<void>;
 }
 
-/** Everything on that costs: the store's rows, DKIM, the open picture and every link of all parts. Only the quota is off. */
+/**
+ * Everything on that costs: the store's rows, DKIM, the open picture and every link of all parts. Only the quota is
+ * off.
+ */
 async function startPostern(sink: number): Promise<Contestant> {
   const dir = mkdtempSync(join(work, 'data-'));
   const daemon = await start(
@@ -69,7 +73,10 @@ async function startPostern(sink: number): Promise<Contestant> {
   };
 }
 
-/** As Debian ships it, but that it never pauses its clients in favour of its own deliveries. No login, no signature, no tracking. */
+/**
+ * As Debian ships it, but that it never pauses its clients in favour of its own deliveries. No login, no signature, no
+ * tracking.
+ */
 async function startHop(sink: number): Promise<Contestant> {
   const dir = mkdtempSync(join(tmpdir(), 'postern-bench-postfix-')); // not in `work`, which only its owner may enter
   const port = await freePort();

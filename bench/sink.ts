@@ -1,8 +1,9 @@
 import { createServer, type Socket } from 'node:net';
 
 /**
- * Counts POSTs and throws them away. GET answers the count so far and the time of the last one; HEAD answers 200. It is HTTP by
- * hand, because it shares the processors with what is measured: node:http took a sixth of them. Bodies come with their length.
+ * Counts POSTs and throws them away. GET answers the count so far and the time of the last one; HEAD answers 200. It is
+ * HTTP by hand, because it shares the processors with what is measured: node:http took a sixth of them. Bodies come
+ * with their length.
  */
 let count = 0;
 let last = 0;

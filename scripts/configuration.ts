@@ -1,4 +1,7 @@
-/** Makes docs/configuration.md from the text of config/default.yaml: every setting with its default, its comment and its environment variable. */
+/**
+ * Makes docs/configuration.md from the text of config/default.yaml: every setting with its default, its comment and its
+ * environment variable.
+ */
 export function configurationDoc(yaml: string): string {
   const out = [
     '# Settings',

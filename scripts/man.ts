@@ -6,7 +6,8 @@ import { commands } from '../src/cli/commands.ts';
 import { DEFAULTS_FILE } from '../src/config.ts';
 import { readSettings } from './configuration.ts';
 
-// Writes the manual pages into a folder: postern(1) from the commands, postern.yaml(5) from the defaults, postern(8) by hand.
+// Writes the manual pages into a folder: postern(1) from the commands, postern.yaml(5) from the defaults, postern(8) by
+// hand.
 
 /** Text as roff takes it: ASCII, and no line that begins with a control character. */
 const text = (words: string): string =>

@@ -13,7 +13,8 @@ export function installDebian(name: string): string | undefined {
       input: 'postfix postfix/main_mailer_type select No configuration\n',
       env: ENV,
     });
-  spawnSync('apt-get', ['update', '-qq'], { env: ENV }); // one mirror of several may fail; the lists that are there may do
+  // one mirror of several may fail; the lists that are there may do
+  spawnSync('apt-get', ['update', '-qq'], { env: ENV });
   const { status, stderr } = spawnSync('apt-get', ['install', '-y', '-qq', '--no-install-recommends', name], {
     env: ENV,
     encoding: 'utf8',

@@ -3,8 +3,8 @@ import { SMTPServer } from 'smtp-server';
 import { Pool } from 'undici';
 
 /**
- * What people build by hand: smtp-server, simpleParser, a POST of JSON, nothing written to disk. The 250 is given when the
- * whole message has arrived, as most do; a post that fails is lost. Usage: node hand.ts fetch|undici SINK_URL
+ * What people build by hand: smtp-server, simpleParser, a POST of JSON, nothing written to disk. The 250 is given when
+ * the whole message has arrived, as most do; a post that fails is lost. Usage: node hand.ts fetch|undici SINK_URL
  */
 const [how = 'fetch', sink = ''] = process.argv.slice(2);
 const { origin, pathname } = new URL(sink);

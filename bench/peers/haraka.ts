@@ -22,7 +22,9 @@ function missing(install: boolean): string | undefined {
     : `npm could not install it: ${/npm error (?!code)(.*)/.exec(stderr)?.[1] ?? 'is there an npm?'}`;
 }
 
-/** Haraka as it makes itself a folder (`haraka -i`), with a worker for each processor and no plugin but one that posts. */
+/**
+ * Haraka as it makes itself a folder (`haraka -i`), with a worker for each processor and no plugin but one that posts.
+ */
 export const haraka: Peer = {
   name: 'haraka',
   does: {

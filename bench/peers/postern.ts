@@ -9,10 +9,16 @@ const MAIN = join(import.meta.dirname, '../../src/main.ts');
 const CACHE = join(import.meta.dirname, '../../node_modules/.cache/postern');
 const KEY = 'a-key-for-the-bench-22';
 
-/** Posts at one time to the one sink, as many as the pool of the one by hand has connections. The default of 8 spares a webhook that is small. */
+/**
+ * Posts at one time to the one sink, as many as the pool of the one by hand has connections. The default of 8 spares a
+ * webhook that is small.
+ */
 const POSTS = 50;
 
-/** A daemon of ours, with everything on that it ships with; only limits that one client of many sessions, or one endpoint for all mail, would meet are wider. */
+/**
+ * A daemon of ours, with everything on that it ships with; only limits that one client of many sessions, or one
+ * endpoint for all mail, would meet are wider.
+ */
 export interface Postern extends Started {
   readonly pid: number;
   /** Calls an operation; throws unless it answers 200. */

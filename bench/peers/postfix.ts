@@ -7,8 +7,9 @@ import { installDebian } from './debian.ts';
 import type { Peer } from './peer.ts';
 
 /**
- * Held, so that nothing but taking the mail is measured: no attempt at delivery competes with it. Else as Debian ships it, but for
- * sizes and for a process to each of 500 connections: with the 100 of the default, some of them hear nothing for ever.
+ * Held, so that nothing but taking the mail is measured: no attempt at delivery competes with it. Else as Debian ships
+ * it, but for sizes and for a process to each of 500 connections: with the 100 of the default, some of them hear
+ * nothing for ever.
  */
 const MAIN = {
   smtpd_recipient_restrictions: 'check_recipient_access static:HOLD',

@@ -2,7 +2,8 @@ import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 
-// Prints the copyright file of the Debian package: our licence, and for each package inside its name, licence and text as it came.
+// Prints the copyright file of the Debian package: our licence, and for each package inside its name, licence and text
+// as it came.
 
 const MANIFEST = z.object({
   name: z.string(),

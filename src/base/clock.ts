@@ -26,7 +26,9 @@ export function toTimestamp(date: Date): string {
   return date.toISOString().slice(0, 19).replace('T', ' ');
 }
 
-/** Clocks of hosts agree to within this, in milliseconds. A time from beyond it was written by a clock that was wrong. */
+/**
+ * Clocks of hosts agree to within this, in milliseconds. A time from beyond it was written by a clock that was wrong.
+ */
 export const AGREE_MS = 60_000;
 
 /** Waiting that ends early when everything ends. */

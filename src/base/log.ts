@@ -114,9 +114,9 @@ type Level = (typeof LEVELS)[number];
 type WriteLine = (line: string) => void;
 
 /**
- * A log of JSON lines on standard output (or on `write`, for tests): `event`, `level`, `time`, then the fields. Nothing below
- * `level` is written; `silent` writes nothing at all. Lines are written within some milliseconds; warnings, errors and what
- * the process says of itself, at once.
+ * A log of JSON lines on standard output (or on `write`, for tests): `event`, `level`, `time`, then the fields. Nothing
+ * below `level` is written; `silent` writes nothing at all. Lines are written within some milliseconds; warnings,
+ * errors and what the process says of itself, at once.
  */
 export function createLog(level: string, write: WriteLine = createOutput()): Log {
   const timeOf = createStamp();
@@ -257,9 +257,9 @@ const TRY_MS = 10;
 type Write = (bytes: Uint8Array) => number;
 
 /**
- * Lines on standard output, written every few milliseconds: a system call for every line cost 5% of the main thread under
- * load, one for every turn of the loop about 3%. Mail goes before its log: lines that cannot be written, because nobody reads
- * them any more or because their disk is full, are given up, and the next ones are tried anew.
+ * Lines on standard output, written every few milliseconds: a system call for every line cost 5% of the main thread
+ * under load, one for every turn of the loop about 3%. Mail goes before its log: lines that cannot be written, because
+ * nobody reads them any more or because their disk is full, are given up, and the next ones are tried anew.
  */
 export function createOutput(
   write: Write = (bytes) => writeSync(1, bytes),
@@ -286,7 +286,10 @@ export function createOutput(
   };
 }
 
-/** Writes all bytes it can and answers how many. A reader that is behind is waited for a second, and then not again until it reads. */
+/**
+ * Writes all bytes it can and answers how many. A reader that is behind is waited for a second, and then not again
+ * until it reads.
+ */
 function createPatience(write: Write): (bytes: Uint8Array) => number {
   let patient = true;
   return (bytes) => {

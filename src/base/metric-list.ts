@@ -24,8 +24,8 @@ const BYTES = [1024, 4096, 16_384, 65_536, 262_144, 1_048_576, 4_194_304, 16_777
 const FEW = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 
 /**
- * Every metric of Postern. Names and labels are stable: dashboards and alerts are written against them. The list is closed, and
- * what is not in it cannot be counted; docs/metrics.md is written from it.
+ * Every metric of Postern. Names and labels are stable: dashboards and alerts are written against them. The list is
+ * closed, and what is not in it cannot be counted; docs/metrics.md is written from it.
  */
 export const METRICS = {
   // mail coming in

@@ -29,8 +29,8 @@ export interface Histogram {
 export type Reading<N extends Names> = number | undefined | readonly (readonly [labels: Labels<N>, value: number])[];
 
 /**
- * The numbers of a part, for operators. A part asks for its counters and histograms once and keeps them: to add is then as cheap as
- * adding to a variable. Gauges are read when somebody looks.
+ * The numbers of a part, for operators. A part asks for its counters and histograms once and keeps them: to add is then
+ * as cheap as adding to a variable. Gauges are read when somebody looks.
  *
  * A value of a label comes from a closed list, never from a client: no address, no URL, no name that a sender chose.
  */
@@ -53,7 +53,10 @@ export const NO_METRICS: Metrics = Object.freeze({
   share: () => new SharedArrayBuffer(placesInThreads().cells * Float64Array.BYTES_PER_ELEMENT),
 });
 
-/** How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for what is above, one for the sum. */
+/**
+ * How many cells the numbers of one metric with one set of labels take: a histogram has one for each bucket, one for
+ * what is above, one for the sum.
+ */
 export function widthOf({ buckets }: MetricDeclaration): number {
   return buckets ? buckets.length + 2 : 1;
 }
@@ -118,7 +121,10 @@ export function keyOf(labels: Readonly<Record<string, string>> = {}): string {
     .join('\0');
 }
 
-/** What a thread counts with: plain numbers in memory that it shares, so that no message carries them. What is not declared for threads is not counted. */
+/**
+ * What a thread counts with: plain numbers in memory that it shares, so that no message carries them. What is not
+ * declared for threads is not counted.
+ */
 export function createThreadMetrics(shared: SharedArrayBuffer): Metrics {
   const cells = new Float64Array(shared);
   const places = new Map(placesInThreads().places.map(({ name, labels, at }) => [`${name} ${keyOf(labels)}`, at]));

@@ -2,8 +2,8 @@ import { BlockList, isIP, isIPv4, isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 
 /**
- * An IP address in its one form: no zone, IPv6 compressed and in lower case, an IPv4-mapped one as IPv4. Undefined for what
- * is none.
+ * An IP address in its one form: no zone, IPv6 compressed and in lower case, an IPv4-mapped one as IPv4. Undefined for
+ * what is none.
  */
 export function normalizeAddress(text: string): string | undefined {
   const bare = text.replace(/%.*$/, '');
@@ -19,8 +19,8 @@ export function isLoopback(address: string): boolean {
 }
 
 /**
- * What is counted and capped by, of an address in its one form: an IPv4 address itself, and the /64 of an IPv6 one, because one
- * customer of a network commands all of that.
+ * What is counted and capped by, of an address in its one form: an IPv4 address itself, and the /64 of an IPv6 one,
+ * because one customer of a network commands all of that.
  */
 export function networkOf(address: string): string {
   if (!isIPv6(address)) return address;
@@ -84,7 +84,10 @@ const FORBIDDEN: readonly Network[] = parseNetworks([
 // forms, unique local, link-local, site-local, discard and multicast addresses are all outside.
 const GLOBAL_V6: readonly Network[] = parseNetworks(['2000::/3']);
 
-/** Whether the address is on the public Internet, or in a network that the operator opened. Text that is no address is not. */
+/**
+ * Whether the address is on the public Internet, or in a network that the operator opened. Text that is no address is
+ * not.
+ */
 export function isReachable(text: string, allowed: readonly Network[]): boolean {
   // ipaddr.js also reads 0x7f.1 and the like, and a zone ("%eth0") is for link-local addresses only.
   if (isIP(text) === 0 || text.includes('%') || !ipaddr.isValid(text)) return false;
@@ -97,7 +100,9 @@ function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
   return address.kind() === 'ipv4' || (within(address, GLOBAL_V6) && !isIsatap(address));
 }
 
-/** ISATAP writes an IPv4 address behind ::0:5efe or ::200:5efe of any prefix (RFC 5214 section 6.1): a tunnel inwards. */
+/**
+ * ISATAP writes an IPv4 address behind ::0:5efe or ::200:5efe of any prefix (RFC 5214 section 6.1): a tunnel inwards.
+ */
 function isIsatap(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
   const bytes = address.toByteArray();
   return (bytes[8] === 0 || bytes[8] === 2) && bytes[9] === 0 && bytes[10] === 0x5e && bytes[11] === 0xfe;

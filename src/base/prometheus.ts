@@ -7,13 +7,19 @@ import { counterIn, histogramIn, keyOf, type Metrics, placesInThreads, type Read
 /** The numbers as Prometheus reads them. */
 export interface Exposition {
   readonly contentType: string;
-  /** Everything, as text. Never rejects, and never takes much longer than `SCRAPE_MS`: what cannot be read in time is left out and named. */
+  /**
+   * Everything, as text. Never rejects, and never takes much longer than `SCRAPE_MS`: what cannot be read in time is
+   * left out and named.
+   */
   text(): Promise<string>;
 }
 
 /** How long a scrape waits for a part. Prometheus gives up after 10 s as it comes. */
 export const SCRAPE_MS = 2000;
-/** Sets of labels of one metric. No list of values is nearly as long; it is the last guard against one that is not closed. */
+/**
+ * Sets of labels of one metric. No list of values is nearly as long; it is the last guard against one that is not
+ * closed.
+ */
 const MOST_SETS = 2000;
 
 type AnyLabels = Readonly<Record<string, string>>;
@@ -31,10 +37,11 @@ interface Family {
 }
 
 /**
- * The one file that knows prom-client. Its own counters look their labels up at every step, which costs a microsecond; so numbers
- * are kept in plain cells here and in the memory of our threads. At a scrape they are handed to prom-client as it takes the numbers
- * of cluster workers (`AggregatorRegistry.aggregate`): it adds up what has the same labels and writes the text. `ofProcess`: with
- * its figures of the process under their usual names, which watch the loop and the garbage collector from then on.
+ * The one file that knows prom-client. Its own counters look their labels up at every step, which costs a microsecond;
+ * so numbers are kept in plain cells here and in the memory of our threads. At a scrape they are handed to prom-client
+ * as it takes the numbers of cluster workers (`AggregatorRegistry.aggregate`): it adds up what has the same labels and
+ * writes the text. `ofProcess`: with its figures of the process under their usual names, which watch the loop and the
+ * garbage collector from then on.
  */
 export function createPrometheus(
   deps: { readonly clock: Clock },

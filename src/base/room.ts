@@ -35,7 +35,10 @@ export async function lookAtDisk(folder: string): Promise<Disk> {
   return { total: blocks * bsize, free: bavail * bsize };
 }
 
-/** Watches free disk for the spool or the store; `look` asks the system. Each change is logged once, under the name of whose it is. */
+/**
+ * Watches free disk for the spool or the store; `look` asks the system. Each change is logged once, under the name of
+ * whose it is.
+ */
 export function createRoom(
   name: 'spool' | 'store',
   settings: RoomSettings,
@@ -83,8 +86,8 @@ export function createRoom(
 }
 
 /**
- * Frees memory that is the chunk's alone and that nobody reads any more. The collector of garbage does not see how much hangs on a chunk
- * of a socket: it lets them pile up, and then marks the whole heap for every 64 MB of them.
+ * Frees memory that is the chunk's alone and that nobody reads any more. The collector of garbage does not see how much
+ * hangs on a chunk of a socket: it lets them pile up, and then marks the whole heap for every 64 MB of them.
  */
 export function giveBack({ buffer, byteLength }: Uint8Array): void {
   if (buffer instanceof ArrayBuffer && buffer.byteLength === byteLength) buffer.transfer(0);

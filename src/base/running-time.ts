@@ -4,9 +4,13 @@ import { frozen } from './frozen.ts';
 const MINUTE = 60_000;
 /** A difference between wall time and running time that is a jump and no drift. */
 const JUMP = MINUTE;
-// After a start or a jump the clock may still be set again (NTP), and an endpoint may need as long to come back as we did.
+// After a start or a jump the clock may still be set again (NTP), and an endpoint may need as long to come back as we
+// did.
 const UNSURE = 10 * MINUTE;
-/** A clock that is this far from what the last process saw was set, or we were away for long: a person should know which. */
+/**
+ * A clock that is this far from what the last process saw was set, or we were away for long: a person should know
+ * which.
+ */
 const ODD = 24 * 60 * MINUTE;
 /** For so long such a clock must run before anything ends by it. */
 const DOUBT = 60 * MINUTE;
@@ -29,24 +33,34 @@ export interface TimeMemory {
 
 /** How long deliveries have been tried, whatever the wall clock does meanwhile. */
 export interface RunningTime {
-  /** Milliseconds since `from` (milliseconds since 1970), without the time that the clock jumped over and long pauses between two processes. */
+  /**
+   * Milliseconds since `from` (milliseconds since 1970), without the time that the clock jumped over and long pauses
+   * between two processes.
+   */
   age(from: number): number;
-  /** Whether ten minutes have passed since the start and since the last jump, and the clock is not in doubt: before that nothing is given up for its age. */
+  /**
+   * Whether ten minutes have passed since the start and since the last jump, and the clock is not in doubt: before that
+   * nothing is given up for its age.
+   */
   sure(): boolean;
-  /** False for an hour after a start whose clock is more than a day from what was last seen: nothing is forgotten by it. */
+  /**
+   * False for an hour after a start whose clock is more than a day from what was last seen: nothing is forgotten by it.
+   */
   believed(): boolean;
   /** How far the clock was from what was last seen when we started, in milliseconds; 0 when that gives no doubt. */
   readonly odd: number;
-  /** What to keep for the next start; undefined while the clock is not to be relied on, when what was kept before stays. */
+  /**
+   * What to keep for the next start; undefined while the clock is not to be relied on, when what was kept before stays.
+   */
   memory(): TimeMemory | undefined;
 }
 
 /**
  * Watches the wall clock against the one that only grows. A clock that jumps three days ahead (or a machine that slept
- * for three days) must not use up the time of everything that waits, so jumps forward are taken out of the age of what was
- * there before, and so is the time between two processes, which nobody can tell from a clock that is wrong at the start.
- * A jump back takes off what jumps forward added; beyond that it makes ages shorter: then things are tried longer, and
- * nothing is lost.
+ * for three days) must not use up the time of everything that waits, so jumps forward are taken out of the age of what
+ * was there before, and so is the time between two processes, which nobody can tell from a clock that is wrong at the
+ * start. A jump back takes off what jumps forward added; beyond that it makes ages shorter: then things are tried
+ * longer, and nothing is lost.
  */
 export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime {
   let wall = clock.now();

@@ -17,7 +17,10 @@ export function optional<S extends z.ZodType>(schema: S) {
 const LONGEST_TIME = 40;
 const TIMESTAMP = /^(\d{4}-\d\d-\d\d)(?:[ Tt](\d\d:\d\d:\d\d)(?:\.\d{1,9})?(?:[Zz]|([+-])(\d\d):?(\d\d))?)?$/;
 
-/** A time in UTC: `YYYY-MM-DD HH:MM:SS`, or the date alone for its first second; also as RFC 3339 has it, with an offset from UTC. */
+/**
+ * A time in UTC: `YYYY-MM-DD HH:MM:SS`, or the date alone for its first second; also as RFC 3339 has it, with an offset
+ * from UTC.
+ */
 export const timestamp = z
   .string()
   .max(LONGEST_TIME)
@@ -63,7 +66,9 @@ function unit(origin: string): string {
   return origin === 'string' ? ' characters' : origin === 'array' ? ' items' : '';
 }
 
-/** Words for what zod found, for people who have never heard of zod. Texts that a schema brings along win over these. */
+/**
+ * Words for what zod found, for people who have never heard of zod. Texts that a schema brings along win over these.
+ */
 export function words(issue: z.core.$ZodRawIssue): string {
   if (issue.input === undefined) return PLEASE_ENTER;
   switch (issue.code) {

@@ -5,7 +5,10 @@ export interface Service {
   stop(): Promise<void>;
 }
 
-/** Work that is done again and again: safe to run twice, to skip, and to be cut off. Its name and its times are those of tasks/index.ts. */
+/**
+ * Work that is done again and again: safe to run twice, to skip, and to be cut off. Its name and its times are those of
+ * tasks/index.ts.
+ */
 export interface Task {
   /**
    * Runs on every host, without a lease: it is about this host only, or it claims what it works on by itself.

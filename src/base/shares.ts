@@ -1,11 +1,14 @@
 import { frozen } from './frozen.ts';
 /**
- * What keeps one client from having what is there for all: how much of a thing each may hold, and how slowly it may send.
+ * What keeps one client from having what is there for all: how much of a thing each may hold, and how slowly it may
+ * send.
  */
 
 /** Something of which there is so much in all, and so much for each who asks. */
 export interface Shares {
-  /** Takes that much for `who`, or nothing: `own-share` when it has too much already, `all` when nobody can have more. */
+  /**
+   * Takes that much for `who`, or nothing: `own-share` when it has too much already, `all` when nobody can have more.
+   */
   take(who: string, amount: number): 'taken' | 'own-share' | 'all';
   /** Gives back what was taken. */
   give(who: string, amount: number): void;
@@ -39,8 +42,8 @@ interface Floor {
 }
 
 /**
- * Looks once a second how much has come. `totals` is what was there at each of the last seconds, the newest last, and is kept by this
- * function. Seconds in which we did not look (the event loop was busy) are not held against the sender.
+ * Looks once a second how much has come. `totals` is what was there at each of the last seconds, the newest last, and
+ * is kept by this function. Seconds in which we did not look (the event loop was busy) are not held against the sender.
  */
 export function isTooSlow(totals: number[], total: number, { rate, seconds }: Floor): boolean {
   totals.push(total);

@@ -4,8 +4,8 @@ import { setImmediate } from 'node:timers/promises';
 type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
 /**
- * For rows that many would rewrite at once. The store decides who wins; of those in one process, nobody has to lose first.
- * Without it, n calls would take n² rounds.
+ * For rows that many would rewrite at once. The store decides who wins; of those in one process, nobody has to lose
+ * first. Without it, n calls would take n² rounds.
  */
 export function createTurns(): Turns {
   const last = new Map<string, Promise<void>>();
@@ -57,7 +57,10 @@ export async function inSlices<T>(steps: Steps<T>): Promise<T> {
 /** So many look-ups or writes of one call side by side: a thousand recipients must not crowd out everybody else's. */
 const SIDE_BY_SIDE = 16;
 
-/** Runs `work` for every item, a bounded number at a time, and answers the results in the order of the items. The first failure ends it. */
+/**
+ * Runs `work` for every item, a bounded number at a time, and answers the results in the order of the items. The first
+ * failure ends it.
+ */
 export async function atOnce<T, R>(items: readonly T[], work: (item: T) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
   for (let at = 0; at < items.length; at += SIDE_BY_SIDE)

@@ -5,8 +5,8 @@ import type { Metrics } from './metrics.ts';
 import { startThread, type Thread, type ThreadEnd } from './worker.ts';
 import { CELL, type Packed, type TaskProtocol } from './worker-tasks.ts';
 
-// Threads for work that input from outside may hang or break: parsing a message, composing one. The pool knows tasks by name and
-// nothing of what they do; worker-tasks.ts is the threads' end.
+// Threads for work that input from outside may hang or break: parsing a message, composing one. The pool knows tasks by
+// name and nothing of what they do; worker-tasks.ts is the threads' end.
 
 /** The threads, and how much of them a task may use. */
 export interface PoolSettings<Data> {
@@ -22,8 +22,8 @@ export interface PoolSettings<Data> {
 }
 
 /**
- * Runs a task. `pack` is called once more for each try after the first, because what was handed over is gone. `first` puts
- * it in front of what waits. Rejects with `TaskBroken` when it broke a thread that it had for itself.
+ * Runs a task. `pack` is called once more for each try after the first, because what was handed over is gone. `first`
+ * puts it in front of what waits. Rejects with `TaskBroken` when it broke a thread that it had for itself.
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
@@ -34,7 +34,10 @@ export interface WorkerPool {
   stop(): Promise<void>;
 }
 
-/** A task took too long, needed too much memory, or threw where nothing caught it. The message goes on after the name of the work. */
+/**
+ * A task took too long, needed too much memory, or threw where nothing caught it. The message goes on after the name of
+ * the work.
+ */
 export class TaskBroken extends Error {
   override readonly name = 'TaskBroken';
   readonly kind: Breach['kind'];
@@ -57,8 +60,8 @@ interface PoolDeps {
 }
 
 /**
- * Starts threads as they are needed. When one ends, the task that it was at is tried again alone, and is given up if that
- * thread ends as well; those that were with it go on elsewhere.
+ * Starts threads as they are needed. When one ends, the task that it was at is tried again alone, and is given up if
+ * that thread ends as well; those that were with it go on elsewhere.
  */
 export function createWorkerPool<Data>(settings: PoolSettings<Data>, deps: PoolDeps): WorkerPool {
   const { log } = deps;
@@ -154,7 +157,9 @@ function createQueue() {
       if (first) front.unshift(job);
       else waiting.push(job);
     },
-    /** Back from a thread that ended: to the front, or, when suspect or unlucky for the second time, to be tried alone. */
+    /**
+     * Back from a thread that ended: to the front, or, when suspect or unlucky for the second time, to be tried alone.
+     */
     again(job: Job, suspect: boolean) {
       job.breaches += 1;
       if (suspect || job.breaches > 1) alone.push(job);
@@ -181,7 +186,8 @@ function createQueue() {
 
 // While one waits for the DNS others go on; beyond this number memory says stop.
 const MOST_INSIDE = 200;
-// Said outright, the heap of a thread takes its room once instead of giving it back and taking it again: 25 us of system time per message.
+// Said outright, the heap of a thread takes its room once instead of giving it back and taking it again: 25 us of
+// system time per message.
 const YOUNG_MB = 24;
 
 /** How the thread of a slot ended, and with what inside. */
@@ -311,7 +317,9 @@ interface Watch {
   stop(): void;
 }
 
-/** Calls `onBreach` when a thread is at one call for too long (with its number), or does not move at all for that long. */
+/**
+ * Calls `onBreach` when a thread is at one call for too long (with its number), or does not move at all for that long.
+ */
 function createWatch(cells: Int32Array, timeoutMs: number, clock: Clock, onBreach: (at: number) => void): Watch {
   let cancel: (() => void) | undefined;
   let at = { value: 0, looks: 0 };

@@ -11,10 +11,15 @@ export interface Packed<T> {
   readonly transfer: readonly ArrayBuffer[];
 }
 
-/** Runs what input may hang or break: under the deadline, one at a time on this thread, and known by its number when it does. */
+/**
+ * Runs what input may hang or break: under the deadline, one at a time on this thread, and known by its number when it
+ * does.
+ */
 export type Guarded = <T>(work: () => Promise<T>) => Promise<T>;
 
-/** What a thread does under a name. What it rejects with fails the task; what is thrown outside of it ends the thread. */
+/**
+ * What a thread does under a name. What it rejects with fails the task; what is thrown outside of it ends the thread.
+ */
 export type Task<In, Out> = (input: In, guarded: Guarded) => Promise<Packed<Out>>;
 
 /** Runs the thread of a pool. */
@@ -56,8 +61,9 @@ export function serveTasks<Data>(
     }, every).unref();
     return {
       ready: undefined,
-      // A port hands over up to a thousand messages before the loop turns: under load that is seconds without a timer, a DNS answer or
-      // a beat, and a busy thread looked like one that hangs. So work begins behind the port, once in every turn.
+      // A port hands over up to a thousand messages before the loop turns: under load that is seconds without a timer,
+      // a DNS answer or a beat, and a busy thread looked like one that hangs. So work begins behind the port, once in
+      // every turn.
       take: (calls) => void setImmediate(take, calls),
     };
   });
@@ -76,7 +82,10 @@ export interface TaskProtocol<Data> extends Protocol {
   readonly kind: 'done' | 'failed';
 }
 
-/** The cells of a pulse: the number of the call that a thread is at (0: none), and a count that moves while it is not stuck. */
+/**
+ * The cells of a pulse: the number of the call that a thread is at (0: none), and a count that moves while it is not
+ * stuck.
+ */
 export const CELL = Object.freeze({ at: 0, beat: 1 });
 // Replies share a message to the pool: each costs both threads a wake-up.
 const REPLIES_AT_ONCE = 8;

@@ -10,8 +10,9 @@ import {
 import { frozen } from './frozen.ts';
 import type { EventName, Fields, Log } from './log.ts';
 
-// Functions on a thread of their own, called by name. Calls are numbered, so that a reply finds who waits for it, and travel in
-// batches, because each message costs both threads a wake-up. Both ends are here: `startThread` is ours, `serveThread` the thread's.
+// Functions on a thread of their own, called by name. Calls are numbered, so that a reply finds who waits for it, and
+// travel in batches, because each message costs both threads a wake-up. Both ends are here: `startThread` is ours,
+// `serveThread` the thread's.
 
 /** A call on its way to a thread. Nobody waits for a reply to number 0. */
 export type Call = readonly [n: number, name: string, args: readonly unknown[]];
@@ -67,7 +68,9 @@ interface ThreadOptions<Data> {
   readonly script: URL;
   readonly data: Data;
   readonly limits?: ResourceLimits;
-  /** `turn`: calls wait until the event loop has done what is ready, so that more travel together. `soon`: they do not. */
+  /**
+   * `turn`: calls wait until the event loop has done what is ready, so that more travel together. `soon`: they do not.
+   */
   readonly gather: 'soon' | 'turn';
 }
 
@@ -298,7 +301,10 @@ export function serveThread<P extends Protocol>(open: (data: P['data'], line: Li
   });
 }
 
-/** Calls a function of a table by its name. Arguments lose their types between threads: who asks checked them against the same table. */
+/**
+ * Calls a function of a table by its name. Arguments lose their types between threads: who asks checked them against
+ * the same table.
+ */
 export function callByName(table: object, [, name, args]: Call): unknown {
   const found: unknown = Reflect.get(table, name);
   if (typeof found !== 'function') throw new TypeError(`there is no ${name} on this thread`);

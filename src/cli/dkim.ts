@@ -8,8 +8,8 @@ import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } fro
 import { withStore } from './open.ts';
 
 /**
- * signs: the key in use · next: will sign once its record is in the DNS · previous: no longer signs, but its record must
- * stay for a while.
+ * signs: the key in use · next: will sign once its record is in the DNS · previous: no longer signs, but its record
+ * must stay for a while.
  */
 type State = 'signs' | 'next' | 'previous';
 

@@ -242,7 +242,10 @@ interface Change {
   change(spool: Spool, selection: Selection, now: number, progress: Progress): Promise<number>;
 }
 
-/** A command that changes the deliveries its words and options name; exit 1 when ids were given and none was there to change. */
+/**
+ * A command that changes the deliveries its words and options name; exit 1 when ids were given and none was there to
+ * change.
+ */
 function changing({ name, summary, notes, options, done, wouldDo, narrow, change }: Change): Command {
   return {
     name,
@@ -343,8 +346,8 @@ export const replay = changing({
     const ended = ['dead', 'dropped'] as const;
     const states = withDelivered ? ([...ended, 'delivered'] as const) : ended;
     if (selection.ids || selection.kinds) return [{ ...selection, states }];
-    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so. So does what
-    // was delivered of the operator's own mail, such as a report to a sender.
+    // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so. So does
+    // what was delivered of the operator's own mail, such as a report to a sender.
     return [
       { ...selection, kinds: ['inbound', 'events'], states },
       { ...selection, kinds: ['return'], states: ended },

@@ -162,8 +162,8 @@ function openLog({ log }: Settings, io: Io): Log {
 }
 
 /**
- * Whether a service manager runs us, for which SIGHUP means reload (systemd.exec(5)); otherwise it means that the terminal
- * was closed. On a terminal INVOCATION_ID is not enough: shells of a desktop session inherit it.
+ * Whether a service manager runs us, for which SIGHUP means reload (systemd.exec(5)); otherwise it means that the
+ * terminal was closed. On a terminal INVOCATION_ID is not enough: shells of a desktop session inherit it.
  */
 function isManaged({ env, terminals }: Io, notifySocket: string | undefined): boolean {
   const onTerminal = terminals.in || terminals.out || terminals.err;

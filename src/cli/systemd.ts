@@ -145,7 +145,10 @@ const SOCKET = /^[/@].{1,106}$|^vsock:\d+:\d+$/;
 /** The shortest period that is honoured: faster keep-alives would load the machine. */
 const SHORTEST_USEC = 200_000;
 
-/** Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)). Malformed values, and those for another process, are ignored. */
+/**
+ * Reads NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID (sd_watchdog_enabled(3)). Malformed values, and those for another
+ * process, are ignored.
+ */
 export function readSupervision(env: Readonly<Record<string, string | undefined>>, pid: number): Supervision {
   const socket = env['NOTIFY_SOCKET'];
   if (socket === undefined || !SOCKET.test(socket)) return { socket: undefined, pingEveryMs: undefined };
@@ -164,8 +167,8 @@ interface WatchdogDeps {
 }
 
 /**
- * Checks every `pingEveryMs` and sends a keep-alive only after a check that passed. A hanging check is not started again:
- * then the manager ends the process when its period is over. Returns a function that stops the watchdog.
+ * Checks every `pingEveryMs` and sends a keep-alive only after a check that passed. A hanging check is not started
+ * again: then the manager ends the process when its period is over. Returns a function that stops the watchdog.
  */
 export function startWatchdog({ check, alive, clock, log }: WatchdogDeps, pingEveryMs: number): () => void {
   let stopped = false;

@@ -14,7 +14,8 @@ export interface RenderThreadData {
   readonly hostname: string;
 }
 
-// The thread that renders what goes to webhooks and composes what goes out as mail: here, because neither road knows the other.
+// The thread that renders what goes to webhooks and composes what goes out as mail: here, because neither road knows
+// the other.
 serveTasks<RenderThreadData>(({ dns, hostname }, { log, metrics }) => {
   const clock = systemClock;
   const { questionsPerMessage, budgetMs } = dns;

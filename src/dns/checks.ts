@@ -2,12 +2,14 @@ import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { type Resolver, sameName } from './types.ts';
 
-/** Whether the mail of a domain comes to us. `unknown`: the DNS could not say, and what was known before still holds. */
+/**
+ * Whether the mail of a domain comes to us. `unknown`: the DNS could not say, and what was known before still holds.
+ */
 type MxCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 /**
- * Whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the address of a
- * domain without MX; an inbound domain has to say so in words, because nothing else tells that it is meant for us.
+ * Whether an MX record of the domain names one of our hosts. RFC 5321 section 5.1 would also deliver to the address of
+ * a domain without MX; an inbound domain has to say so in words, because nothing else tells that it is meant for us.
  */
 export async function checkMx(resolver: Resolver, domain: string, hosts: readonly string[]): Promise<MxCheck> {
   const answer = await resolver.resolve(domain, 'MX');
@@ -27,8 +29,8 @@ export async function checkMx(resolver: Resolver, domain: string, hosts: readonl
 }
 
 /**
- * Whether a name leads to a host: as an alias of it, or because all its addresses are the host's. What the DNS cannot say counts as
- * no. `host` may be an IP address.
+ * Whether a name leads to a host: as an alias of it, or because all its addresses are the host's. What the DNS cannot
+ * say counts as no. `host` may be an IP address.
  */
 export async function leadsTo(resolver: Resolver, name: string, host: string): Promise<boolean> {
   if (await isAliasOf(resolver, name, [host])) return true;
@@ -37,7 +39,9 @@ export async function leadsTo(resolver: Resolver, name: string, host: string): P
   return found.records.every((address) => own.records.includes(address));
 }
 
-/** As `leadsTo`, in the words of a record test: what is wrong, and for how long caches may hold what was there before. */
+/**
+ * As `leadsTo`, in the words of a record test: what is wrong, and for how long caches may hold what was there before.
+ */
 export async function checkLeadsTo(resolver: Resolver, name: string, host: string): Promise<RecordCheck> {
   const alias = await resolver.resolve(name, 'CNAME');
   if (alias.kind === 'records' && alias.records.some((target) => sameName(target, host)))
@@ -56,8 +60,8 @@ export async function checkLeadsTo(resolver: Resolver, name: string, host: strin
 }
 
 /**
- * Whether mail to a name comes to one of our hosts: an MX names one, or there is none and the name is an alias of one (RFC 5321
- * section 5.1). What the DNS cannot say counts as no.
+ * Whether mail to a name comes to one of our hosts: an MX names one, or there is none and the name is an alias of one
+ * (RFC 5321 section 5.1). What the DNS cannot say counts as no.
  */
 export async function mailComesTo(resolver: Resolver, name: string, hosts: readonly string[]): Promise<boolean> {
   const exchanges = await resolver.resolve(name, 'MX');
@@ -67,8 +71,8 @@ export async function mailComesTo(resolver: Resolver, name: string, hosts: reado
 }
 
 /**
- * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321 section 5.1).
- * `unknown`: the DNS could not say.
+ * Whether mail can be sent to a domain: it has an MX that is not null (RFC 7505), or no MX but an address (RFC 5321
+ * section 5.1). `unknown`: the DNS could not say.
  */
 export async function takesMail(resolver: Resolver, name: string): Promise<boolean | 'unknown'> {
   const exchanges = await resolver.resolve(name, 'MX');
@@ -84,8 +88,8 @@ async function isAliasOf(resolver: Resolver, name: string, hosts: readonly strin
 }
 
 /**
- * What a test of a record came to, with the TTL of a valid one in seconds: so long may caches hold what was there before.
- * `unknown`: the DNS could not say, and what was known before still holds.
+ * What a test of a record came to, with the TTL of a valid one in seconds: so long may caches hold what was there
+ * before. `unknown`: the DNS could not say, and what was known before still holds.
  */
 export type RecordCheck =
   | { readonly valid: true; readonly error: null; readonly ttl: number }
@@ -99,9 +103,9 @@ const MOST_LOOKUPS = 10;
 const TOO_MANY = `This domain's SPF record needs more than ${MOST_LOOKUPS} DNS look-ups to get to ours, and receivers stop there.`;
 
 /**
- * Whether the SPF record of a domain includes ours, in the record itself or in one that it includes or redirects to, and so that it
- * counts as a pass. Records are read as a receiver reads them, from left to right and within ten look-ups; but where the domain's own
- * record names ours, what else it includes is not looked at.
+ * Whether the SPF record of a domain includes ours, in the record itself or in one that it includes or redirects to,
+ * and so that it counts as a pass. Records are read as a receiver reads them, from left to right and within ten
+ * look-ups; but where the domain's own record names ours, what else it includes is not looked at.
  */
 export async function checkSpf(resolver: Resolver, domain: string, include: string): Promise<RecordCheck> {
   let left = MOST_LOOKUPS;
@@ -207,8 +211,8 @@ export interface KeyPlace {
 }
 
 /**
- * Whether the key at its place in the DNS is ours: as a TXT record there, or behind a CNAME. A CNAME alone is not enough,
- * for nobody can verify a signature with it while the record that it leads to is missing.
+ * Whether the key at its place in the DNS is ours: as a TXT record there, or behind a CNAME. A CNAME alone is not
+ * enough, for nobody can verify a signature with it while the record that it leads to is missing.
  */
 export async function checkDkim(resolver: Resolver, place: KeyPlace, publicKey: string): Promise<RecordCheck> {
   const answer = await resolver.resolve(place.name, 'TXT');
@@ -251,13 +255,17 @@ function faultOfKey(record: string, publicKey: string): string | undefined {
   return key === publicKey ? undefined : 'holds another key than ours.';
 }
 
-/** What a look at a domain's records came to. `unknown`: the DNS could not say, and what was known before still holds. */
+/**
+ * What a look at a domain's records came to. `unknown`: the DNS could not say, and what was known before still holds.
+ */
 type AddressCheck = { readonly valid: boolean; readonly error: string | null } | 'unknown';
 
 const VALID: AddressCheck = { valid: true, error: null };
 const invalidAddress = (error: string): AddressCheck => ({ valid: false, error });
 
-/** Whether an A record of the domain (AAAA for an IPv6 address) points at the address, as custom reverse DNS wants it. */
+/**
+ * Whether an A record of the domain (AAAA for an IPv6 address) points at the address, as custom reverse DNS wants it.
+ */
 export async function checkA(resolver: Resolver, domain: string, ip: string): Promise<AddressCheck> {
   if (isIP(ip) === 0) return invalidAddress(`${ip} is no IP address`);
   const type = isIP(ip) === 6 ? 'AAAA' : 'A';
@@ -279,7 +287,10 @@ export async function checkPtr(resolver: Resolver, ip: string, domain: string): 
   return named ? VALID : invalidAddress('Invalid reverse DNS');
 }
 
-/** The name under which the DNS keeps the name of an address (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for what is none. */
+/**
+ * The name under which the DNS keeps the name of an address (RFC 1035 section 3.5, RFC 3596 section 2.5); undefined for
+ * what is none.
+ */
 export function toReverseName(ip: string): string | undefined {
   if (isIP(ip) === 4) return `${ip.split('.').toReversed().join('.')}.in-addr.arpa`;
   if (isIP(ip) !== 6 || ip.includes('%')) return undefined;

@@ -32,7 +32,10 @@ export interface Codec {
 const MOST_RECORDS = 256; // in one packet: names made of pointers take long to read
 const OPT_SIZE = 1232; // RFC 6891 section 6.2.5
 
-/** dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no deadline over TCP. */
+/**
+ * dns2's packets. Its clients stay unused: they ask public servers, take what comes for the answer, and know no
+ * deadline over TCP.
+ */
 export const CODEC: Codec = frozen({
   encode(id: number, name: string, type: RecordType, opt: boolean): Buffer {
     const packet = new Packet(new Packet.Header({ id, rd: 1 }));
@@ -138,8 +141,9 @@ type Reading<T> =
 const LONGEST_CHAIN = 16;
 
 /**
- * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are nobody's business:
- * a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA says, else not at all.
+ * Follows the aliases inside the reply from `name` to the records of `type`. Records of other owners are nobody's
+ * business: a server may add what it likes. `ttl` is the smallest seen so far; an absence lasts as long as its SOA
+ * says, else not at all.
  */
 export function readReply<T>(
   reply: Reply,

@@ -136,8 +136,8 @@ function turnsOf(servers: readonly Server[], preferred: string): Server[] {
 }
 
 /**
- * Takes the turns one after the other. An earlier server is still listened to while a later one is asked: a slow answer is
- * an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
+ * Takes the turns one after the other. An earlier server is still listened to while a later one is asked: a slow answer
+ * is an answer. A server that said no is not asked again; one that is unreachable is, for it may be starting.
  */
 function startRound(
   deps: RoundDeps,
@@ -238,15 +238,18 @@ interface Listener {
   failed(): void;
 }
 
-/** We announce 1232 octets (RFC 6891 section 6.2.5, the size that passes everywhere); what is much larger was not meant for us. */
+/**
+ * We announce 1232 octets (RFC 6891 section 6.2.5, the size that passes everywhere); what is much larger was not meant
+ * for us.
+ */
 const LARGEST_DATAGRAM = 4096;
 /** Larger answers than this are of no use for mail and cost time to read. */
 const LARGEST_STREAM = 32_768;
 
 /**
- * Sends a question over UDP. Each has a socket, and so a source port, of its own: the port is what a forger has to guess
- * beside the id (RFC 5452 section 9.2). The socket is connected, so the system drops what comes from anybody but the
- * server, and tells at once when nobody listens there. The answer closes it.
+ * Sends a question over UDP. Each has a socket, and so a source port, of its own: the port is what a forger has to
+ * guess beside the id (RFC 5452 section 9.2). The socket is connected, so the system drops what comes from anybody but
+ * the server, and tells at once when nobody listens there. The answer closes it.
  */
 function sendUdp(server: Server, query: Buffer, listener: Listener): () => void {
   const family = isIPv6(server.address) ? 6 : 4;

@@ -92,7 +92,9 @@ function readMx(value: string | MxRecord): MxRecord | undefined {
   return typeof value === 'string' ? undefined : value;
 }
 
-/** One question with everything around it: the name checked, the budget charged, the cache looked at, aliases followed. */
+/**
+ * One question with everything around it: the name checked, the budget charged, the cache looked at, aliases followed.
+ */
 type Lookup<T> = (name: string, type: RecordType, budget?: Budget) => Promise<Answer<T>>;
 
 interface LookupDeps<T> {
@@ -141,7 +143,10 @@ function keepMs(answer: Answer<unknown>, ttl: number): number {
   return Math.min(ttl, answer.kind === 'records' ? MOST_KEPT_S : MOST_KEPT_ABSENCE_S) * 1000;
 }
 
-/** The answer, or `budget` when the asker's time is over first. The question itself goes on, for others and for the cache. */
+/**
+ * The answer, or `budget` when the asker's time is over first. The question itself goes on, for others and for the
+ * cache.
+ */
 function within<T>(answer: Promise<Answer<T>>, budget: Budget, clock: Clock): Promise<Answer<T>> {
   return new Promise((resolve, reject) => {
     const cancel = clock.after(budget.left(), () => resolve({ kind: 'failure', reason: 'budget' }));

@@ -33,7 +33,9 @@ export function parseResolvConf(text: string): string[] {
   return servers.slice(0, 3); // MAXNS of resolv.conf(5)
 }
 
-/** The name servers of this machine. Without any it is the one on loopback, as in resolv.conf(5): never a public one. */
+/**
+ * The name servers of this machine. Without any it is the one on loopback, as in resolv.conf(5): never a public one.
+ */
 export function systemServers(): string[] {
   try {
     const servers = parseResolvConf(readFileSync('/etc/resolv.conf', 'utf8'));
@@ -44,7 +46,9 @@ export function systemServers(): string[] {
   return [`127.0.0.1:${DNS_PORT}`];
 }
 
-/** The servers of the settings; without any, those of the system, read again from time to time because networks change. */
+/**
+ * The servers of the settings; without any, those of the system, read again from time to time because networks change.
+ */
 export function createServers(
   configured: readonly string[],
   system: () => readonly string[],

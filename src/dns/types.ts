@@ -26,7 +26,10 @@ export interface Budget {
   left(): number;
 }
 
-/** Every answer of type A, AAAA, TXT (its strings joined), CNAME, PTR and NS is a string. Names are taken in any case, without a final dot. */
+/**
+ * Every answer of type A, AAAA, TXT (its strings joined), CNAME, PTR and NS is a string. Names are taken in any case,
+ * without a final dot.
+ */
 export interface Resolver {
   resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;
@@ -54,7 +57,8 @@ const LONGEST_LABEL = 63;
  */
 export function toQuestionName(name: string): string | undefined {
   const bare = name.endsWith('.') ? name.slice(0, -1) : name;
-  if (bare.length > 4 * LONGEST_NAME || /[\x00-\x1f\x7f]/.test(bare)) return undefined; // a URL parser would drop a line end silently
+  // a URL parser would drop a line end silently
+  if (bare.length > 4 * LONGEST_NAME || /[\x00-\x1f\x7f]/.test(bare)) return undefined;
   const ascii = /^[\x20-\x7e]*$/.test(bare) ? bare.toLowerCase() : domainToASCII(bare);
   if (ascii.length === 0 || ascii.length > LONGEST_NAME) return undefined;
   for (const label of ascii.split('.')) {

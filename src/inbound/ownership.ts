@@ -13,8 +13,8 @@ import type { Routing } from './types.ts';
 
 export interface OwnershipSettings {
   /**
-   * What makes a domain an account's: `first`, that it came first; `txt`, a TXT record. `auto` is `first` while there is one
-   * account, and `txt` for what is added once there are two.
+   * What makes a domain an account's: `first`, that it came first; `txt`, a TXT record. `auto` is `first` while there
+   * is one account, and `txt` for what is added once there are two.
    */
   readonly ownership: 'auto' | 'first' | 'txt';
 }
@@ -39,11 +39,16 @@ type Adding = { readonly row: InboundDomainRow; readonly isNew: boolean } | { re
 
 /** Which account an inbound domain belongs to. Names are lower-case A-labels. */
 export interface Ownership {
-  /** Adds a domain to an account, or a claim to it where a proof is asked for. `domain` is the name as it was written. */
+  /**
+   * Adds a domain to an account, or a claim to it where a proof is asked for. `domain` is the name as it was written.
+   */
   add(account: string, name: string, domain: string): Promise<Adding>;
   /** The row that the account has of a domain, be it a claim or not. */
   find(account: string, name: string): Promise<InboundDomainRow | undefined>;
-  /** Looks for the proof of a row, acts on it, and answers the row as it is then; undefined when it was deleted meanwhile. */
+  /**
+   * Looks for the proof of a row, acts on it, and answers the row as it is then; undefined when it was deleted
+   * meanwhile.
+   */
   settle(row: InboundDomainRow): Promise<InboundDomainRow | undefined>;
   /** Removes what the account has of a domain. */
   remove(account: string, name: string): Promise<InboundDomainRow | undefined>;
@@ -53,7 +58,8 @@ export interface Ownership {
 
 /**
  * A name below the domain, so that it meets no other record and can be handed to somebody by itself
- * (draft-ietf-dnsop-domain-verification-techniques). The value belongs to one account and one domain, and needs not be secret.
+ * (draft-ietf-dnsop-domain-verification-techniques). The value belongs to one account and one domain, and needs not be
+ * secret.
  */
 export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'>): Proof {
   const name = nameOf({ id });
@@ -62,9 +68,9 @@ export function proofOf({ account, id }: Pick<InboundDomainRow, 'account' | 'id'
 }
 
 /**
- * Decides who has an inbound domain. A proof takes it from an account whose own record is not there at that moment, whether it was
- * ever seen or not: only who has the DNS can bring that about, and a domain that is sold goes to its new owner. The account that
- * loses it keeps a claim with its routes, which come back into force with its record.
+ * Decides who has an inbound domain. A proof takes it from an account whose own record is not there at that moment,
+ * whether it was ever seen or not: only who has the DNS can bring that about, and a domain that is sold goes to its new
+ * owner. The account that loses it keeps a claim with its routes, which come back into force with its record.
  */
 export function createOwnership(settings: OwnershipSettings, deps: OwnershipDeps): Ownership {
   const { store, routing, resolver, names, clock, log } = deps;
@@ -176,7 +182,8 @@ const MOST_AT_ONCE = 500;
 const IN_FLIGHT = 10;
 
 /**
- * Looks up the MX records of the inbound domains that nobody looked at for an hour, the longest ago first, and the proofs of claims.
+ * Looks up the MX records of the inbound domains that nobody looked at for an hour, the longest ago first, and the
+ * proofs of claims.
  */
 export function retestInboundDomainsTask(
   { mxHosts }: RetestInboundSettings,

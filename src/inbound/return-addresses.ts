@@ -31,8 +31,9 @@ const MAY_BE_OURS = /^(?:unsub-)?[0-9a-z]{1,8}-[0-9a-f]{32}-[0-9a-v]{16}$/i;
 const PAGE = 500;
 
 /**
- * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Some are at another domain, which
- * their message has for itself; the token says at which. Which account stands behind a number is kept in memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
+ * The mailboxes of the return domain: nobody can guess one, and each names a message of an account. Some are at another
+ * domain, which their message has for itself; the token says at which. Which account stands behind a number is kept in
+ * memory, as routes are: numbers are given out in order, so only those above the last one known are read again.
  */
 export function createReturnAddresses(
   settings: ReturnAddressSettings,

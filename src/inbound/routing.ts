@@ -135,7 +135,10 @@ function find(domain: Domain, mailbox: string): Match | undefined {
   return domain.exact.get(fold(mailbox)) ?? domain.globs.find(mailbox);
 }
 
-/** The patterns with wildcards of one domain, as a table: looking a mailbox up takes the same time among ten and among 100,000. */
+/**
+ * The patterns with wildcards of one domain, as a table: looking a mailbox up takes the same time among ten and among
+ * 100,000.
+ */
 interface Globs<T> {
   /** Of those that match, the one with the most literal characters, and among these the first that was given. */
   find(mailbox: string): T | undefined;
@@ -155,8 +158,8 @@ interface End<T> {
 }
 
 /**
- * A pattern is filed under the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few beginnings and few ends,
- * so only patterns that share one with it are tried. Those without (`*`, `*word*`) are tried in turn.
+ * A pattern is filed under the longer of its two literal ends (`support-*`, `*-vip`): a mailbox has few beginnings and
+ * few ends, so only patterns that share one with it are tried. Those without (`*`, `*word*`) are tried in turn.
  */
 export function createGlobs<T>(all: readonly { readonly pattern: string; readonly value: T }[]): Globs<T> {
   // Counted once each, not once a comparison. Sorting is stable: among equals the first stays in front.

@@ -10,7 +10,10 @@ export interface Match extends Pick<Delivery, 'task'> {
   readonly url: string;
 }
 
-/** matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store is away and we never saw it (451). */
+/**
+ * matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store
+ * is away and we never saw it (451).
+ */
 export type Lookup =
   | { readonly kind: 'matched'; readonly match: Match }
   | { readonly kind: 'no-route' | 'not-ours' | 'unknown' };
@@ -31,7 +34,10 @@ export interface Routing {
 
 /** Which mailboxes there are that mail comes back to; answered from memory. */
 export interface ReturnAddresses {
-  /** `matched` with the kind `return`, `no-route` for a mailbox that we did not make; undefined: another domain, and no mailbox of ours. */
+  /**
+   * `matched` with the kind `return`, `no-route` for a mailbox that we did not make; undefined: another domain, and no
+   * mailbox of ours.
+   */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
 

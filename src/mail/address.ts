@@ -44,8 +44,8 @@ export function parseAddress(text: string): Address | undefined {
 }
 
 /**
- * A domain name as DNS is asked for it: A-labels (IDNA, UTS 46), lower case, no final dot.
- * `undefined` for what can be no host of mail: wrong characters or lengths, and names that end in a number (those are addresses).
+ * A domain name as DNS is asked for it: A-labels (IDNA, UTS 46), lower case, no final dot. `undefined` for what can be
+ * no host of mail: wrong characters or lengths, and names that end in a number (those are addresses).
  */
 export function toAsciiDomain(domain: string): string | undefined {
   const bare = domain.endsWith('.') ? domain.slice(0, -1) : domain;
@@ -89,7 +89,10 @@ export function fold(text: string): string {
 // RFC 5321 section 4.1.2: what needs no quotes. `parseAddress` has refused what is no mailbox at all.
 const NEEDS_QUOTES = /[\s"(),:;<>@[\\\]]|^\.|\.$|\.\.|^$/;
 
-/** An address as the lists keep and compare it: the domain as lower-case A-labels, the mailbox in lower case and without quotes it does not need. */
+/**
+ * An address as the lists keep and compare it: the domain as lower-case A-labels, the mailbox in lower case and without
+ * quotes it does not need.
+ */
 export function toListed(address: Address): string {
   const mailbox = fold(address.mailbox);
   return `${NEEDS_QUOTES.test(mailbox) ? `"${mailbox.replace(/["\\]/g, '\\$&')}"` : mailbox}@${address.domain.toLowerCase()}`;
@@ -101,7 +104,10 @@ export function listedAddress(text: string): string | undefined {
   return address && toListed(address);
 }
 
-/** The beginning of an address as a search gives it, in the form the lists keep. A U-label domain is found when it is whole. */
+/**
+ * The beginning of an address as a search gives it, in the form the lists keep. A U-label domain is found when it is
+ * whole.
+ */
 export function listedPrefix(text: string): string {
   return listedAddress(text) ?? fold(text.trim());
 }

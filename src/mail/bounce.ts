@@ -30,8 +30,8 @@ interface Rule {
 }
 
 /**
- * From the most certain to the least. Servers often send 5.7.1, 5.1.1 or 5.0.0 for anything, so for some kinds the words come
- * before the code. Hard is only what says that the address does not exist: everything else may change.
+ * From the most certain to the least. Servers often send 5.7.1, 5.1.1 or 5.0.0 for anything, so for some kinds the
+ * words come before the code. Hard is only what says that the address does not exist: everything else may change.
  */
 const BY_TEXT: readonly Rule[] = [
   {
@@ -89,8 +89,9 @@ const BY_CODE: readonly Rule[] = [
 ];
 
 /**
- * Classifies a reply that ended a message. `code` is the SMTP reply code, or 0 when a report had only an enhanced one; `diag`
- * is the text with its enhanced code, on one line. An own text of a server may be of any length: the first thousand characters count.
+ * Classifies a reply that ended a message. `code` is the SMTP reply code, or 0 when a report had only an enhanced one;
+ * `diag` is the text with its enhanced code, on one line. An own text of a server may be of any length: the first
+ * thousand characters count.
  */
 export function classifyReply(code: number, diag: string): Bounce {
   const text = diag.slice(0, 1000);
@@ -100,7 +101,8 @@ export function classifyReply(code: number, diag: string): Bounce {
   const rule = BY_TEXT.find((one) => one.text.test(text) || one.codes.includes(status)) ?? byCode(status, text);
   if (temporary) return toBounce(false, rule?.word === 'mailbox_full' ? 'mailbox_full' : 'transient');
   if (rule) return toBounce(rule.hard, rule.word);
-  // RFC 5321 section 4.2.3: these are about the mailbox. With an enhanced code of another kind they are about something else.
+  // RFC 5321 section 4.2.3: these are about the mailbox. With an enhanced code of another kind they are about something
+  // else.
   const aboutMailbox = status === '' && [550, 551, 553].includes(code);
   return aboutMailbox ? toBounce(true, 'bad_mailbox') : toBounce(false, 'general');
 }

@@ -2,7 +2,10 @@ import type { Outgoing } from './outgoing.ts';
 
 /** The other end of a session, as the connection and its greeting showed it. */
 interface Client {
-  /** IP address without brackets or zone; an IPv4-mapped IPv6 address is written as IPv4. Null for mail injected without one. */
+  /**
+   * IP address without brackets or zone; an IPv4-mapped IPv6 address is written as IPv4. Null for mail injected without
+   * one.
+   */
   readonly address: string | null;
   /** What HELO or EHLO said, null when nothing was said. */
   readonly helo: string | null;

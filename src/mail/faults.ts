@@ -1,4 +1,7 @@
-/** Longest text that a template may become, in characters: a few bytes of tags can ask for a long value any number of times. */
+/**
+ * Longest text that a template may become, in characters: a few bytes of tags can ask for a long value any number of
+ * times.
+ */
 export const MAX_RENDERED = 10_000_000;
 
 /** What was to be rendered would be longer than it may be. */

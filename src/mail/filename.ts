@@ -1,6 +1,7 @@
 import { frozen } from '../base/frozen.ts';
 
-// Control and format characters (the bidi ones among them, which make "exe.txt" of "txt.exe"), line separators, lone surrogates.
+// Control and format characters (the bidi ones among them, which make "exe.txt" of "txt.exe"), line separators, lone
+// surrogates.
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029]/gu;
 const LONGEST = 200;
 
@@ -26,7 +27,10 @@ const EXTENSIONS: ReadonlyMap<string, string> = new Map([
   ['application/ics', '.ics'],
 ]);
 
-/** A file name that is safe to show and to join to a folder: without paths, control and bidi characters; empty when nothing is left. */
+/**
+ * A file name that is safe to show and to join to a folder: without paths, control and bidi characters; empty when
+ * nothing is left.
+ */
 export function toFileName(name: string): string {
   const clean = name.replace(UNSAFE, '');
   const last = clean.slice(Math.max(clean.lastIndexOf('/'), clean.lastIndexOf('\\')) + 1).trim();

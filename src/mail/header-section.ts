@@ -76,7 +76,9 @@ function uncommonName(line: string, text: string, next: number): string | undefi
 /** Where the raw bytes of a message are, line ends CRLF. */
 export type RawSource = { readonly bytes: Uint8Array } | { readonly path: string };
 
-/** Large enough that a body of one endless line is not gone through too often, small enough for the memory of a thread. */
+/**
+ * Large enough that a body of one endless line is not gone through too often, small enough for the memory of a thread.
+ */
 const CHUNK_BYTES = 2 * 1024 * 1024;
 
 /** The first octets of a message, enough to tell whether its header section is within the limit. */

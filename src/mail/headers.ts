@@ -23,7 +23,8 @@ export function parseHeaders(block: Buffer): HeaderField[] {
   const valid = isUtf8(block);
   const text = block.toString(valid ? 'utf8' : 'latin1');
   const fields: HeaderField[] = [];
-  // An mbox separator may stand in front; it is no field although it holds colons. `From :` is one (RFC 5322 section 4.5).
+  // An mbox separator may stand in front; it is no field although it holds colons. `From :` is one (RFC 5322 section
+  // 4.5).
   let start = /^From (?![ \t]*:)/i.test(text) ? nextLine(text, 0) : 0;
   let colon = text.indexOf(':', start);
   while (start < text.length) {

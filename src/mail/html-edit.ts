@@ -4,8 +4,8 @@ import { TooLong } from './faults.ts';
 // HTML that is changed in place: what is not replaced stays as it was written, whatever a parser would make of it.
 
 /**
- * Calls back for the tokens of an HTML text. The tokenizer alone, not the parser of the same package: that one looks through all
- * open elements for every closing tag.
+ * Calls back for the tokens of an HTML text. The tokenizer alone, not the parser of the same package: that one looks
+ * through all open elements for every closing tag.
  */
 export function readTokens(html: string, callbacks: Partial<TokenizerCallbacks>): void {
   const tokenizer = createTokenizer(callbacks, true);

@@ -24,7 +24,9 @@ const DISABLED = 'mc:disable-tracking';
 const HTTP = /^https?:\/\/[^/?#]/i;
 const SINGLE = "'";
 
-/** Changes links of an HTML text and adds to its end; every other character stays as it is. Linear. Throws `TooLong`. */
+/**
+ * Changes links of an HTML text and adds to its end; every other character stays as it is. Linear. Throws `TooLong`.
+ */
 export function changeHtml(html: string, changes: HtmlChanges, maxLength: number): string {
   const output = createOutput(html, maxLength);
   const end = { body: -1, html: -1 };
@@ -94,7 +96,10 @@ function toUrl(value: string): string {
   return value.trim().replace(/[\t\n\r]+/g, '');
 }
 
-/** In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a value. */
+/**
+ * In the quotes that were there. A value without any gets some: `=`, which all our links have, may not stand in such a
+ * value.
+ */
 function quoted(url: string, quote: string): string {
   return quote === SINGLE ? `'${escapeHtml(url)}'` : `"${escapeHtml(url)}"`;
 }
@@ -121,7 +126,10 @@ export function changeText(text: string, relink: Relink, maxLength: number): str
   return output.finish('', text.length);
 }
 
-/** Punctuation at the end belongs to the sentence, and a bracket that was not opened inside of the link to what is around it. */
+/**
+ * Punctuation at the end belongs to the sentence, and a bracket that was not opened inside of the link to what is
+ * around it.
+ */
 function withoutTail(found: string): string {
   const open = new Map<string, number>();
   for (const char of found) if (/[()[\]{}]/.test(char)) open.set(char, (open.get(char) ?? 0) + 1);
@@ -143,8 +151,8 @@ const MEDIUM = 'email';
 const MOST_PARAMETERS = 1000;
 
 /**
- * Adds the parameters that analytics reads to links whose host is one of `domains`. What a link says itself stays; its other
- * characters stay as they were written. Undefined: the link stays as it is.
+ * Adds the parameters that analytics reads to links whose host is one of `domains`. What a link says itself stays; its
+ * other characters stay as they were written. Undefined: the link stays as it is.
  */
 export function createTagging({ domains, campaign }: Analytics, sender: string): (url: string) => string | undefined {
   const hosts = new Set(domains);

@@ -3,7 +3,8 @@ import type { McReading } from './mc-headers.ts';
 import type { MergeLanguage } from './merge/language.ts';
 import type { MergeValue } from './merge/values.ts';
 
-// What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share it.
+// What is asked of mail that goes out, and how its parts are named. Pure: the spool, the composer and the edges share
+// it.
 
 /** What tracks clicks: links of the HTML part, of the text part, both, or none. */
 export type ClickTracking = 'none' | 'html' | 'text' | 'all';
@@ -61,7 +62,10 @@ export interface Outgoing {
   readonly globalVars: readonly MergeVar[] | null;
   /** By recipient in lower case. */
   readonly rcptVars: Readonly<Record<string, readonly MergeVar[]>>;
-  /** The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were two. */
+  /**
+   * The language that tags are written in; mailchimp when it is not said, as for all that was queued before there were
+   * two.
+   */
   readonly mergeLanguage?: MergeLanguage | undefined;
   readonly rcptMetadata: Readonly<Record<string, Metadata>>;
   /** Every recipient is shown to all of them in To and Cc. */

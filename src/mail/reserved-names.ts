@@ -33,9 +33,9 @@ export const RESERVED_WORDS: Readonly<Record<Reserved, string>> = {
 };
 
 /**
- * Everything below a host name of ours is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there. The
- * return domain, the host of `public_url` and the SPF include may stand anywhere, also at the top of a domain that has others
- * below it, so they are reserved alone.
+ * Everything below a host name of ours is ours too: `bounces.`, `spf.` and the names of dedicated addresses are there.
+ * The return domain, the host of `public_url` and the SPF include may stand anywhere, also at the top of a domain that
+ * has others below it, so they are reserved alone.
  */
 export function createReservedNames(own: OwnNames): ReservedNames {
   const { hostname, mxHosts, returnDomain, publicUrl, spfInclude } = own;

@@ -19,21 +19,23 @@ const UNSUB = 'unsub-';
 const COMPLAINTS = new Set(['fbl', 'abuse']);
 
 /**
- * The reverse-path of a message (VERP): whatever comes back to it is about that message. `about`: the domain again when it is not
- * our return domain; then the token is good at that domain alone.
+ * The reverse-path of a message (VERP): whatever comes back to it is about that message. `about`: the domain again when
+ * it is not our return domain; then the token is good at that domain alone.
  */
 export function bounceAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${toToken(secret, 'bounce', account, message, about)}@${domain}`;
 }
 
-/** Where a mail unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as for the reverse-path. */
+/**
+ * Where a mail unsubscribes the recipient of a message (RFC 2369 List-Unsubscribe); `about` as for the reverse-path.
+ */
 export function unsubAddress(secret: string, account: number, message: string, domain: string, about = ''): string {
   return `${UNSUB}${toToken(secret, 'unsub', account, message, about)}@${domain}`;
 }
 
 /**
- * Reads the local part of an address of our return domain, or of the domain `about`; undefined for a mailbox that there is not.
- * Servers on the way may have changed the case.
+ * Reads the local part of an address of our return domain, or of the domain `about`; undefined for a mailbox that there
+ * is not. Servers on the way may have changed the case.
  */
 export function readReturnMailbox(secret: string, mailbox: string, about = ''): ReturnMailbox | undefined {
   const name = mailbox.toLowerCase();
@@ -48,7 +50,10 @@ const TOKEN = /([0-9a-z]{1,11}-[0-9a-f]{32}-[\w-]{10,40})(?:@([\w.-]{1,253}))?/g
 /** Tokens of one text that are looked at: a header of ours holds three. */
 const MOST_TOKENS = 20;
 
-/** The message that a text names by one of our tokens, as the header of a message of ours does in its Return-Path and List-Unsubscribe. */
+/**
+ * The message that a text names by one of our tokens, as the header of a message of ours does in its Return-Path and
+ * List-Unsubscribe.
+ */
 export function findMessage(
   secret: string,
   text: string,
@@ -64,7 +69,10 @@ export function findMessage(
   return undefined;
 }
 
-/** The id that the API, events and headers give to a message for one recipient: 32 hex digits, made of the delivery's id. */
+/**
+ * The id that the API, events and headers give to a message for one recipient: 32 hex digits, made of the delivery's
+ * id.
+ */
 export function sentId(deliveryId: string): string {
   return hash('sha256', `sent\0${deliveryId}`, 'hex').slice(0, 32);
 }
@@ -76,17 +84,17 @@ export type TokenKind = 'open' | 'click' | 'bare-click' | 'unsub' | 'bounce';
 const IN_ADDRESSES: ReadonlySet<TokenKind> = new Set<TokenKind>(['unsub', 'bounce']);
 const LINK_SIGNATURE = 22; // characters of base64url: 132 bits
 /**
- * Characters of base 32: 80 bits. A local part has 64 octets (RFC 5321 section 4.5.3.1.1): `unsub-`, an account number of up to 8
- * digits in base 36, 32 of the message and two hyphens leave 16.
+ * Characters of base 32: 80 bits. A local part has 64 octets (RFC 5321 section 4.5.3.1.1): `unsub-`, an account number
+ * of up to 8 digits in base 36, 32 of the message and two hyphens leave 16.
  */
 const ADDRESS_SIGNATURE = 16;
 const DIGITS = '0123456789abcdefghijklmnopqrstuv';
 const SEND_TOKEN = /^(([0-9a-z]{1,8})-([0-9a-f]{32}))-([\w-]{16,22})$/;
 
 /**
- * A token that names a message, and that nobody else can make: `<account number in base 36>-<message id>-<signature>` with
- * the kind, and for clicks the URL, under the signature. Letters, digits, - and _ only; those of `unsub` and `bounce`, which stand in
- * the local part of addresses, are lower case and may be read in any.
+ * A token that names a message, and that nobody else can make: `<account number in base 36>-<message id>-<signature>`
+ * with the kind, and for clicks the URL, under the signature. Letters, digits, - and _ only; those of `unsub` and
+ * `bounce`, which stand in the local part of addresses, are lower case and may be read in any.
  */
 export function toToken(secret: string, kind: TokenKind, account: number, message: string, about = ''): string {
   const subject = `${account.toString(36)}-${message}`;

@@ -91,7 +91,10 @@ const PRIOR_REPUTATION = 50;
 const BASE_QUOTA = 250;
 const LEAST_QUOTA = 25;
 const MOST_QUOTA = 1_000_000;
-/** What one of each takes away from the good of so many messages. Receivers judge by complaints first, then by unknown users. */
+/**
+ * What one of each takes away from the good of so many messages. Receivers judge by complaints first, then by unknown
+ * users.
+ */
 const WEIGHTS = { hardBounces: 10, rejects: 2, softBounces: 1, unsubs: 2, complaints: 100, resets: 5 } as const;
 
 /** The formula in words, for the reference. */
@@ -104,7 +107,9 @@ export const REPUTATION_FORMULA =
 /** The formula in words, for the reference. */
 export const QUOTA_FORMULA = `hourly_quota = round(${BASE_QUOTA} × (reputation / ${PRIOR_REPUTATION})² × (1 + sent in these two months / 1000)), from ${LEAST_QUOTA} to ${MOST_QUOTA}.`;
 
-/** The counts of one month; `resets` are entries of the rejection list that events had made and the account took off. */
+/**
+ * The counts of one month; `resets` are entries of the rejection list that events had made and the account took off.
+ */
 export interface Month extends Tally {
   readonly resets?: number;
 }
@@ -114,7 +119,10 @@ export function addUpMonths(months: readonly Month[]): Month {
   return { ...addUp(months), resets: months.reduce((sum, { resets = 0 }) => sum + resets, 0) };
 }
 
-/** The reputation of what was sent in the present month and the one before: a whole number from 0 (poor) to 100 (excellent). */
+/**
+ * The reputation of what was sent in the present month and the one before: a whole number from 0 (poor) to 100
+ * (excellent).
+ */
 export function reputationOf(counts: Month): number {
   const bad =
     counts.hardBounces * WEIGHTS.hardBounces +
@@ -122,7 +130,8 @@ export function reputationOf(counts: Month): number {
     counts.rejects * WEIGHTS.rejects +
     counts.unsubs * WEIGHTS.unsubs +
     counts.complaints * WEIGHTS.complaints;
-  // Behind the floor: each of them affects the reputation (the contract), also of a small account that nothing good is left of.
+  // Behind the floor: each of them affects the reputation (the contract), also of a small account that nothing good is
+  // left of.
   const good = Math.max(0, counts.sent - bad) - (counts.resets ?? 0) * WEIGHTS.resets;
   return Math.max(0, Math.round((good * 100 + PRIOR_MESSAGES * PRIOR_REPUTATION) / (counts.sent + PRIOR_MESSAGES)));
 }

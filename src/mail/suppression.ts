@@ -1,4 +1,5 @@
-// The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here again, structurally.
+// The rules of the rejection list. Layer rule: this file knows nothing of the store, so the shapes are named here
+// again, structurally.
 
 /** What puts an address on the list. `custom` is a person; the others are events of messages. */
 type RejectReason = 'hard-bounce' | 'soft-bounce' | 'spam' | 'unsub' | 'custom';
@@ -65,8 +66,8 @@ export function newListing(cause: Cause): Listing {
 }
 
 /**
- * The entry after something more happened to an address that is listed, or was until it expired; undefined when it stays as it is.
- * No event replaces what a person entered; a person replaces what events entered.
+ * The entry after something more happened to an address that is listed, or was until it expired; undefined when it
+ * stays as it is. No event replaces what a person entered; a person replaces what events entered.
  */
 export function renewed(listing: Listing, cause: Cause): Listing | undefined {
   if (cause.reason === 'custom') return byHand(listing, cause);
@@ -118,8 +119,8 @@ export function isExpired({ expired, expiresAt }: Pick<Listing, 'expired' | 'exp
 }
 
 /**
- * Why an address must not be mailed: of the entries for it (of the whole account, and of the subaccount that sends) the first
- * that has not expired. A whitelisted address is mailed whatever its entries say.
+ * Why an address must not be mailed: of the entries for it (of the whole account, and of the subaccount that sends) the
+ * first that has not expired. A whitelisted address is mailed whatever its entries say.
  */
 export function suppressing<L extends Pick<Listing, 'expired' | 'expiresAt'>>(
   entries: readonly L[],

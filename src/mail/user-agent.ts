@@ -1,6 +1,9 @@
 import Bowser from 'bowser';
 
-/** What opened a message or followed a link, by its own words, under the names that consumers of click and open events read. */
+/**
+ * What opened a message or followed a link, by its own words, under the names that consumers of click and open events
+ * read.
+ */
 interface UserAgent {
   readonly type: 'Browser' | 'Mobile Browser' | 'Email Client' | 'Robot';
   readonly ua_family: string;
@@ -23,7 +26,10 @@ interface UserAgent {
 /** Characters of a user agent that are looked at. */
 const LONGEST = 500;
 
-/** Programs that read mail, and services that fetch pictures for them: the library knows browsers. A version stands behind the name. */
+/**
+ * Programs that read mail, and services that fetch pictures for them: the library knows browsers. A version stands
+ * behind the name.
+ */
 const MAIL_CLIENTS: readonly (readonly [pattern: RegExp, family: string])[] = [
   [/\bGoogleImageProxy\b/, 'Gmail'],
   [/\bYahooMailProxy\b/, 'Yahoo! Mail'],

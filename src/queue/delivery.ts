@@ -47,8 +47,8 @@ export const ENDPOINT_KINDS = {
 export type EndpointKind = (typeof ENDPOINT_KINDS)[DeliveryKind];
 
 /**
- * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to the
- * postmaster, on to the operator · report: our report to a sender.
+ * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to
+ * the postmaster, on to the operator · report: our report to a sender.
  */
 export type ReturnTask = 'read' | 'forward' | 'report';
 
@@ -67,8 +67,8 @@ export interface Delivery {
   readonly messageId: string;
   readonly account: string;
   /**
-   * Where to. Together with the account it names the endpoint: the URL of a webhook exactly as configured; for the other kinds
-   * a name in the form of a URL, which nobody takes apart.
+   * Where to. Together with the account it names the endpoint: the URL of a webhook exactly as configured; for the
+   * other kinds a name in the form of a URL, which nobody takes apart.
    */
   readonly url: string;
   /** What it belongs to: the route that matched; for mail going out the row of its subaccount; '' for neither. */
@@ -85,8 +85,8 @@ export interface Delivery {
 }
 
 /**
- * Something that an attempt at mail going out has brought about and that the store must hear of: written with the settlement,
- * kept until it was told. `body` is JSON text of sending/reporter.ts.
+ * Something that an attempt at mail going out has brought about and that the store must hear of: written with the
+ * settlement, kept until it was told. `body` is JSON text of sending/reporter.ts.
  */
 export interface Report {
   readonly id: string;
@@ -192,7 +192,10 @@ export interface Selection {
 /** Hears how many deliveries a change has come to so far. */
 export type Progress = (count: number) => void;
 
-/** accepted: synced to disk · full: no room (452 4.3.1) · fault: the disk or the file failed us (451 4.3.0). Nothing is kept unless accepted. */
+/**
+ * accepted: synced to disk · full: no room (452 4.3.1) · fault: the disk or the file failed us (451 4.3.0). Nothing is
+ * kept unless accepted.
+ */
 export type AcceptOutcome = 'accepted' | 'full' | 'fault';
 
 /**
@@ -200,7 +203,10 @@ export type AcceptOutcome = 'accepted' | 'full' | 'fault';
  * Memory stays bounded whatever comes: wait for `write` before the next.
  */
 export interface BodyWriter {
-  /** The chunk is given away: nobody may use it afterwards, its memory may be gone. Answers nothing when it is in memory already. */
+  /**
+   * The chunk is given away: nobody may use it afterwards, its memory may be gone. Answers nothing when it is in memory
+   * already.
+   */
   write(chunk: Uint8Array): Promise<void> | undefined;
   /** Syncs a large body (file and folder) and answers where it is. Throws when the disk failed. */
   finish(): Promise<Body>;
@@ -211,20 +217,35 @@ export interface BodyWriter {
 /** The queue of this host: what we answered 250 for and have not finished with. */
 export interface Spool {
   body(messageId: string): BodyWriter;
-  /** Writes the message and its deliveries as one unit and syncs them. Everything that waits meanwhile shares the next sync. */
+  /**
+   * Writes the message and its deliveries as one unit and syncs them. Everything that waits meanwhile shares the next
+   * sync.
+   */
   accept(message: NewMessage, deliveries: readonly Delivery[]): Promise<AcceptOutcome>;
-  /** Whether new mail may come: false below the floor of free disk or after a failed sync. Answered from memory, looked up every second. */
+  /**
+   * Whether new mail may come: false below the floor of free disk or after a failed sync. Answered from memory, looked
+   * up every second.
+   */
   hasRoom(): boolean;
-  /** Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any number. From memory. */
+  /**
+   * Deliveries of the account in state waiting; `in`: without mail going out, of which a pause may hold back any
+   * number. From memory.
+   */
   backlog(account: string, way?: 'in'): number;
-  /** undefined when it is gone. `deliveryId`: it is wanted for this delivery, which is given up when it waits without its message. */
+  /**
+   * undefined when it is gone. `deliveryId`: it is wanted for this delivery, which is given up when it waits without
+   * its message.
+   */
   message(messageId: string, deliveryId?: string): Promise<{ message: Message; body: Body } | undefined>;
   delivery(id: string): Promise<QueuedDelivery | undefined>;
   /** Waiting deliveries of an endpoint that are due at `now`, oldest due first, leaving out `except`. */
   due(account: string, url: string, now: number, limit: number, except: readonly string[]): Promise<QueuedDelivery[]>;
   /** Every endpoint that has something waiting or a memory. */
   endpoints(): Promise<EndpointSummary[]>;
-  /** Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`: verdicts that were just taken. */
+  /**
+   * Settling what is gone or no longer waiting is no error: the attempt is noted if the delivery is there. `fresh`:
+   * verdicts that were just taken.
+   */
   settle(settlement: Settlement, fresh?: Verdicts): Promise<void>;
   keepEndpoint(endpoint: Endpoint, memory: string | null): Promise<void>;
   lastTime(): Promise<LastTime>;
@@ -240,11 +261,17 @@ export interface Spool {
   reschedule(selection: Selection, at: number): Promise<number>;
   /** Ends waiting and dead ones without delivering. Answers how many. */
   drop(selection: Selection, now: number, progress?: Progress): Promise<number>;
-  /** Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how many. */
+  /**
+   * Makes ended ones (dead, delivered, dropped) wait again, due now, with a new budget and the same id. Answers how
+   * many.
+   */
   replay(selection: Selection, now: number, progress?: Progress): Promise<number>;
   /** Sends what waits or is dead for a route to another URL from now on. Answers how many. */
   redirect(routeId: string, url: string): Promise<number>;
-  /** Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond `deliveredBytes`. In small steps. Answers how many deliveries. */
+  /**
+   * Forgets what ended before these times (milliseconds since 1970), and the oldest delivered ones beyond
+   * `deliveredBytes`. In small steps. Answers how many deliveries.
+   */
   purge(limits: {
     readonly deliveredBefore: number;
     readonly deadBefore: number;
@@ -256,7 +283,10 @@ export interface Spool {
   reported(ids: readonly string[]): Promise<void>;
   /** Events on their way to webhooks. */
   readonly events: EventQueue;
-  /** Called after every accepted message and every new batch, and with nothing when something outside (the command line) changed the queue. */
+  /**
+   * Called after every accepted message and every new batch, and with nothing when something outside (the command line)
+   * changed the queue.
+   */
   onChange(listener: (fresh: readonly Delivery[]) => void): void;
   /** A write that is synced: the health check's proof that mail could be taken. */
   check(): Promise<void>;

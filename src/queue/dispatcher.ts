@@ -44,9 +44,9 @@ interface Places {
 }
 
 /**
- * Brings deliveries from the queue to their endpoints, each over the road of its kind: those that are due, in turn over the
- * endpoints, as many at a time as the road and each endpoint allow. What is in flight when the process ends is still waiting
- * on the queue.
+ * Brings deliveries from the queue to their endpoints, each over the road of its kind: those that are due, in turn over
+ * the endpoints, as many at a time as the road and each endpoint allow. What is in flight when the process ends is
+ * still waiting on the queue.
  */
 export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const { spool, roads, time, clock, ids, log, metrics } = deps;
@@ -60,8 +60,9 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const intake = createIntake({ spool, clock, log, roads, lanes, poke });
   const feeder = createFeeder({ spool, clock, log, roads, lanes: lanes.count, poke, stopping });
   const engine = createEngine({ ...deps, meters, stopping, abandoned: () => phase === 'abandoned' });
-  // An attempt is made ready, carried and noted; only the middle has to do with the endpoint and waits for its place there.
-  // Each road has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds for.
+  // An attempt is made ready, carried and noted; only the middle has to do with the endpoint and waits for its place
+  // there. Each road has places of its own: a server of mail may take ten minutes for what a webhook is allowed seconds
+  // for.
   const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
     return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_PLACE, startOne) };
@@ -162,8 +163,8 @@ interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 
 /** Takes deliveries over their roads. Neither function ever throws. */
 function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }: EngineDeps) {
   /**
-   * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must stop
-   * posting, for it would post the same things again and again.
+   * A result that cannot be written holds its place among all attempts until it can: a daemon whose disk is full must
+   * stop posting, for it would post the same things again and again.
    */
   const settle: Engine['settle'] = async ({ id, kind }, settlement, fresh) => {
     for (let logged = false; ; logged = true) {
@@ -183,7 +184,9 @@ function createEngine({ spool, roads, clock, log, meters, stopping, abandoned }:
   };
   const engine: Engine = frozen({ settle, abandoned });
 
-  /** Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know. */
+  /**
+   * Between two attempts somebody may have dropped the delivery or sent it to another URL; what we hold does not know.
+   */
   async function stillWaits({ delivery }: Waiting): Promise<boolean> {
     const queued = await spool.delivery(delivery.id);
     return queued?.state === 'waiting' && queued.url === delivery.url;

@@ -59,7 +59,10 @@ export interface HookTally {
   readonly errorAt: number | null;
 }
 
-/** pending: new events wait · settled: a batch was attempted, or ended · changed: something outside (the command line) moved the queue. */
+/**
+ * pending: new events wait · settled: a batch was attempted, or ended · changed: something outside (the command line)
+ * moved the queue.
+ */
 export type EventNews =
   | { readonly kind: 'pending'; readonly webhook: string; readonly events: number; readonly bytes: number }
   | { readonly kind: 'settled'; readonly webhook: string; readonly tally: HookTally }
@@ -67,11 +70,14 @@ export type EventNews =
 
 /** The events of the queue: pending ones, and the batches that they become. */
 export interface EventQueue {
-  /** Resolves after the sync. Throws SpoolFull or SpoolFault when nothing of it was kept, or nobody knows whether it was. */
+  /**
+   * Resolves after the sync. Throws SpoolFull or SpoolFault when nothing of it was kept, or nobody knows whether it
+   * was.
+   */
   publish(wanted: readonly Wanted[], now: number): Promise<void>;
   /**
-   * Makes the oldest pending events of a webhook one batch: a message with one delivery, in one transaction. At most four
-   * batches of a webhook are open at one time; parked ones do not count, for they may wait for hours.
+   * Makes the oldest pending events of a webhook one batch: a message with one delivery, in one transaction. At most
+   * four batches of a webhook are open at one time; parked ones do not count, for they may wait for hours.
    */
   freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Promise<Frozen>;
   /** A batch of exactly these events, at once. Throws as `publish`. */
@@ -81,7 +87,9 @@ export interface EventQueue {
   /** Webhooks that have pending events or batches that may still go out. */
   hooks(): Promise<Hook[]>;
   tallies(): Promise<HookTally[]>;
-  /** The webhook was deleted: its pending events and waiting batches are dropped, and nothing is taken for it any more. */
+  /**
+   * The webhook was deleted: its pending events and waiting batches are dropped, and nothing is taken for it any more.
+   */
   forget(webhook: string, now: number): Promise<void>;
   /** Where the webhook is now: pending events and what waits or is dead go there. */
   redirect(webhook: string, url: string): Promise<void>;

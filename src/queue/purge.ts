@@ -17,7 +17,10 @@ const STEADY_MS = 600_000;
 /** Whether the clock was doubtful at the start. */
 export type Belief = Pick<RunningTime, 'believed'> | undefined;
 
-/** Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for weeks. */
+/**
+ * Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for
+ * weeks.
+ */
 export function createSteadiness(clock: Clock, time?: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;

@@ -5,8 +5,8 @@ import type { AttemptSummary, Settled } from './settle.ts';
 
 /**
  * A road is all that the engine knows of a kind of delivery: webhooks/road.ts takes messages and events to webhooks,
- * sending/road.ts mail to its recipients' servers, returns/road.ts reads and forwards what comes back. The composition hands
- * in one for each kind.
+ * sending/road.ts mail to its recipients' servers, returns/road.ts reads and forwards what comes back. The composition
+ * hands in one for each kind.
  */
 export interface Road {
   /** Attempts on their way over this road at one time. */
@@ -15,11 +15,17 @@ export interface Road {
   readonly concurrencyPerEndpoint: number;
   /** After how many milliseconds a delivery is given up. */
   readonly limit: number;
-  /** Until it is first attempted, the time of a delivery is somebody's wish and no backoff of ours: no probe takes it earlier. */
+  /**
+   * Until it is first attempted, the time of a delivery is somebody's wish and no backoff of ours: no probe takes it
+   * earlier.
+   */
   readonly timed: boolean;
   /** Whether a delivery that failed is for somebody to look after; else it is all in a day's work. */
   isAlarming(delivery: Delivery): boolean;
-  /** One attempt: makes it ready, carries it once `gate` lets it in, and settles it. What it throws puts the delivery off. */
+  /**
+   * One attempt: makes it ready, carries it once `gate` lets it in, and settles it. What it throws puts the delivery
+   * off.
+   */
   attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried>;
   /** Ends a delivery whose time was over while its endpoint was away. */
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
@@ -42,7 +48,10 @@ export interface Gate {
 export interface Engine {
   /** Writes what came of a delivery, with verdicts that were just taken, however long the queue takes to be able to. */
   settle(delivery: Delivery, settlement: Settlement, fresh?: Verdicts): Promise<void>;
-  /** True once those in flight had their time to finish: connections are cut from then on, which says nothing of the endpoint. */
+  /**
+   * True once those in flight had their time to finish: connections are cut from then on, which says nothing of the
+   * endpoint.
+   */
   abandoned(): boolean;
 }
 
@@ -51,8 +60,8 @@ export type Carried =
   /** It was attempted. */
   | { readonly kind: 'settled'; readonly settled: Settled; readonly result: AttemptSummary }
   /**
-   * Nothing was attempted, for a reason of ours: until this wall time, or for a while when none is said. `moved`: its time
-   * begins then, because that is when it is wanted.
+   * Nothing was attempted, for a reason of ours: until this wall time, or for a while when none is said. `moved`: its
+   * time begins then, because that is when it is wanted.
    */
   | { readonly kind: 'put off'; readonly at?: number; readonly moved?: boolean }
   /** gone: no longer on the queue · turned back: nothing was attempted, because the endpoint is away. */
@@ -63,6 +72,8 @@ export type Fate = 'delivered' | 'relayed' | 'failed';
 
 /** Tells senders what became of their messages, as far as they asked for it (RFC 3461). */
 export interface SenderReports {
-  /** Puts a report onto the queue when this is something that was asked for. `diag`: what a server said. Never throws. */
+  /**
+   * Puts a report onto the queue when this is something that was asked for. `diag`: what a server said. Never throws.
+   */
   tell(message: Message, delivery: Pick<Delivery, 'id' | 'recipient'>, fate: Fate, diag: string): Promise<void>;
 }

@@ -44,7 +44,10 @@ export type MailAttempt =
       readonly tls: boolean;
       readonly durationMs: number;
     }
-  /** No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such domain, null MX). */
+  /**
+   * No server could be reached or all broke off before they decided. `permanent`: the domain takes no mail (no such
+   * domain, null MX).
+   */
   | { readonly kind: 'unanswered'; readonly reason: string; readonly permanent: boolean; readonly durationMs: number };
 
 /** What metrics and the log say of an attempt over either. */
@@ -63,7 +66,8 @@ const JITTER = 0.2;
 // A delivery that fails while others to its endpoint pass waits longer, for it is most likely the message.
 const FIRST_PARKED_GAP = HOUR;
 const PARKED_GAP = 6 * HOUR;
-// Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad answer proves nothing.
+// Failed attempts after which a delivery may be parked: a deployment is over by then, and one bad answer proves
+// nothing.
 const PARK_AFTER = 4;
 // The longest that Retry-After is believed.
 const LONGEST_RETRY_AFTER = 6 * HOUR;
@@ -108,7 +112,10 @@ export interface Settled {
   readonly lesson: Lesson;
 }
 
-/** Says what an attempt means for its delivery and its endpoint. Any 2xx is success, everything else is tried again until the time is over. */
+/**
+ * Says what an attempt means for its delivery and its endpoint. Any 2xx is success, everything else is tried again
+ * until the time is over.
+ */
 export function settle(attempted: Attempted): Settled {
   const { delivery, result, now } = attempted;
   const attempt = toRecord(result, now);
@@ -143,8 +150,8 @@ interface MailAttempted {
 }
 
 /**
- * Says what an attempt over SMTP means: 2xx is delivered, 5xx is over at once, everything else is tried again until the time
- * is over (RFC 5321 section 4.5.4.1: four to five days).
+ * Says what an attempt over SMTP means: 2xx is delivered, 5xx is over at once, everything else is tried again until the
+ * time is over (RFC 5321 section 4.5.4.1: four to five days).
  */
 export function settleMail({ delivery, attempt, now, jitter, budget }: MailAttempted): Settled {
   const base = { deliveryId: delivery.id, attempt: toMailRecord(attempt, now), at: now, parked: false };
@@ -173,7 +180,10 @@ export function summaryOf(attempt: MailAttempt): AttemptSummary {
   return { kind: 'answered', status: attempt.code, durationMs };
 }
 
-/** No server, and 421 (RFC 5321 section 3.8: the service is closing), speak of the destination; other refusals of the recipient. */
+/**
+ * No server, and 421 (RFC 5321 section 3.8: the service is closing), speak of the destination; other refusals of the
+ * recipient.
+ */
 function lessonOfMail(attempt: MailAttempt): Lesson {
   if (attempt.kind === 'unanswered') return attempt.permanent ? present : away;
   if (attempt.code === 421) return away;
@@ -191,7 +201,10 @@ function toMailRecord(attempt: MailAttempt, now: number): AttemptRecord {
   return { ...base, status: attempt.code, error: null, answer: attempt.diag.slice(0, SHOWN) };
 }
 
-/** The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone from the spool, or put off. */
+/**
+ * The end of a delivery that was not attempted: given up because its time ran out while its endpoint was away, gone
+ * from the spool, or put off.
+ */
 export function settleUnattempted(
   deliveryId: string,
   state: Exclude<DeliveryState, 'delivered'>,
@@ -201,7 +214,9 @@ export function settleUnattempted(
   return { deliveryId, attempt: null, state, dueAt: now, parked, at: now };
 }
 
-/** The longest that a delivery can have been told to wait; a due time beyond it was written by a clock that was wrong. */
+/**
+ * The longest that a delivery can have been told to wait; a due time beyond it was written by a clock that was wrong.
+ */
 export function longestWait(delivery: Pick<QueuedDelivery, 'parked' | 'lastStatus' | 'attempts'>): number {
   if (delivery.parked) return PARKED_GAP * (1 + JITTER);
   if (delivery.lastStatus !== null) return LONGEST_RETRY_AFTER;
@@ -249,7 +264,10 @@ function toRecord(result: AttemptResult, now: number): AttemptRecord {
   return { at, durationMs, status: null, error: result.error, answer: '' };
 }
 
-/** Milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined when it says nothing usable. */
+/**
+ * Milliseconds that `Retry-After` asks to wait (RFC 9110 section 10.2.3: seconds, or a date); undefined when it says
+ * nothing usable.
+ */
 export function readRetryAfter(value: string | null, now: number): number | undefined {
   if (value === null) return undefined;
   const text = value.trim();

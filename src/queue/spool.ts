@@ -28,8 +28,8 @@ export interface SpoolDeps {
   readonly clock: Clock;
   readonly log: Log;
   /**
-   * daemon (when nothing is said): the one process that takes mail; it holds the folder and makes good what a crash left.
-   * visitor: the command line, which looks and changes beside it.
+   * daemon (when nothing is said): the one process that takes mail; it holds the folder and makes good what a crash
+   * left. visitor: the command line, which looks and changes beside it.
    */
   readonly role?: 'daemon' | 'visitor';
   readonly metrics?: Metrics | undefined;
@@ -56,8 +56,8 @@ interface Parts {
 }
 
 /**
- * Opens the queue of this host. Throws SpoolInUse when another daemon has it, SpoolTooNew when a newer version wrote it,
- * SpoolFault when it cannot be had.
+ * Opens the queue of this host. Throws SpoolInUse when another daemon has it, SpoolTooNew when a newer version wrote
+ * it, SpoolFault when it cannot be had.
  */
 export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
   const { clock, log, role = 'daemon', metrics = NO_METRICS } = deps;
@@ -348,7 +348,10 @@ export function createCache(limit: number): Cache {
   });
 }
 
-/** base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. What has an id of another form stays until it is pushed out. */
+/**
+ * base/ids.ts: a delivery id is the message id, a hyphen and 12 characters. What has an id of another form stays until
+ * it is pushed out.
+ */
 function messageIdOf(deliveryId: string): string {
   return deliveryId.slice(0, -13);
 }

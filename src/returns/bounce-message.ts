@@ -25,7 +25,10 @@ export interface Leaf {
 const LONGEST_TEXT = 64 * 1024;
 const LONGEST_LINE = 998;
 
-/** Reads the bytes of a mail that came back; undefined when it breaks a cap that no sane message does (mail/outgoing.ts). */
+/**
+ * Reads the bytes of a mail that came back; undefined when it breaks a cap that no sane message does
+ * (mail/outgoing.ts).
+ */
 function readReturned(bytes: Buffer): Returned | undefined {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
@@ -35,12 +38,18 @@ function readReturned(bytes: Buffer): Returned | undefined {
   return { fields: root.fields, leaves, reportType: report.toLowerCase() };
 }
 
-/** The value of a field of the mail itself, '' when there is none; as long as a line may be (RFC 5322 section 2.1.1), so that no pattern takes long over it. */
+/**
+ * The value of a field of the mail itself, '' when there is none; as long as a line may be (RFC 5322 section 2.1.1), so
+ * that no pattern takes long over it.
+ */
 export function valueOf({ fields }: Returned, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
-/** The text that a person would read first, at most 64 Ki characters, LF line ends; HTML without its tags when there is nothing else. */
+/**
+ * The text that a person would read first, at most 64 Ki characters, LF line ends; HTML without its tags when there is
+ * nothing else.
+ */
 export function readText({ leaves }: Returned): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
   if (!leaf) return '';
@@ -111,13 +120,17 @@ export type Judgement =
   /** Nothing is recorded; why, in words for the log. */
   | { readonly kind: 'nothing'; readonly why: string };
 
-/** Types of feedback that are complaints, and those that ask to be taken off (RFC 5965 section 7.3 and its first drafts). */
+/**
+ * Types of feedback that are complaints, and those that ask to be taken off (RFC 5965 section 7.3 and its first
+ * drafts).
+ */
 const COMPLAINTS = new Set(['', 'abuse', 'fraud', 'virus', 'other', 'complaint', 'spam']);
 const OPT_OUTS = new Set(['opt-out', 'opt-out-list']);
 
 /**
- * Says what came to a mailbox of the return domain. `email` is whom the message was sent to, as far as it is known: a report may
- * speak of others too, whom it was forwarded to. Pure and bounded: whatever a stranger writes is looked at once.
+ * Says what came to a mailbox of the return domain. `email` is whom the message was sent to, as far as it is known: a
+ * report may speak of others too, whom it was forwarded to. Pure and bounded: whatever a stranger writes is looked at
+ * once.
  */
 export function judge(to: 'bounce' | 'unsub' | 'complaints', bytes: Buffer, email: string | null): Judgement {
   const mail = readReturned(bytes);
@@ -187,9 +200,13 @@ const SUBJECT =
 const CHALLENGE =
   /\b(?:confirm (?:that )?your (?:message|email|e-mail|address)|sender verification|verify your (?:message|email address)|challenge|please click (?:here|the link) to (?:confirm|deliver)|your message (?:is|was) (?:held|awaiting)|approve your (?:message|email))\b/i;
 
-/** Why a mail is one of those that programs send by themselves and that say nothing of the delivery; undefined when it is none. */
+/**
+ * Why a mail is one of those that programs send by themselves and that say nothing of the delivery; undefined when it
+ * is none.
+ */
 function autoReplyKind(mail: Returned): 'receipt' | 'challenge' | 'auto-reply' | undefined {
-  if (mail.reportType === 'disposition-notification') return 'receipt'; // RFC 8098: somebody read it, or deleted it unread
+  // RFC 8098: somebody read it, or deleted it unread
+  if (mail.reportType === 'disposition-notification') return 'receipt';
   const has = (name: string) => firstValue(mail.fields, name) !== undefined;
   const subject = valueOf(mail, 'subject');
   if (CHALLENGE.test(subject) || ['x-challenge', 'x-boxtrapper', 'x-spamarrest-speedcode'].some(has))
@@ -218,7 +235,10 @@ interface FeedbackReport {
   /** `abuse`, `fraud`, `virus`, `not-spam`, `auth-failure` …; empty when somebody just attached the message. */
   readonly type: string;
   readonly userAgent: string;
-  /** Everything that the reporter has left of the original: its header section, and the fields of the report that quote its envelope. */
+  /**
+   * Everything that the reporter has left of the original: its header section, and the fields of the report that quote
+   * its envelope.
+   */
   readonly original: string;
 }
 
@@ -235,8 +255,8 @@ function parseFeedback(mail: Returned): FeedbackReport | undefined {
 }
 
 /**
- * Reads a report of those who do not write the format: the message as an attachment, and that is all (the JMRP of Microsoft, people
- * who write to abuse@). Undefined when no message is attached.
+ * Reads a report of those who do not write the format: the message as an attachment, and that is all (the JMRP of
+ * Microsoft, people who write to abuse@). Undefined when no message is attached.
  */
 function parseAttached(mail: Returned): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;

@@ -42,7 +42,8 @@ function toStatus(fields: readonly HeaderField[]): RecipientStatus | undefined {
     .filter((address) => address !== '');
   const status = /\b([245]\.\d{1,3}\.\d{1,3})\b/.exec(firstValue(fields, 'status') ?? '')?.[1];
   const action = actionOf(firstValue(fields, 'action'), status);
-  // The first block is about the message, and names none (RFC 3464 section 2.2); some software has no empty line before the next.
+  // The first block is about the message, and names none (RFC 3464 section 2.2); some software has no empty line before
+  // the next.
   if (recipients.length === 0 || action === undefined) return undefined;
   const diagnostic = diagnosticOf(firstValue(fields, 'diagnostic-code') ?? '');
   const known = status ?? (action === 'failed' ? '5.0.0' : action === 'delayed' ? '4.0.0' : '2.0.0');
@@ -81,7 +82,8 @@ interface PlainBounce {
   readonly diag: string;
 }
 
-// Who sends bounces. A person's vacation notice may come with the null reverse-path too, so the envelope says nothing here.
+// Who sends bounces. A person's vacation notice may come with the null reverse-path too, so the envelope says nothing
+// here.
 const SENDER =
   /\b(?:mailer-?daemon|postmaster|mail delivery (?:sub)?system|mail delivery service|mail administrator|system administrator|mailsystem|mmdf|mdaemon|qmail)\b|\bdaemon@/i;
 const SUBJECT =
@@ -91,16 +93,19 @@ const OPENING = [
   /^\s*hi\. this is the\b[^\n]{0,60}\bqmail/i, // qmail's own format (QSBMF)
   /this message was created automatically by mail delivery software/i, // Exim
   /^\s*delivery to the following recipients? (?:has )?(?:failed|been delayed)/im, // Gmail of old, Windows
-  /your message (?:did not reach|was not delivered to|could not be delivered to|wasn't delivered to)/i, // Exchange, and others
+  // Exchange, and others
+  /your message (?:did not reach|was not delivered to|could not be delivered to|wasn't delivered to)/i,
   /the following addresses had (?:permanent fatal errors|transient non-fatal errors)/i, // sendmail of old
-  /(?:sorry, we were|i wasn't|we were|i'm afraid i wasn't) (?:un)?able to deliver (?:your|the following|this) message/i, // Yahoo and relatives of qmail
+  // Yahoo and relatives of qmail
+  /(?:sorry, we were|i wasn't|we were|i'm afraid i wasn't) (?:un)?able to deliver (?:your|the following|this) message/i,
   /was undeliverable to the following recipients?/i,
   /your message cannot be delivered to the following recipients?/i, // Sun
   /recipient'?s mailbox is (?:full|unavailable)/i,
 ];
 const DELAYED =
   /\b(?:has not yet been delivered|will be retried|will continue to (?:be )?(?:try|tried|retry|retried|attempt)|delivery attempts will continue|will keep trying|(?:been|is) delayed|message delayed|transient non-fatal errors|no action is required on your part|do not need to resend|warning message only)\b/i;
-// An SMTP reply in the text: the code with an enhanced code behind it is surest, then the enhanced code in brackets, then either alone.
+// An SMTP reply in the text: the code with an enhanced code behind it is surest, then the enhanced code in brackets,
+// then either alone.
 const REPLY = /(?:^|[\s:<(#"'])([45]\d\d)[ -]+#?([45]\.\d{1,3}\.\d{1,3})\b[^\n]*/m;
 const BRACKETED = /[^\n]*[(<#[]#?([45]\.\d{1,3}\.\d{1,3})[)>\]]?[^\n]*/;
 const CODE = /(?:^|[\s:<"'])([45]\d\d)[ :-] ?(?=[^\d\s])[^\n]*/m;
@@ -155,7 +160,10 @@ function lineOf(match: string): string {
     .replace(/\s+/g, ' ');
 }
 
-/** The beginning of the text, before the copy of what was sent, in lines that no pattern takes long over; lines that are folded by indentation after a reply become one. */
+/**
+ * The beginning of the text, before the copy of what was sent, in lines that no pattern takes long over; lines that are
+ * folded by indentation after a reply become one.
+ */
 function clipped(text: string): string {
   const head = text
     .slice(0, TEXT)

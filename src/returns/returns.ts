@@ -114,8 +114,8 @@ function toEvent(
   message: string,
   { mail }: Arrived,
 ): Pick<MessageEvent, 'id' | 'message' | 'kind' | 'detail'> {
-  // A message bounces once and is complained about once, however many reports there are: its recipient knows the address too and could
-  // write as many as he likes. Delays are told each time.
+  // A message bounces once and is complained about once, however many reports there are: its recipient knows the
+  // address too and could write as many as he likes. Delays are told each time.
   if (said.kind === 'spam')
     return { id: returnEventId(message, 'spam'), message, kind: 'spam', detail: { diag: said.diag } };
   const { kind, description, bgtools_code: code } = said.bounce;
@@ -189,7 +189,10 @@ export function returnEventId(
   return `${message.slice(0, 8)}-${hash('sha256', ['returned', message, kind, ...occasion].join('\0'), 'base64url').slice(0, 24)}`;
 }
 
-/** The account behind a number that a token names; undefined when there is none. A number never changes hands, so it is asked for once. */
+/**
+ * The account behind a number that a token names; undefined when there is none. A number never changes hands, so it is
+ * asked for once.
+ */
 export type AccountOf = (number: number) => Promise<string | undefined>;
 
 /** Accounts whose mail comes back that are kept in mind. */

@@ -91,7 +91,10 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     }
   }
 
-  /** Written into the history as what a receiver would have answered; tried again as any delivery when the fault is ours. */
+  /**
+   * Written into the history as what a receiver would have answered; tried again as any delivery when the fault is
+   * ours.
+   */
   async function note(
     waiting: Waiting,
     gate: Gate,
@@ -123,8 +126,8 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   /**
-   * Sends a mail on byte for byte behind our Received line, from nobody (RFC 5321 section 4.5.5): SPF judges our host and not
-   * the sender's, and what cannot be forwarded comes back to none.
+   * Sends a mail on byte for byte behind our Received line, from nobody (RFC 5321 section 4.5.5): SPF judges our host
+   * and not the sender's, and what cannot be forwarded comes back to none.
    */
   async function send(
     waiting: Waiting,

@@ -21,8 +21,8 @@ const DAY_MS = 86_400_000;
 const MINUTE_MS = 60_000;
 
 /**
- * Buttons are pressed twice, and mail programs repeat their POST: a wish counts once a day. But when the account has taken the address
- * off its list again since, the wish is a new one and must not get lost.
+ * Buttons are pressed twice, and mail programs repeat their POST: a wish counts once a day. But when the account has
+ * taken the address off its list again since, the wish is a new one and must not get lost.
  */
 export function createUnsubscribe({
   recorder,
@@ -62,7 +62,10 @@ interface UnsubscribeLinksDeps {
   readonly clock: Clock;
 }
 
-/** What stands behind an unsubscribe link: `unknown` for one that we did not make, `gone` when its message is forgotten. Both throw `StoreAway`. */
+/**
+ * What stands behind an unsubscribe link: `unknown` for one that we did not make, `gone` when its message is forgotten.
+ * Both throw `StoreAway`.
+ */
 export interface UnsubscribeLinks {
   look(token: string): Promise<Subscription | 'unknown' | 'gone'>;
   /** Records the wish before it answers. */

@@ -96,13 +96,19 @@ export interface Visit extends Omit<MessageEvent, 'account'> {
   readonly number: number;
 }
 
-/** Visits that wait in memory, in all and of one message: for a store that is away for a while, not for one that is gone. */
+/**
+ * Visits that wait in memory, in all and of one message: for a store that is away for a while, not for one that is
+ * gone.
+ */
 const MOST_WAITING = 10_000;
 const MOST_OF_ONE = 100;
 const AT_A_TIME = 8;
 const AGAIN_MS = 5000;
 
-/** Records visits behind the back of whoever made them. What does not fit, or still waits when the process ends, is lost and counted in the log. */
+/**
+ * Records visits behind the back of whoever made them. What does not fit, or still waits when the process ends, is lost
+ * and counted in the log.
+ */
 export interface VisitQueue {
   add(visit: Visit): void;
   /** Records what waits, if the store takes it at once. */

@@ -38,8 +38,9 @@ const LONGEST_WAIT_MS = 60_000;
 const STUBBORN_MS = 300_000;
 
 /**
- * Takes reports off the spool, oldest first, and records them; only then the spool may forget them. What was cut off in between
- * is told twice and recorded once, for events have the ids of their reports. While the store is away it waits: reports stay.
+ * Takes reports off the spool, oldest first, and records them; only then the spool may forget them. What was cut off in
+ * between is told twice and recorded once, for events have the ids of their reports. While the store is away it waits:
+ * reports stay.
  */
 export function createReporter({ spool, recorder, clock, log }: ReporterDeps): Reporter {
   /** Those that failed for a reason of their own, and when they may be told again. */
@@ -154,7 +155,10 @@ export interface Happening {
 /** A report as the store gets it. */
 export interface OutcomeReport {
   readonly event: MessageEvent;
-  /** The row of its message, in case it could not be written when the message came. Null when the message itself was lost. */
+  /**
+   * The row of its message, in case it could not be written when the message came. Null when the message itself was
+   * lost.
+   */
   readonly sent: NewSentMessage | null;
 }
 
@@ -174,8 +178,8 @@ interface ReportFacts {
 }
 
 /**
- * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that a crash
- * made twice is one event.
+ * The report of an attempt. Its id, which is also the event's, is made of the delivery and the attempt: an attempt that
+ * a crash made twice is one event.
  */
 export function toReport({ delivery, attempts, at, message }: ReportFacts, { kind, detail, links }: Happening): Report {
   const { id, account } = delivery;
@@ -219,8 +223,8 @@ export function toExpiry(last: string): Happening {
 }
 
 /**
- * Of the deferrals of a message the first is told, and then one a day: readers want to know that it hangs, not each time.
- * `before` is the age of the message at its previous attempt, `age` its age now.
+ * Of the deferrals of a message the first is told, and then one a day: readers want to know that it hangs, not each
+ * time. `before` is the age of the message at its previous attempt, `age` its age now.
  */
 export function tellsDeferral(attempts: number, before: number, age: number): boolean {
   return attempts === 0 || Math.floor(age / DAY) > Math.floor(before / DAY);

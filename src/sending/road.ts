@@ -156,7 +156,10 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     );
   }
 
-  /** What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be mended. */
+  /**
+   * What never can be composed is over; what only we cannot compose has the time of all mail, in which we may be
+   * mended.
+   */
   async function refuse(
     waiting: Waiting,
     message: Message,

@@ -86,7 +86,10 @@ type Signer = ComposeJob['dkim'];
 /** How long an answer is believed: a domain that was verified just now need not wait for long. */
 const KEY_FRESH_MS = 10_000;
 
-/** Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else nobody. */
+/**
+ * Who signs a message: the domain that its account named for it, else the sender's, if it may; else our own; else
+ * nobody.
+ */
 export function createSignerOf(
   { ownDomain, dkimSelector }: SignerSettings,
   { store, keys, clock }: SignerDeps,

@@ -87,7 +87,8 @@ export function createSubmitting(settings: SubmitSettings, deps: SubmitDeps): Su
         count(sorted);
         return { outcome, recipients: sorted.answers };
       } catch (error) {
-        if (!(error instanceof StoreAway)) log.error('message.fault', { account, error }); // that it is away is logged once
+        // that it is away is logged once
+        if (!(error instanceof StoreAway)) log.error('message.fault', { account, error });
         return { outcome: 'fault' };
       }
     },

@@ -82,7 +82,9 @@ export interface AccountStore extends Views {
   readonly account: string;
 }
 
-/** What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing. */
+/**
+ * What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing.
+ */
 interface Operations {
   readonly own: keyof BoundCollection<Owned>;
   readonly lent: 'one' | 'many' | 'change';
@@ -112,7 +114,9 @@ type Unowned<T> = Omit<T, 'account'>;
 // TypeScript does not follow types from name to name through a loop, nor through `{ ...rest, account }`. The three
 // assertions below say what the list makes true.
 
-/** Accounts whose views are kept: every API call needs one, and binding all collections takes longer than a small call. */
+/**
+ * Accounts whose views are kept: every API call needs one, and binding all collections takes longer than a small call.
+ */
 const MOST_VIEWS = 200;
 
 /** Opens every collection on a database. */

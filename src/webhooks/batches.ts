@@ -35,8 +35,8 @@ interface Queue {
 }
 
 /**
- * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough. What is
- * pending is known by the spool; what is kept here only says when to ask.
+ * Says when pending events become a batch: when there are enough for one, or when the oldest has waited long enough.
+ * What is pending is known by the spool; what is kept here only says when to ask.
  */
 export function createBatching(
   settings: BatchingSettings,
@@ -81,7 +81,10 @@ export function createBatching(
     }
   }
 
-  /** What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no event. */
+  /**
+   * What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no
+   * event.
+   */
   function take(queue: Queue, { blocked, left }: Frozen): void {
     queue.blocked = blocked && !queue.ended;
     if (left.events > 0) queue.since = steady(left.since);
@@ -147,8 +150,8 @@ interface Tallies extends Service {
 }
 
 /**
- * Brings what this host's spool has counted for each webhook into the store. The numbers are absolute and the row is this
- * spool's own: to write them once more, after a crash or while the store comes and goes, changes nothing.
+ * Brings what this host's spool has counted for each webhook into the store. The numbers are absolute and the row is
+ * this spool's own: to write them once more, after a crash or while the store comes and goes, changes nothing.
  */
 export function createTallies(deps: {
   spool: Pick<Spool, 'events'>;
@@ -249,8 +252,8 @@ interface TendBatchesDeps {
 }
 
 /**
- * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed its URL,
- * or this one was cut off in between. And gives up events that have waited too long to become a batch.
+ * Holds what this host's spool has for webhooks against the store: another host may have deleted a webhook or changed
+ * its URL, or this one was cut off in between. And gives up events that have waited too long to become a batch.
  */
 export function tendBatchesTask(
   settings: { readonly retryHours: number },

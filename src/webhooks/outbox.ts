@@ -74,14 +74,16 @@ type Since = { readonly lt: Date } | { readonly gt: Date };
 /** A collection whose rows may carry events. */
 interface Carriers<R> {
   waiting(since: Since): Promise<R[]>;
-  /** The spool has the events of the row. Undefined: somebody changed the row since, and it is looked at again later. */
+  /**
+   * The spool has the events of the row. Undefined: somebody changed the row since, and it is looked at again later.
+   */
   settle(row: R): Promise<R | undefined>;
 }
 
 /**
- * Publishes what rows still carry: what a crash, or a spool that could not be written, left between the row and the spool.
- * Answers how many rows. Safe beside whoever wrote them: the spool takes an event once, and a row that changed meanwhile is
- * left alone. Throws what the store and the spool throw.
+ * Publishes what rows still carry: what a crash, or a spool that could not be written, left between the row and the
+ * spool. Answers how many rows. Safe beside whoever wrote them: the spool takes an event once, and a row that changed
+ * meanwhile is left alone. Throws what the store and the spool throw.
  */
 export function createSweep({ store, outbox, clock }: SweepDeps): (ending?: AbortSignal) => Promise<number> {
   async function sweep<R extends CarrierRow>(

@@ -17,7 +17,10 @@ import type { Poster, Rendered, Renderer } from './types.ts';
 
 // The road of the kinds `inbound` and `events`: a message or a batch of events, as a signed POST.
 
-/** How long a delivery is put off for which the store could not be asked: a store that is back should not be waited for much longer. */
+/**
+ * How long a delivery is put off for which the store could not be asked: a store that is back should not be waited for
+ * much longer.
+ */
 const WITHOUT_STORE = 10_000;
 
 export interface WebhookRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
@@ -108,8 +111,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   }
 
   /**
-   * A stranger's reverse-path is told of only what he proved to be his: whoever asked for reports could have us write to anybody else
-   * (RFC 3834 section 2).
+   * A stranger's reverse-path is told of only what he proved to be his: whoever asked for reports could have us write
+   * to anybody else (RFC 3834 section 2).
    */
   async function tell(
     message: Message,
@@ -140,8 +143,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
 }
 
 /**
- * While a rotation lasts there are two keys and room for one in X-Mandrill-Signature: odd attempts use the present one, even
- * ones the previous, so that a consumer that has not changed over yet gets its mail at the second try.
+ * While a rotation lasts there are two keys and room for one in X-Mandrill-Signature: odd attempts use the present one,
+ * even ones the previous, so that a consumer that has not changed over yet gets its mail at the second try.
  */
 function inTurn(keys: readonly string[], attempts: number): readonly string[] {
   return keys.length > 1 && attempts % 2 === 1 ? [...keys].reverse() : keys;
@@ -169,7 +172,10 @@ function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {
   };
 }
 
-/** Where a delivery goes now. here: to its URL, as the queue has it · there: to another · nowhere: its webhook was deleted · unknown: the store is away, and nothing is known of it. */
+/**
+ * Where a delivery goes now. here: to its URL, as the queue has it · there: to another · nowhere: its webhook was
+ * deleted · unknown: the store is away, and nothing is known of it.
+ */
 export type Destination =
   | { readonly kind: 'here' | 'nowhere' | 'unknown' }
   | { readonly kind: 'there'; readonly url: string };
@@ -192,8 +198,8 @@ const HERE = { kind: 'here' } as const;
 const UNKNOWN = { kind: 'unknown' } as const;
 
 /**
- * Asked before every attempt. A webhook that was deleted gets nothing more. A route that was deleted has its mail all the same: we
- * took it for that URL.
+ * Asked before every attempt. A webhook that was deleted gets nothing more. A route that was deleted has its mail all
+ * the same: we took it for that URL.
  */
 export function createDestinations({ store, routing, clock }: DestinationDeps): Destinations {
   const webhooks = createBeliefs(async (id) => (await store.webhooks.one({ id }))?.url ?? null, FRESH_MS, { clock });

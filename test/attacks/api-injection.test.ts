@@ -14,7 +14,8 @@ import { drivers } from '../support/database.ts';
 import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';
 
-// Derived from the declarations: an operation that is added tomorrow is attacked tomorrow, in every parameter that it has.
+// Derived from the declarations: an operation that is added tomorrow is attacked tomorrow, in every parameter that it
+// has.
 
 const SETTINGS = { maxBadKeysPerMinute: 1_000_000, maxMessageBytes: 2_000_000 };
 
@@ -30,7 +31,8 @@ describe('every parameter of every operation, attacked', () => {
   const total = { asked: 0, handled: 0, places: 0, deepest: 0 };
   const findings: Finding[] = [];
   const payloads = SMALL ? { others: FEW_OPERATORS, texts: FEW_TEXTS } : { others: OPERATORS, texts: TEXTS };
-  // What one attack leaves behind may hide what the next would find, so that each has a world of its own where there is time.
+  // What one attack leaves behind may hide what the next would find, so that each has a world of its own where there is
+  // time.
   let shared: ApiWorld | undefined;
   before(async () => {
     if (SMALL) shared = await open();
@@ -162,7 +164,9 @@ describe('nesting', () => {
   });
 });
 
-/** An operation as it must not be: it declares a text, takes anything, copies it into an object, computes and breaks. */
+/**
+ * An operation as it must not be: it declares a text, takes anything, copies it into an object, computes and breaks.
+ */
 const PLANTED: Operation = {
   ...operation({
     path: '/planted/fault',

@@ -14,8 +14,9 @@ import { ENTRIES } from '../support/contract/table.ts';
 import { putMessages } from '../support/messages.ts';
 import { putBatch } from '../support/webhooks.ts';
 
-// Two worlds that differ in one thing: in the first, another account has everything that the examples of the reference show; in
-// the second it has nothing. Whatever a stranger asks, for whatever name, must be answered the same in both, and must change nothing.
+// Two worlds that differ in one thing: in the first, another account has everything that the examples of the reference
+// show; in the second it has nothing. Whatever a stranger asks, for whatever name, must be answered the same in both,
+// and must change nothing.
 
 /** Where one difference has to show, because the thing can be had once in the whole service. */
 const SHOWS: Readonly<Record<string, RegExp>> = { '/inbound/add-domain': /already in use/ };

@@ -118,7 +118,8 @@ describe(`${ALL.length} messages that are made to stop us`, () => {
         'loop late most ms': late.most,
       });
       expect(seen.filter(({ why }) => why !== '').map(({ name, why }) => `${name}: ${why}`)).to.deep.equal([]);
-      // Where the machine is busy the probe itself waits for a processor; what the loop says of itself is nearer to the truth then.
+      // Where the machine is busy the probe itself waits for a processor; what the loop says of itself is nearer to the
+      // truth then.
       expect(SMALL ? late.p99 : percentile(noops, 0.99), 'ms').to.be.below(STALL_MS);
       expect(lost, 'NOOPs without an answer').to.equal(0);
       expect(victim.faults()).to.deep.equal([]);

@@ -17,7 +17,8 @@ import { type Receiver, startReceiver } from '../support/receiver.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-// A name server that does whatever it likes. Mail is taken all the same, at once, and nobody is believed who should not be.
+// A name server that does whatever it likes. Mail is taken all the same, at once, and nobody is believed who should not
+// be.
 
 /** Routes for each of the names that change. */
 const ROUTES = size(50, 10);

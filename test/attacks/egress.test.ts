@@ -17,8 +17,8 @@ import { tempDir } from '../support/temp.ts';
 import { until } from '../support/until.ts';
 import { startZone, type Zone } from '../support/zone.ts';
 
-// Everything that the product connects to because somebody else said so, led inward in every way we know. What must not be
-// reached is watched twice: by listeners, and by every connection that is begun at all.
+// Everything that the product connects to because somebody else said so, led inward in every way we know. What must not
+// be reached is watched twice: by listeners, and by every connection that is begun at all.
 
 const WAIT_MS = 60_000;
 const isCanary = ({ address }: Attempt) => CANARY_ADDRESSES.some((canary) => canary === address);

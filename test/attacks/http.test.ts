@@ -93,7 +93,10 @@ describe('HTTP, attacked', () => {
     figures(19, { 'HTTP requests': total.requests, '5xx': total.fivehundreds });
   });
 
-  /** Sends bytes and answers everything that came back until the connection ended, or, where nobody asked for that, nothing more came. */
+  /**
+   * Sends bytes and answers everything that came back until the connection ended, or, where nobody asked for that,
+   * nothing more came.
+   */
   async function exchange(sent: string | Buffer, port = world.port, quietMs = 120): Promise<string> {
     const bytes = typeof sent === 'string' ? Buffer.from(sent, 'latin1') : sent;
     const socket = connect(port, '127.0.0.1');

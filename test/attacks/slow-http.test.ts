@@ -18,7 +18,10 @@ const SLOWEST_MS = 1000;
 const MESSAGE = { raw_message: `Subject: large\n\n${'x'.repeat(8_000_000)}`, to: ['box@in.test'] };
 
 const SHORT_WINDOW: Patch = { file: 'api/body.ts', from: 'RATE_WINDOW_S = 10', to: `RATE_WINDOW_S = ${WINDOW_S}` };
-/** Room is taken by what a header declares, and no floor of speed ends it: what eight connections did to others for two minutes. */
+/**
+ * Room is taken by what a header declares, and no floor of speed ends it: what eight connections did to others for two
+ * minutes.
+ */
 const BY_DECLARATION: Patch = {
   file: 'api/body.ts',
   from: '  let held = 0;',

@@ -11,7 +11,8 @@ const CLIENTS = size(5000, 500);
 const GOOD_SESSIONS = 8;
 const WARM_MS = size(12_000, 2500);
 const ALONE_MS = size(4000, 1500);
-// The rate is measured by turns with the crowd at its work and without, so that whatever else the machine does is done to both.
+// The rate is measured by turns with the crowd at its work and without, so that whatever else the machine does is done
+// to both.
 const TURNS = size(8, 3);
 const TURN_MS = size(1000, 500);
 /** What good mail keeps of its rate. */
@@ -49,8 +50,9 @@ const sum = (work: readonly Work[]): Work =>
   }));
 
 /**
- * What good mail keeps of its mails a second beside a crowd that takes `alone` of a processor. Where others leave the daemon half a
- * processor only, the crowd takes twice the share of it; what is more than it would take of a whole one is not held against it.
+ * What good mail keeps of its mails a second beside a crowd that takes `alone` of a processor. Where others leave the
+ * daemon half a processor only, the crowd takes twice the share of it; what is more than it would take of a whole one
+ * is not held against it.
  */
 function keptOf(quiet: Work, during: Work, alone: number): number {
   if (during.mails === 0) return 0;

@@ -82,7 +82,10 @@ async function all(at: Place, attempts = ATTEMPTS): Promise<Outcome[]> {
   return outcomes;
 }
 
-/** Outcomes in which something of the plaintext lived on: answers to nobody's question, or other answers than a new session's. */
+/**
+ * Outcomes in which something of the plaintext lived on: answers to nobody's question, or other answers than a new
+ * session's.
+ */
 const holes = (outcomes: readonly Outcome[], fresh: readonly string[]) =>
   outcomes
     .filter(({ handshake, extra, remembered }) => handshake && (extra.length > 0 || remembered.join() !== fresh.join()))

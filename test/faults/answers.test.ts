@@ -28,7 +28,10 @@ interface Seen {
   readonly spoilt: number;
   /** By how many megabytes the daemon's memory was above what it was before, at most. */
   readonly growth: number;
-  /** Sockets that the daemon had not had before, and what waited, when the receivers were good again. Controls do not wait for that. */
+  /**
+   * Sockets that the daemon had not had before, and what waited, when the receivers were good again. Controls do not
+   * wait for that.
+   */
   readonly sockets?: number;
   readonly left?: number;
 }

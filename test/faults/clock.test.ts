@@ -26,7 +26,10 @@ const TURNS: readonly Turn[] = [
   { name: 'over a leap second', start: Date.UTC(2026, 11, 31, 23, 59, 0), happen: jump(-SECOND) },
 ];
 
-/** The earliest and the latest time of each of the first attempts at one delivery, in seconds: the gaps of the schedule with their jitter. */
+/**
+ * The earliest and the latest time of each of the first attempts at one delivery, in seconds: the gaps of the schedule
+ * with their jitter.
+ */
 const ATTEMPTS: readonly (readonly [number, number])[] = [
   [0, 0],
   [5, 6],
@@ -60,8 +63,8 @@ async function attemptsThrough(turn: Turn, settings: FastClockSettings = {}): Pr
 }
 
 /**
- * Milliseconds between the third and the fourth attempt, without jitter 300 s, when the wall clock shows a second twice in between. The
- * clock runs at its own pace where a second must be seen.
+ * Milliseconds between the third and the fourth attempt, without jitter 300 s, when the wall clock shows a second twice
+ * in between. The clock runs at its own pace where a second must be seen.
  */
 async function gapOverLeapSecond(settings: FastClockSettings = {}): Promise<number> {
   const clock = createFastClock({ start: Date.UTC(2026, 11, 31, 23, 59, 0), ...settings });
@@ -105,7 +108,10 @@ function faultsOf(times: readonly number[]): string[] {
   return [...early, ...late, ...more];
 }
 
-/** The same, but the daemon is stopped, and its host starts 40 days ahead; after 50 minutes the clock is set right, or (a control) it never is. */
+/**
+ * The same, but the daemon is stopped, and its host starts 40 days ahead; after 50 minutes the clock is set right, or
+ * (a control) it never is.
+ */
 async function throughStart(ahead: 'corrected' | 'kept'): Promise<{ before: Kept; after: Kept; world: TimedWorld }> {
   const clock = createFastClock({ start: NOON });
   const world = await openTimedWorld(clock, { POSTERN_DELIVERY__RETRY_HOURS: '2' });
@@ -129,8 +135,8 @@ interface Kept {
 }
 
 /**
- * A daemon that keeps everything for two days at most, with something of each kind; then its clock jumps three days ahead, runs for
- * nine minutes, and is set right. Answers what there was before and what there is after.
+ * A daemon that keeps everything for two days at most, with something of each kind; then its clock jumps three days
+ * ahead, runs for nine minutes, and is set right. Answers what there was before and what there is after.
  */
 async function throughThreeDays(
   settings: FastClockSettings = {},

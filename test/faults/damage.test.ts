@@ -31,7 +31,8 @@ function flip(path: string, at: number): void {
 function flipInFile(queue: string): void {
   const path = join(queue, 'spool.db');
   const bytes = readFileSync(path);
-  // The first line of some message in the middle; what follows closely is of the same message, what comes later may be elsewhere.
+  // The first line of some message in the middle; what follows closely is of the same message, what comes later may be
+  // elsewhere.
   const at = bytes.indexOf('X-Ledger: ', Math.floor(bytes.length / 2));
   expect(at).to.be.greaterThan(0);
   flip(path, at + 20);

@@ -13,7 +13,10 @@ const MESSAGES = size('ENDPOINT_MESSAGES', 4500, 600);
 const RATE = size('ENDPOINT_RATE', 75, 60);
 const WARM = 120;
 const PER_ENDPOINT = 8;
-/** The target is a change of less than a tenth. Two daemons with nothing but good endpoints differ by more when others use the machine, and a pool that is starved by seconds. */
+/**
+ * The target is a change of less than a tenth. Two daemons with nothing but good endpoints differ by more when others
+ * use the machine, and a pool that is starved by seconds.
+ */
 const MOST_TIMES = 1.5;
 const MOST_MORE_MS = 100;
 /** How long what was sent is waited for. */
@@ -81,7 +84,10 @@ async function spoil(receiver: Receiver, badness: Badness | undefined): Promise<
   else if (badness) receiver.answer(badness === 'resets' ? 'reset' : 'hang');
 }
 
-/** Mail for all endpoints in turn, every tenth message for the last one. Answers how long each of the others took, the shortest first. */
+/**
+ * Mail for all endpoints in turn, every tenth message for the last one. Answers how long each of the others took, the
+ * shortest first.
+ */
 async function send({ world }: Arm, messages: number): Promise<number[]> {
   const sent = new Map<string, number>();
   // Nothing is lost here: the ledger need not keep the disk busy.

@@ -10,7 +10,10 @@ const KILLS = size('KILLS', 100, 4);
 const MESSAGES = size('KILL_MESSAGES', 50_000, 2000);
 /** Attempts at one time in the whole daemon: what a kill may cut off on its way. */
 const IN_FLIGHT = 64;
-/** Of the processors, from the start of the process to the first mail it takes, twice the 2 s that it should be: a busy machine slows these down too. */
+/**
+ * Of the processors, from the start of the process to the first mail it takes, twice the 2 s that it should be: a busy
+ * machine slows these down too.
+ */
 const READY_MS = 4000;
 const EARLY = new URL('../support/faults/acknowledge-early.ts', import.meta.url);
 

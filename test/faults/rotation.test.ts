@@ -15,7 +15,10 @@ import { until } from '../support/until.ts';
 
 const RESTARTS = size('RESTARTS', 50, 4);
 const RATE = size('RESTART_RATE', 200, 60);
-/** How soon a new certificate is to be seen, half of the times; a session waits longer for its handshake where the daemon waits for a processor. */
+/**
+ * How soon a new certificate is to be seen, half of the times; a session waits longer for its handshake where the
+ * daemon waits for a processor.
+ */
 const SOON_MS = 1000;
 
 /** Something that runs one daemon after the other on one port. */

@@ -10,7 +10,10 @@ import { type MailServer, startMailServer } from '../support/mail-server.ts';
 /** How long it works, and how much mail comes in a second meanwhile. */
 const SOAK_MS = size('SOAK_MS', 3_600_000, 15_000);
 const RATE = size('SOAK_RATE', 150, 100);
-/** What may be more at the end than after a quarter of the time: megabytes, or things. In its first minute a daemon still grows into its work. */
+/**
+ * What may be more at the end than after a quarter of the time: megabytes, or things. In its first minute a daemon
+ * still grows into its work.
+ */
 const MOST_MORE = { memory: size('SOAK_MORE_MB', 48, 160), sockets: 20, descriptors: 20, threads: 2, queue: 64 };
 /** What a leak of everything must come to within seconds. */
 const CONTROL_MB = 160;

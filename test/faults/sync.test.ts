@@ -78,7 +78,10 @@ interface Seen {
   readonly wentOn: boolean;
 }
 
-/** Lets one call of the daemon fail while it takes mail that no endpoint takes on yet; what the next life has is what was on the disk. */
+/**
+ * Lets one call of the daemon fail while it takes mail that no endpoint takes on yet; what the next life has is what
+ * was on the disk.
+ */
 async function fail(
   { file, calls, fails, bytes = 10_000, distrusted }: Failure,
   imports: readonly URL[] = [],

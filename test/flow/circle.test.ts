@@ -116,7 +116,10 @@ const sumOf = (records: readonly any[]): Counts =>
       .map((name) => [name, records.reduce((sum, record) => sum + record[name], 0)]),
   );
 
-/** Ten past noon: no hour, day, week or month ends while the story is told. Ahead, so that what others call due is due here too. */
+/**
+ * Ten past noon: no hour, day, week or month ends while the story is told. Ahead, so that what others call due is due
+ * here too.
+ */
 function noonClock(): Clock {
   const now = systemClock.now();
   const today = new Date(now).setUTCHours(12, 10, 0, 0);

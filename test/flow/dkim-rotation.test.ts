@@ -86,7 +86,8 @@ describe('postern dkim rotate beside a daemon that signs', function () {
     expect(before).to.deep.include({ selector: 'postern2', next: null });
     expect(before.previous).to.include({ selector: 'postern', name: 'postern._domainkey.sign.test' });
     expect(running.log.of('dkim.rotated').map(({ fields }) => fields['selector'])).to.deep.equal(['postern2']);
-    // The daemon believes what it knows of a key for ten seconds; the old record is still there for what it signs meanwhile.
+    // The daemon believes what it knows of a key for ten seconds; the old record is still there for what it signs
+    // meanwhile.
     let n = 0;
     expect(
       await until(

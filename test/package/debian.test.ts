@@ -100,7 +100,10 @@ describe('the Debian package', function () {
   const modeOf = (path: string) => (lstatSync(at(path)).mode & 0o7777).toString(8);
   const owners = async (...paths: string[]) =>
     (await inRoot(root, 'stat', '-c', '%U:%G %a %n', ...paths)).out.trim().split('\n');
-  /** apt, as an operator uses it: with what the package depends on, and a question about settings answered by keeping them. */
+  /**
+   * apt, as an operator uses it: with what the package depends on, and a question about settings answered by keeping
+   * them.
+   */
   const apt = (...words: string[]) => [
     'apt-get',
     '-q',
@@ -251,7 +254,10 @@ describe('the Debian package', function () {
         `From: a@example.net\r\nSubject: ${subject}\r\n\r\nText.\r\n.`,
         'QUIT',
       ]);
-    /** As a mail server does: who hears that we stop comes again. A port that is shut would be another thing: 'closed' at once. */
+    /**
+     * As a mail server does: who hears that we stop comes again. A port that is shut would be another thing: 'closed'
+     * at once.
+     */
     async function mail(subject: string): Promise<string | undefined> {
       const replies = await session(subject);
       return replies[0] !== 'closed' && replies.some((reply) => reply.startsWith('421 4.3.0'))

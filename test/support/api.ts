@@ -72,7 +72,10 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
   return limits as Record<LimitedKind, number>; // every kind was named
 }
 
-/** The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are doubles. */
+/**
+ * The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are
+ * doubles.
+ */
 export async function startApi(
   options: {
     ownership?: OwnershipSettings['ownership'];
@@ -234,7 +237,9 @@ export async function startApi(
   };
 }
 
-/** Names of which the zone says nothing take mail elsewhere: tests of the contract ask for domains that they make up. */
+/**
+ * Names of which the zone says nothing take mail elsewhere: tests of the contract ask for domains that they make up.
+ */
 export function mailEverywhere(zone: Resolver): Resolver {
   function resolve(name: string, type: 'MX', budget?: Budget): Promise<Answer<MxRecord>>;
   function resolve(name: string, type: Exclude<RecordType, 'MX'>, budget?: Budget): Promise<Answer<string>>;

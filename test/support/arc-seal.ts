@@ -10,7 +10,10 @@ export interface SealOptions {
   readonly names: readonly string[];
 }
 
-/** Puts the first ARC set in front of a message, written after RFC 8617 alone. The message has one line of body and no fold. */
+/**
+ * Puts the first ARC set in front of a message, written after RFC 8617 alone. The message has one line of body and no
+ * fold.
+ */
 export function sealMessage(message: string, key: DkimKey, { c, form, names }: SealOptions): string {
   const [head = '', body = ''] = message.split('\r\n\r\n');
   const toForm = (line: string): string => (form === 'simple' ? line : relaxed(line));

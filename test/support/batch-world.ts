@@ -31,7 +31,10 @@ const ok: AttemptResult = { kind: 'answered', status: 200, retryAfter: null, ans
 const real = createIds(systemClock);
 let number = 0;
 
-/** Everything between a row that carries events and the POST: real parts on a clock that is moved by hand; the endpoints are functions. */
+/**
+ * Everything between a row that carries events and the POST: real parts on a clock that is moved by hand; the endpoints
+ * are functions.
+ */
 export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
   const opened = await freshSpool();
   const { clock } = opened;

@@ -1,4 +1,7 @@
-/** A self-signed certificate for mx.example.com, mta-sts.example.com and relay.test, and its key, made for these tests and good for a hundred years. */
+/**
+ * A self-signed certificate for mx.example.com, mta-sts.example.com and relay.test, and its key, made for these tests
+ * and good for a hundred years.
+ */
 export const MX_CERT = `-----BEGIN CERTIFICATE-----
 MIIBxzCCAW2gAwIBAgIUOxCsBTcbs3e4qRgDWqBF/r5PFuQwCgYIKoZIzj0EAwIw
 GTEXMBUGA1UEAwwObXguZXhhbXBsZS5jb20wIBcNMjYxMTIxMTkwMzU4WhgPMjEy

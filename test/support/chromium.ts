@@ -44,7 +44,9 @@ export function chromium(): string | undefined {
   });
 }
 
-/** Starts it and speaks its debugging protocol (Chrome DevTools Protocol), by which one can ask what a person would see. */
+/**
+ * Starts it and speaks its debugging protocol (Chrome DevTools Protocol), by which one can ask what a person would see.
+ */
 export async function startBrowser(program: string): Promise<Browser> {
   const dir = await tempDir();
   const child = spawn(program, [...FLAGS, `--user-data-dir=${dir}`, 'about:blank'], { stdio: 'ignore' });

@@ -46,7 +46,10 @@ export function testSettings(dir: string, env: Readonly<Record<string, string>> 
   }).settings;
 }
 
-/** The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is there). */
+/**
+ * The whole daemon in this process, on free ports, in a folder of its own (or in `dir`, to start again on what is
+ * there).
+ */
 export async function startDaemon(
   env: Readonly<Record<string, string>> = {},
   options: { dir?: string; clock?: Clock; ids?: Ids } = {},

@@ -23,9 +23,9 @@ export interface TestDriver {
 export interface OpenOptions {
   readonly log?: Log;
   /**
-   * For many writers of one row. FerretDB 1.24 and mongo-java-server 1.47 read, change and write a document without a lock, so
-   * findAndModify on one document from several connections loses updates; there, and only there, such a database gets a single
-   * connection.
+   * For many writers of one row. FerretDB 1.24 and mongo-java-server 1.47 read, change and write a document without a
+   * lock, so findAndModify on one document from several connections loses updates; there, and only there, such a
+   * database gets a single connection.
    */
   readonly crowded?: boolean;
 }

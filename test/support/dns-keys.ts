@@ -42,8 +42,8 @@ export interface SigningOptions {
 }
 
 /**
- * Signs a message with c=relaxed/simple, written after RFC 6376 alone, so that what it makes is no mirror of the library
- * under test. It signs whatever it is asked to, the unsound kinds too.
+ * Signs a message with c=relaxed/simple, written after RFC 6376 alone, so that what it makes is no mirror of the
+ * library under test. It signs whatever it is asked to, the unsound kinds too.
  */
 export function signMessage(message: string, key: DkimKey, options: SigningOptions = {}): string {
   const [head = '', body = ''] = splitOnce(message, '\r\n\r\n');

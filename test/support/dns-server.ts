@@ -6,12 +6,12 @@ import { Packet } from 'dns2';
 import type { Looked, Question } from './zone.ts';
 
 /**
- * How a name server answers:
- * drop: not at all · servfail, refuse, formerr: with that code · truncate: cut over UDP, whole over TCP ·
- * truncate-always: cut over both · late: after so many milliseconds · other-question, wrong-id: with an answer that is not ours ·
- * wrong-id-first: a forged answer, then the right one · garbage: bytes that are no packet · cut: a packet that ends in the middle of a record ·
- * links: one CNAME at a time, as a server does that does not look further · referral: "ask those name servers" ·
- * tcp-drip: cut over UDP, one byte of the answer over TCP · no-edns: formerr to a question with an OPT record · plain-case: the question in capitals.
+ * How a name server answers: drop: not at all · servfail, refuse, formerr: with that code · truncate: cut over UDP,
+ * whole over TCP · truncate-always: cut over both · late: after so many milliseconds · other-question, wrong-id: with
+ * an answer that is not ours · wrong-id-first: a forged answer, then the right one · garbage: bytes that are no packet
+ * · cut: a packet that ends in the middle of a record · links: one CNAME at a time, as a server does that does not look
+ * further · referral: "ask those name servers" · tcp-drip: cut over UDP, one byte of the answer over TCP · no-edns:
+ * formerr to a question with an OPT record · plain-case: the question in capitals.
  */
 export type Behaviour =
   | 'normal'

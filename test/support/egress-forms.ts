@@ -1,4 +1,7 @@
-/** Hosts that reach where no webhook may, in every way of writing them that we know. Each stands for an incident or a note somewhere. */
+/**
+ * Hosts that reach where no webhook may, in every way of writing them that we know. Each stands for an incident or a
+ * note somewhere.
+ */
 
 const LOOPBACK = [
   '127.0.0.1',

@@ -1,6 +1,7 @@
 /**
- * A process of its own that publishes events, makes batches of them and settles those, and kills itself without warning in the
- * middle of the step that it is told: `node events-child.ts FOLDER ROUND STEP`. Says on standard output which events were taken.
+ * A process of its own that publishes events, makes batches of them and settles those, and kills itself without warning
+ * in the middle of the step that it is told: `node events-child.ts FOLDER ROUND STEP`. Says on standard output which
+ * events were taken.
  */
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';

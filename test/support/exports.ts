@@ -51,7 +51,9 @@ export interface ArchiveEntry {
   readonly time: Date;
 }
 
-/** Reads a zip archive by its central directory (APPNOTE 4.3), as strictly as a program that was given a bad one should. */
+/**
+ * Reads a zip archive by its central directory (APPNOTE 4.3), as strictly as a program that was given a bad one should.
+ */
 export function readArchive(bytes: Buffer): ArchiveEntry[] {
   const end = bytes.lastIndexOf(Buffer.from('PK\x05\x06', 'latin1'));
   if (end < 0 || end + 22 !== bytes.length) throw new Error('no end of the central directory');

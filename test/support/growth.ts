@@ -1,7 +1,7 @@
 /**
- * How much more processor time sixteen times the input takes: near 16 for linear work, near 256 for quadratic work. Least of a few
- * runs, and time of this thread only, so that a busy machine does not count; tiny times are taken for a millisecond. What looks
- * as if it grew faster is looked at again: work that is really quadratic is so every time.
+ * How much more processor time sixteen times the input takes: near 16 for linear work, near 256 for quadratic work.
+ * Least of a few runs, and time of this thread only, so that a busy machine does not count; tiny times are taken for a
+ * millisecond. What looks as if it grew faster is looked at again: work that is really quadratic is so every time.
  */
 export function growth(run: (size: number) => void, size: number): number {
   let found = Infinity;

@@ -39,7 +39,10 @@ export const RECORDS: ZoneRecords = {
   'mx.to.test': { A: ['127.0.0.1'] },
 };
 
-/** Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they send. */
+/**
+ * Two whole daemons, each with a spool of its own, over one MongoDB-protocol server; to.test takes the mail that they
+ * send.
+ */
 export async function startHosts(env: Readonly<Record<string, string>> = {}): Promise<Hosts> {
   const server = await startMailServer();
   const hook = await startReceiver();

@@ -12,7 +12,10 @@ export interface MailServer extends MailSink {
   readonly asked: string[];
 }
 
-/** A sink that takes mail but for `gone…` and `full…`, and for `grey…` when it sees one for the first time; then `hang…` gets no answer. */
+/**
+ * A sink that takes mail but for `gone…` and `full…`, and for `grey…` when it sees one for the first time; then `hang…`
+ * gets no answer.
+ */
 export async function startMailServer(): Promise<MailServer> {
   const asked: string[] = [];
   const sink = await startMailSink({

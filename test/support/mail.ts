@@ -5,7 +5,10 @@ export interface Place {
   readonly port: number;
 }
 
-/** Sends one message over a session of its own and answers the last reply; a refusal is an answer, a lost connection throws. */
+/**
+ * Sends one message over a session of its own and answers the last reply; a refusal is an answer, a lost connection
+ * throws.
+ */
 export async function sendMail(
   to: Place,
   envelope: { from: string; to: string | readonly string[] },
@@ -45,7 +48,10 @@ export async function openSession({ host, port }: Place): Promise<Session> {
     wanted?.reject(error ?? new Error('the connection was closed'));
     wanted = undefined;
   };
-  /** Gives the first whole reply to who waits for it; what comes behind it (a 421 at a shutdown) is the answer to what is said next. */
+  /**
+   * Gives the first whole reply to who waits for it; what comes behind it (a 421 at a shutdown) is the answer to what
+   * is said next.
+   */
   const give = () => {
     const [whole, last] = /^(?:\d{3}-[^\r\n]*\r\n)*(\d{3} [^\r\n]*)\r\n/.exec(text) ?? [];
     if (whole === undefined || !wanted) return;

@@ -5,7 +5,10 @@ import { createRequire } from 'node:module';
 // The official Node client of the public ancestor, unchanged but for where it sends to. It is CommonJS without types.
 const require = createRequire(import.meta.url);
 
-/** Lets `mandrill-api` send to a port of 127.0.0.1; the answer undoes that. Its host is a constant in a closure; this is the way in. */
+/**
+ * Lets `mandrill-api` send to a port of 127.0.0.1; the answer undoes that. Its host is a constant in a closure; this is
+ * the way in.
+ */
 export function leadMandrillTo(port: number): () => void {
   const original = https.request;
   Object.assign(https, {

@@ -1,7 +1,9 @@
 /** What a scrape showed. */
 export interface Scrape {
   readonly text: string;
-  /** The value of one series: `name` or `name{label="value",…}` with its labels in any order; 0 when it is not there. */
+  /**
+   * The value of one series: `name` or `name{label="value",…}` with its labels in any order; 0 when it is not there.
+   */
   of(series: string): number;
   /** The sum of all series of a name whose labels are at least these. */
   sum(name: string, labels?: Readonly<Record<string, string>>): number;

@@ -1,5 +1,6 @@
 /**
- * A render thread that can be broken: what a message says in `X-Test` happens to it, because no input is known that would do it.
+ * A render thread that can be broken: what a message says in `X-Test` happens to it, because no input is known that
+ * would do it.
  */
 import { parentPort } from 'node:worker_threads';
 import '../../src/composition/render-thread.ts';

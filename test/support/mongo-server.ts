@@ -8,13 +8,15 @@ import { place } from './place.ts';
 import { PATIENCE, until } from './until.ts';
 
 /**
- * A real server for the suite of the store: what MONGODB_URL names, else a `mongod` on the PATH, else FerretDB (a server that
- * speaks MongoDB's protocol over SQLite) built from ferretdb/ with Go. TEST_MONGO=java asks for another one that speaks it,
- * mongo-java-server, whose jars Maven brings: what two servers that share no code agree on is the protocol's.
+ * A real server for the suite of the store: what MONGODB_URL names, else a `mongod` on the PATH, else FerretDB (a
+ * server that speaks MongoDB's protocol over SQLite) built from ferretdb/ with Go. TEST_MONGO=java asks for another one
+ * that speaks it, mongo-java-server, whose jars Maven brings: what two servers that share no code agree on is the
+ * protocol's.
  *
- * FerretDB 1.24 with SQLite takes `writeConcern: { w: 'majority', j: true }` without a word, and says hello as a standalone
- * server, so the driver does not use retryable writes with it. createIndexes of several indexes that are there panics in
- * it and ends the connection; the store sends one a command. What else the two do differently, `lacks` says.
+ * FerretDB 1.24 with SQLite takes `writeConcern: { w: 'majority', j: true }` without a word, and says hello as a
+ * standalone server, so the driver does not use retryable writes with it. createIndexes of several indexes that are
+ * there panics in it and ends the connection; the store sends one a command. What else the two do differently, `lacks`
+ * says.
  */
 export type MongoKind = 'url' | 'mongod' | 'ferretdb' | 'java';
 
@@ -39,7 +41,8 @@ const LACKS: Readonly<Record<MongoKind, readonly Lack[]>> = {
   url: [],
   mongod: [],
   ferretdb: ['atomic changes', 'plans', 'quick limits'], // and lists in lists; no row of ours has one
-  java: ['atomic changes', 'code points', 'strict sums', 'plans', 'getMore', 'a disk', 'quick limits'], // mongo-java-server 1.47
+  // mongo-java-server 1.47
+  java: ['atomic changes', 'code points', 'strict sums', 'plans', 'getMore', 'a disk', 'quick limits'],
 };
 
 /** Whether a case must be left out on this kind of store, because its server is known to be at fault. */
@@ -72,7 +75,10 @@ export function mongoKind(): MongoKind | undefined {
   return existsSync(BINARY) ? 'ferretdb' : undefined;
 }
 
-/** Builds or fetches the server where there is none yet; throws when there is no way to one. Some minutes at the first time. */
+/**
+ * Builds or fetches the server where there is none yet; throws when there is no way to one. Some minutes at the first
+ * time.
+ */
 export function requireMongo(): void {
   if (mongoKind()) return;
   if (process.env['TEST_MONGO'] === 'java') return fetchJava();
@@ -110,7 +116,10 @@ export interface MongoServer {
 export interface MongoProcess {
   kill(): Promise<void>;
   start(): Promise<void>;
-  /** Resolves when it has stopped: the signal is taken by one thread after the other, and a question may still be answered. */
+  /**
+   * Resolves when it has stopped: the signal is taken by one thread after the other, and a question may still be
+   * answered.
+   */
   halt(): Promise<void>;
   resume(): void;
 }

@@ -5,8 +5,9 @@ const MEMORY = '/dev/shm';
 const ENOUGH_BYTES = 2 ** 31;
 
 /**
- * Where tests keep their files: where TEST_FILES says, else in memory where there is enough of it, else on the disk. In memory the same
- * calls are made and none waits for the disk; what a disk really keeps is shown by the faults, which stay on it.
+ * Where tests keep their files: where TEST_FILES says, else in memory where there is enough of it, else on the disk. In
+ * memory the same calls are made and none waits for the disk; what a disk really keeps is shown by the faults, which
+ * stay on it.
  */
 export const place = (): string => process.env['TEST_FILES'] || (hasMemory() ? MEMORY : tmpdir());
 

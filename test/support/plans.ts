@@ -17,8 +17,9 @@ export function planOf(file: string, { shape, terms, slice }: Usage): string[] {
 }
 
 /**
- * What is wrong with a plan: rows looked for one by one, sorted after they were found, or found by less than an index would
- * allow (SQLite knows no numbers of rows here, and may take the index of the account alone where the id is known).
+ * What is wrong with a plan: rows looked for one by one, sorted after they were found, or found by less than an index
+ * would allow (SQLite knows no numbers of rows here, and may take the index of the account alone where the id is
+ * known).
  */
 export function planFaults(usage: Usage, plan: readonly string[]): string[] {
   // The list of an `in` is a table of its own to SQLite; going through it is what it is for.
@@ -46,8 +47,8 @@ function bestOf({ spec, terms }: Usage): number {
 }
 
 /**
- * Whether a declared index serves it: its first field is compared (or sorted by), and where there is an order, every field in
- * front of the one that is sorted by is compared for equality.
+ * Whether a declared index serves it: its first field is compared (or sorted by), and where there is an order, every
+ * field in front of the one that is sorted by is compared for equality.
  */
 export function isServed({ spec, terms, slice }: Usage): boolean {
   const fields = new Set(terms.map(({ field }) => field));

@@ -30,7 +30,10 @@ export function whyNoPostfix(): string | undefined {
   return process.getuid?.() === 0 ? undefined : 'postfix needs root';
 }
 
-/** What an instance consists of that takes mail by SMTP and carries it on by SMTP: nothing local, no program, no maildrop. */
+/**
+ * What an instance consists of that takes mail by SMTP and carries it on by SMTP: nothing local, no program, no
+ * maildrop.
+ */
 const MASTER = (port: number) =>
   [
     `127.0.0.1:${port} inet n - n - - smtpd`,

@@ -17,8 +17,12 @@ export interface Received {
 /** How a webhook receiver may behave, well or badly. */
 export type How =
   | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string | Buffer }
-  /** hang: never answers · reset: TCP reset · close: ends without a byte · close-after-headers: ends where the body should come
-   * · drip-headers, drip-body: a byte a second · endless: a body without end · malformed: not HTTP · cut: a status line and no more. */
+  /**
+   * hang: never answers · reset: TCP reset · close: ends without a byte · close-after-headers: ends where the body
+   * should come
+   * · drip-headers, drip-body: a byte a second · endless: a body without end · malformed: not HTTP · cut: a status line
+   *   and no more.
+   */
   | 'hang'
   | 'reset'
   | 'close'

@@ -1,6 +1,6 @@
 /**
- * A process of its own that settles deliveries with reports, tells some of them, and says on standard output what is settled
- * (`settled ID`) and what was told (`told ID`), until it is killed: `node reports-child.ts FOLDER`.
+ * A process of its own that settles deliveries with reports, tells some of them, and says on standard output what is
+ * settled (`settled ID`) and what was told (`told ID`), until it is killed: `node reports-child.ts FOLDER`.
  */
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';

@@ -80,7 +80,10 @@ export function createTestSenders({ store, resolver, clock, ids, log, newKeyPair
   };
 }
 
-/** A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its arrival. */
+/**
+ * A resolver over a zone that may change between questions; `meanwhile` is what happens between an answer and its
+ * arrival.
+ */
 export function changingResolver(
   zone: () => ZoneRecords,
   meanwhile: (name: string, type: RecordType) => Promise<unknown> = async () => undefined,

@@ -77,7 +77,10 @@ function descriptorOf(server: Server): number {
   return fd;
 }
 
-/** Starts node on `args` with a socket named "smtp" as descriptor 3. LISTEN_PID is the process that exec leaves, as with the installed command. */
+/**
+ * Starts node on `args` with a socket named "smtp" as descriptor 3. LISTEN_PID is the process that exec leaves, as with
+ * the installed command.
+ */
 export function spawnWithSocket(fd: number, args: readonly string[], env: NodeJS.ProcessEnv) {
   const script = 'LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=smtp exec "$0" "$@"';
   return spawn('sh', ['-c', script, process.execPath, ...args], { env, stdio: ['ignore', 'pipe', 'pipe', fd] });

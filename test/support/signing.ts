@@ -4,8 +4,9 @@ import { until } from './until.ts';
 import type { Zone, ZoneRecords } from './zone.ts';
 
 /**
- * Makes the daemon sign what `domain` sends, as its owner would: publishes its key and SPF in the zone, lets them be tested and
- * answers the mail to its postmaster, which comes to the sink. `postern.test` is the daemon's public URL. Answers what the zone has now.
+ * Makes the daemon sign what `domain` sends, as its owner would: publishes its key and SPF in the zone, lets them be
+ * tested and answers the mail to its postmaster, which comes to the sink. `postern.test` is the daemon's public URL.
+ * Answers what the zone has now.
  */
 export async function verifySender(
   domain: string,

@@ -1,6 +1,6 @@
 /**
- * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test can
- * kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES`.
+ * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test
+ * can kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES`.
  */
 import { createHash, randomBytes } from 'node:crypto';
 import { writeSync } from 'node:fs';

@@ -1,7 +1,13 @@
-/** Bounds are there for what hangs, so they are wide: a busy machine is no fault. Smaller (TEST_PATIENCE) shows sooner what hangs. */
+/**
+ * Bounds are there for what hangs, so they are wide: a busy machine is no fault. Smaller (TEST_PATIENCE) shows sooner
+ * what hangs.
+ */
 export const PATIENCE = Number(process.env['TEST_PATIENCE'] ?? 4);
 
-/** Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails after `ms`. */
+/**
+ * Waits for a condition instead of for a time: the answer of `probe` once it is neither false nor undefined. Fails
+ * after `ms`.
+ */
 export async function until<T>(
   what: string,
   probe: () => T | Promise<T>,

@@ -89,7 +89,9 @@ export function createApiClient(base: string, key: string, { wait }: Waiter): Ap
   });
 }
 
-/** Errors are {status: "error", name, message}: with status 500 from Mandrill, with a status of their own from Postern. */
+/**
+ * Errors are {status: "error", name, message}: with status 500 from Mandrill, with a status of their own from Postern.
+ */
 function answerOrRefusal(answer: unknown, status: number): unknown {
   if (status < 400 && !(isRecord(answer) && answer.status === 'error' && typeof answer.code === 'number'))
     return answer;

@@ -77,7 +77,9 @@ function listed<T>(kind: {
   nameOf(record: T): string;
   /** `begun`: an earlier import was interrupted in the middle of it. */
   bring(record: T, to: ApiClient, from: ApiClient, begun: boolean): Promise<unknown>;
-  /** Whether `ours` is what an interrupted import of `theirs` leaves behind. Absent where one call imports all of it. */
+  /**
+   * Whether `ours` is what an interrupted import of `theirs` leaves behind. Absent where one call imports all of it.
+   */
   begun?(theirs: T, ours: T): boolean;
 }): Kind {
   const { name, path, item, note } = kind;
@@ -110,7 +112,8 @@ const subaccounts = listed({
   begun: (theirs, ours) => theirs.status === 'paused' && ours.status === 'active' && ours.sent_total === 0,
   async bring({ id, name, custom_quota: quota, status }, to, from, begun) {
     if (!begun) {
-      const { notes } = readOne('subaccount', notesRecord, await from.call('/subaccounts/info', { id })); // the list has none
+      // the list has none
+      const { notes } = readOne('subaccount', notesRecord, await from.call('/subaccounts/info', { id }));
       await to.call('/subaccounts/add', { id, name, notes, custom_quota: quota && quota > 0 ? quota : undefined });
     }
     if (status === 'paused') await to.call('/subaccounts/pause', { id });
@@ -291,8 +294,8 @@ const MOST_CALLS = 3000;
 const LETTERS = [...'abcdefghijklmnopqrstuvwxyz0123456789._-+@'];
 
 /**
- * All entries of the account and its subaccounts. A call returns at most 1,000 and there are no pages, so a longer list is
- * searched by the first letters of its addresses.
+ * All entries of the account and its subaccounts. A call returns at most 1,000 and there are no pages, so a longer list
+ * is searched by the first letters of its addresses.
  */
 async function allRejects(api: ApiClient, say: (note: string) => void): Promise<readonly Reject[]> {
   const subaccounts = readList('subaccounts', subaccountRecord, await api.call('/subaccounts/list')).map(

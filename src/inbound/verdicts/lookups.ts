@@ -3,7 +3,8 @@ import { frozen } from '../../base/frozen.ts';
 import { createExpiringMemory, type ExpiringMemory } from '../../base/memory.ts';
 import type { Answer, Budget, MxRecord, Resolver } from '../../dns/types.ts';
 
-// What verdicts ask of the DNS: in the library's manner, within a budget, and remembered for as long as the answers hold.
+// What verdicts ask of the DNS: in the library's manner, within a budget, and remembered for as long as the answers
+// hold.
 
 /** A question in the manner of node:dns: an array, or a rejection with a code. */
 export type LookUp = (name: string, type: string) => Promise<unknown[]>;
@@ -58,7 +59,10 @@ function recordsOf<T>(answer: Answer<T>): readonly T[] {
   );
 }
 
-/** An absent record is no fault of the program: its stack would tell nothing, and is half of what it costs (12 us per message). */
+/**
+ * An absent record is no fault of the program: its stack would tell nothing, and is half of what it costs (12 us per
+ * message).
+ */
 function codedError(code: string): Error {
   const limit = Error.stackTraceLimit;
   Error.stackTraceLimit = 0;
@@ -81,8 +85,8 @@ export function createBudget(questions: number, ms: number, clock: Clock): Budge
 }
 
 /**
- * A part of a budget, so that one piece of the work cannot spend what another one needs: a sender who makes SPF expensive
- * must not get rid of the DMARC of the name in From.
+ * A part of a budget, so that one piece of the work cannot spend what another one needs: a sender who makes SPF
+ * expensive must not get rid of the DMARC of the name in From.
  */
 export function createShare(budget: Budget, questions: number, ms: number, clock: Clock): Budget {
   const own = createBudget(questions, ms, clock);
@@ -106,7 +110,10 @@ const ABSENCE_MS = 10_000;
 /** SPF macros: what such a record says may depend on every letter of the envelope (RFC 7208 section 7). */
 const MACRO = /%[{_%-]/;
 
-/** As long as the shortest of the answers holds, at most five minutes; not at all after a failure or where a macro was seen. */
+/**
+ * As long as the shortest of the answers holds, at most five minutes; not at all after a failure or where a macro was
+ * seen.
+ */
 function createLife(): Life {
   let ms = LONGEST_MS;
   return frozen({
@@ -133,7 +140,10 @@ export function createRecall<V>(clock: Clock): ExpiringMemory<V> {
   return createExpiringMemory<V>({ most: MOST }, clock);
 }
 
-/** What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of hold. */
+/**
+ * What came out before for the same key, else what comes out now, kept for as long as the answers that it was made of
+ * hold.
+ */
 export async function recalled<V>(
   memory: ExpiringMemory<V>,
   key: string,

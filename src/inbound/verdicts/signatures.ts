@@ -211,8 +211,9 @@ const MOST_KEYS = 1000;
 const LONGEST_RECORD = 2048; // a key of 8192 bits has 1400 characters; together they are 2 MB
 
 /**
- * Keeps keys that were read, by the text of their record, so that the DNS alone says how long a key is valid. Reading one costs
- * 200 us, and checking a signature takes 50 us with the key as an object, 100 us with it as PEM. Faults are not kept.
+ * Keeps keys that were read, by the text of their record, so that the DNS alone says how long a key is valid. Reading
+ * one costs 200 us, and checking a signature takes 50 us with the key as an object, 100 us with it as PEM. Faults are
+ * not kept.
  */
 export function createPublicKeys(read: ReadKey, toALabel: (name: string) => string): (lookUp: LookUp) => MessageKeys {
   const known = createMemory<PublicKey>({ most: MOST_KEYS });

@@ -111,7 +111,10 @@ export function fitsLines(bytes: Buffer): boolean {
   return true;
 }
 
-/** Encodes text as quoted-printable (RFC 2045 section 6.7). CRLF is a line end; a lone CR or LF is encoded as it is no line end. */
+/**
+ * Encodes text as quoted-printable (RFC 2045 section 6.7). CRLF is a line end; a lone CR or LF is encoded as it is no
+ * line end.
+ */
 export function encodeQuotedPrintable(bytes: Buffer): Buffer {
   // At worst every octet becomes three, and every 72 of these a soft break.
   const out = Buffer.allocUnsafeSlow(Math.ceil(bytes.length * 3 * (1 + 3 / 72)) + 3);

@@ -10,18 +10,23 @@ import { createOutput, readTokens, valueStart } from '../html-edit.ts';
 const MOST_BYTES = 256 * 1024;
 /** Milliseconds; a page of many kilobytes takes some tens of them. */
 const LONGEST_MS = 1000;
-/** Pages that are kept with what became of them: without merge tags a message has the same one for all its recipients. */
+/**
+ * Pages that are kept with what became of them: without merge tags a message has the same one for all its recipients.
+ */
 const MOST_KEPT = 8;
-/** Declarations that are written into elements, their characters, and those of the page that comes out. They bound memory. */
+/**
+ * Declarations that are written into elements, their characters, and those of the page that comes out. They bound
+ * memory.
+ */
 const MOST_WRITTEN = 300_000;
 const MOST_CHARACTERS = 8_000_000;
 const HAS_STYLE = /<style\b/i;
 
 /**
- * Makes what writes the style sheets of an HTML text into the `style` attributes of its elements, for mail programs that do not read
- * style sheets. Every other character of the text stays as it is, the style sheets too: queries about the screen and links under
- * a pointer work only from there. HTML that has none, is too large, costs too much or cannot be read stays as it is. Nothing is
- * fetched and no file is read: links to style sheets and @import stay what they are.
+ * Makes what writes the style sheets of an HTML text into the `style` attributes of its elements, for mail programs
+ * that do not read style sheets. Every other character of the text stays as it is, the style sheets too: queries about
+ * the screen and links under a pointer work only from there. HTML that has none, is too large, costs too much or cannot
+ * be read stays as it is. Nothing is fetched and no file is read: links to style sheets and @import stay what they are.
  */
 export function createInliner(): (html: string) => string {
   const given = { html: '', inline: inlineStyles };
@@ -72,7 +77,10 @@ function isSheet({ name, attribs }: Element): boolean {
 
 interface Declaration {
   readonly name: string;
-  /** Without `!important`: the style sheet stays, and its queries about the screen must be able to overrule the attribute. */
+  /**
+   * Without `!important`: the style sheet stays, and its queries about the screen must be able to overrule the
+   * attribute.
+   */
   readonly value: string;
   readonly important: boolean;
 }
@@ -86,7 +94,10 @@ interface Rule {
 const TOKEN =
   /\/\*[^]*?(?:\*\/|$)|"(?:\\[^]|[^"\\\n])*"?|'(?:\\[^]|[^'\\\n])*'?|\\[^]?|[{}()[\];]|[^"'\\{}()[\];/]+|\//g;
 
-/** The rules of a style sheet (CSS Syntax, 5.4), without those in @ blocks and within other rules: no element could have them. */
+/**
+ * The rules of a style sheet (CSS Syntax, 5.4), without those in @ blocks and within other rules: no element could have
+ * them.
+ */
 function readRules(css: string): readonly Rule[] {
   const rules: Rule[] = [];
   let [text, selectors, open] = ['', '', 0];
@@ -166,7 +177,10 @@ function rankOf(selector: readonly Selector[]): number {
   }, 0);
 }
 
-/** Applies the declarations to each element from the weakest to the strongest, those of its `style` attribute in their place. */
+/**
+ * Applies the declarations to each element from the weakest to the strongest, those of its `style` attribute in their
+ * place.
+ */
 function applyRules(steps: readonly Step[], elements: readonly Element[]): ReadonlyMap<Element, Cascade> {
   const matches = new Map<Element, Step[]>();
   let [written, characters] = [0, 0];
@@ -213,8 +227,8 @@ function createCascade(): Cascade {
   const values = new Map<string, readonly string[]>();
   return {
     add(block) {
-      // A property stands behind what came before, because `margin` would undo `margin-top`. Of one block all its values stay:
-      // programs that cannot read the last one take the one before.
+      // A property stands behind what came before, because `margin` would undo `margin-top`. Of one block all its
+      // values stay: programs that cannot read the last one take the one before.
       for (const [name, same] of Map.groupBy(block, (one) => one.name)) {
         values.delete(name);
         values.set(

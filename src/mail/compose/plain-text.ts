@@ -177,8 +177,8 @@ const MARK = '\udbff';
 const LINK = /\udbff(\d+);/g;
 
 /**
- * A text as an HTML page that reads the same: escaped, an empty line between paragraphs, line breaks and indents kept, links
- * that can be followed. Linear; throws `TooLong` when the links alone would be longer than `maxLength`.
+ * A text as an HTML page that reads the same: escaped, an empty line between paragraphs, line breaks and indents kept,
+ * links that can be followed. Linear; throws `TooLong` when the links alone would be longer than `maxLength`.
  */
 export function toHtmlPage(text: string, maxLength: number): string {
   const links: string[] = [];

@@ -22,8 +22,9 @@ export function toVars(list: Iterable<{ readonly name: string; readonly content:
 }
 
 /**
- * Replaces the merge tags of a text. Values are put in as they are, neither escaped nor looked into again. An unknown variable or
- * tag becomes nothing; what only looks like a tag stays. One pass, without recursion, in time linear to text and result. Throws `TooLong`.
+ * Replaces the merge tags of a text. Values are put in as they are, neither escaped nor looked into again. An unknown
+ * variable or tag becomes nothing; what only looks like a tag stays. One pass, without recursion, in time linear to
+ * text and result. Throws `TooLong`.
  */
 export function merge(text: string, vars: Vars, options: MergeOptions): string {
   return toEnd(merging(text, vars, options));
@@ -56,8 +57,8 @@ export function* merging(text: string, vars: Vars, options: MergeOptions): Gener
   return output.finish();
 }
 
-// One level of `IF:` is one small number, as there may be half a million of them: what is around it is shown; one of its branches
-// has been shown, or is.
+// One level of `IF:` is one small number, as there may be half a million of them: what is around it is shown; one of
+// its branches has been shown, or is.
 const OUTSIDE = 1;
 const TAKEN = 2;
 
@@ -154,8 +155,8 @@ interface RenderInput {
 type RenderResult = { readonly html: string } | { readonly tooLong: 'contents' | 'vars' };
 
 /**
- * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond or so: a
- * template of megabytes must not hold up the mail that comes in meanwhile.
+ * Fills the regions of a template, then replaces its merge tags, those in the contents too. It rests every millisecond
+ * or so: a template of megabytes must not hold up the mail that comes in meanwhile.
  */
 export async function render({
   code,
@@ -333,7 +334,10 @@ const LETTERS: ReadonlyMap<string, (date: Date) => string | number> = new Map<st
   ['r', (date) => date.toUTCString().replace('GMT', '+0000')],
 ]);
 
-/** A time in UTC, in a format of PHP's date(); a backslash lets the next character stand for itself, as do those that mean nothing. */
+/**
+ * A time in UTC, in a format of PHP's date(); a backslash lets the next character stand for itself, as do those that
+ * mean nothing.
+ */
 export function formatDate(date: Date, format: string): string {
   return format.replace(
     /\\([\s\S]?)|[a-z]/gi,

@@ -11,10 +11,10 @@ const MARK = 'mc:edit';
 const SPACE = /[ \t\n\f\r]/;
 
 /**
- * Puts contents into the regions of an HTML text: what is inside of an element that carries `mc:edit="name"` is replaced, and the
- * mark is taken off that element, as it was meant for us and is no HTML. Every other byte stays as it is. A region without content
- * keeps its mark and its default; of two regions inside one another with contents for both, the outer one is filled.
- * Elements without an inside (`<img>`, `<div/>`) are left alone. Throws `TooLong`.
+ * Puts contents into the regions of an HTML text: what is inside of an element that carries `mc:edit="name"` is
+ * replaced, and the mark is taken off that element, as it was meant for us and is no HTML. Every other byte stays as it
+ * is. A region without content keeps its mark and its default; of two regions inside one another with contents for
+ * both, the outer one is filled. Elements without an inside (`<img>`, `<div/>`) are left alone. Throws `TooLong`.
  */
 export function fillRegions(code: string, contents: Contents, maxLength = MAX_RENDERED): string {
   const steps = fillingRegions(code, contents, maxLength);
@@ -111,7 +111,8 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
       attribute.valueEnd = end;
     },
     onattribend(_, end) {
-      if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return; // of two marks the first counts, as with any attribute
+      // of two marks the first counts, as with any attribute
+      if (!attribute.isMark || tag.mark || attribute.valueStart < 0) return;
       tag.mark = {
         start: spaceBefore(code, attribute.start),
         end,
@@ -119,7 +120,8 @@ function createReader(code: string, contents: Contents, edits: Edits): Partial<T
       };
     },
     onopentagend: opened,
-    // Written by somebody who means an empty element: for HTML it would be open, and filling it would swallow what follows.
+    // Written by somebody who means an empty element: for HTML it would be open, and filling it would swallow what
+    // follows.
     onselfclosingtag() {
       ended(elements.imply(tag.name), tag.start);
     },

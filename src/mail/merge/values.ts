@@ -1,4 +1,7 @@
-/** What a merge variable holds: JSON. Texts, numbers and truth values in both languages; lists and structs in handlebars. */
+/**
+ * What a merge variable holds: JSON. Texts, numbers and truth values in both languages; lists and structs in
+ * handlebars.
+ */
 export type MergeValue = string | number | boolean | null | readonly MergeValue[] | Struct;
 
 export interface Struct {
@@ -52,7 +55,10 @@ export function isTrue(value: Maybe): boolean {
   return isList(value) ? value.length > 0 : Boolean(value);
 }
 
-/** What stands under a name in a value. Only what the account gave: nothing that the language of this program adds is there. */
+/**
+ * What stands under a name in a value. Only what the account gave: nothing that the language of this program adds is
+ * there.
+ */
 export function member(value: Maybe, name: string): Maybe {
   if (isList(value)) return name === 'length' ? value.length : /^\d{1,9}$/.test(name) ? value[Number(name)] : undefined;
   return isStruct(value) && Object.hasOwn(value, name) ? value[name] : undefined;
@@ -120,7 +126,10 @@ function compare(left: string, operator: string, right: string): boolean {
 
 const LONGEST_NUMBER = 64;
 
-/** A text as a number, undefined when it is none. A longer text is no number that anybody counts with, and one variable may be compared any number of times. */
+/**
+ * A text as a number, undefined when it is none. A longer text is no number that anybody counts with, and one variable
+ * may be compared any number of times.
+ */
 export function toNumber(text: string): number | undefined {
   return text.length <= LONGEST_NUMBER && /^\s*[+-]?(?:\d+(?:\.\d*)?|\.\d+)\s*$/.test(text) ? Number(text) : undefined;
 }

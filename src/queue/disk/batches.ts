@@ -32,7 +32,10 @@ export interface Batching {
   send(wanted: Wanted, messageId: string, now: number): Delivery;
 }
 
-/** Open batches of one webhook at most: a failing one does not hold up the next, and a dead endpoint does not fill the queue with them. */
+/**
+ * Open batches of one webhook at most: a failing one does not hold up the next, and a dead endpoint does not fill the
+ * queue with them.
+ */
 const MOST_OPEN = 4;
 const NOTHING: Pending = { events: 0, bytes: 0, since: 0 };
 /** A batch has no sender. */
@@ -229,13 +232,20 @@ function toHook(row: SqlRow): Hook {
   return { id: text(row, 'id'), account: text(row, 'account'), url: text(row, 'url') };
 }
 
-/** What happens to the events and batches of a webhook as a whole, in steps small enough to share a commit with new mail. */
+/**
+ * What happens to the events and batches of a webhook as a whole, in steps small enough to share a commit with new
+ * mail.
+ */
 export interface HookChanges {
-  /** A step of forgetting a webhook that was deleted: whether there is more to do, and how many batches were dropped. */
+  /**
+   * A step of forgetting a webhook that was deleted: whether there is more to do, and how many batches were dropped.
+   */
   forgetHook(webhook: string, now: number, limit: number): { readonly more: boolean; readonly batches: number };
   /** Answers how many batches go elsewhere from now on. */
   redirectHook(webhook: string, url: string): number;
-  /** A step of dropping pending events that came before a time: how many of which webhook. Nothing: there are none left. */
+  /**
+   * A step of dropping pending events that came before a time: how many of which webhook. Nothing: there are none left.
+   */
   expireEvents(before: number, limit: number): { readonly webhook: string; readonly events: number }[];
 }
 
@@ -297,7 +307,9 @@ export function createHookChanges(db: DatabaseSync, ending: Pick<Ending, 'drop' 
 
 /** What the writer notes of a batch that was attempted, in the transaction of its settlement. */
 interface Tallying {
-  /** Answers the numbers of its webhook; null when the webhook was deleted. `waits`: the delivery was open until now. */
+  /**
+   * Answers the numbers of its webhook; null when the webhook was deleted. `waits`: the delivery was open until now.
+   */
   settled(delivery: number, endpoint: number, settlement: Settlement, waits: boolean): HookTally | null;
 }
 

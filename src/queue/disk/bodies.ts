@@ -118,8 +118,9 @@ function toFault(cause: unknown): Error {
 const EMPTY: Buffer = Buffer.alloc(0);
 
 /**
- * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory of its
- * own: that is kept as it is. What is a piece of a larger slab is copied, and everything once the first was taken.
+ * Memory that grows with what comes, up to the limit. Most messages are one chunk, and a socket gives each chunk memory
+ * of its own: that is kept as it is. What is a piece of a larger slab is copied, and everything once the first was
+ * taken.
  */
 function createBuffer() {
   let buffer: Buffer = EMPTY;
@@ -211,8 +212,8 @@ async function syncFolder(path: string): Promise<void> {
 const MOST_SPARE = 1024;
 
 /**
- * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread copies
- * all of it, which may be a slab that is shared with others.
+ * Whether bytes are nearly all of the memory behind them. Keeping a view keeps all of that, and posting one to a thread
+ * copies all of it, which may be a slab that is shared with others.
  */
 export function isTight(bytes: Uint8Array): boolean {
   return bytes.buffer.byteLength - bytes.byteLength <= MOST_SPARE;

@@ -36,7 +36,10 @@ export interface MessageRow {
 export interface Changes extends Ending, Forgetting, Batching, HookChanges, Pick<Reporting, 'reported'> {
   /** False when a message of this id is there already; then nothing was written. */
   accept(message: MessageRow, deliveries: readonly Delivery[]): boolean;
-  /** Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook afterwards. */
+  /**
+   * Keeps the verdicts that the attempt took, if it took any. For a batch of events: the numbers of its webhook
+   * afterwards.
+   */
   settle(settlement: Settlement, verdicts: string | null): HookTally | null;
   keepEndpoint(endpoint: Endpoint, memory: string | null): void;
   check(at: number): void;

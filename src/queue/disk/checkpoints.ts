@@ -3,13 +3,19 @@ import { kindOf } from './faults.ts';
 import type { Moved, MoverData } from './mover-thread.ts';
 import type { OpenFile } from './open-file.ts';
 
-/** Pages in the log after which they are moved into the file (8 MiB): fewer would be synced more often than they are worth. */
+/**
+ * Pages in the log after which they are moved into the file (8 MiB): fewer would be synced more often than they are
+ * worth.
+ */
 const MANY = 2048;
 /** So few that the writer moves them itself, in about the time of a commit (2 MiB). */
 const FEW = 512;
 /** Pages of a log that begins anew once all of it was moved (32 MiB). A log of this length stays on the disk. */
 const LONG = 4 * MANY;
-/** Unmoved pages at which new mail waits for the disk (128 MiB): the log of one that cannot keep up must not grow for ever. */
+/**
+ * Unmoved pages at which new mail waits for the disk (128 MiB): the log of one that cannot keep up must not grow for
+ * ever.
+ */
 const TOO_MANY = 64 * FEW;
 /** How long a move may hold up what cannot be done beside it. */
 const REST_MS = 60_000;
@@ -26,9 +32,9 @@ class MoveFailed extends Error {
 }
 
 /**
- * Moves the log into the file. A move takes tens of milliseconds, most of it a sync, and nothing could be accepted meanwhile: so the
- * bulk is moved on a thread of its own beside the commits, and the writer itself moves only the little that came in between,
- * which lets the log begin anew.
+ * Moves the log into the file. A move takes tens of milliseconds, most of it a sync, and nothing could be accepted
+ * meanwhile: so the bulk is moved on a thread of its own beside the commits, and the writer itself moves only the
+ * little that came in between, which lets the log begin anew.
  */
 interface Checkpoints {
   /** To be called after each commit. Throws when the file cannot be trusted any more. */
@@ -81,13 +87,19 @@ export function createCheckpoints(path: string): Checkpoints {
   };
 }
 
-/** Throws what makes the file one that cannot be trusted. Somebody else is at it, or there is no room just now: the log stays as it is. */
+/**
+ * Throws what makes the file one that cannot be trusted. Somebody else is at it, or there is no room just now: the log
+ * stays as it is.
+ */
 function tell(error: unknown): void {
   const kind = kindOf(error);
   if (kind !== 'busy' && kind !== 'full') throw error;
 }
 
-/** The thread that moves. It is started by the first move, and looked at between commits: its answers wait for no turn of the loop. */
+/**
+ * The thread that moves. It is started by the first move, and looked at between commits: its answers wait for no turn
+ * of the loop.
+ */
 function createMover() {
   const cell = new SharedArrayBuffer(4);
   const working = new Int32Array(cell);

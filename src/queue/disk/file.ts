@@ -17,7 +17,9 @@ import type { Rebuilt } from './rebuild.ts';
 import type { CommitFigures, EndpointRow, News, ThreadData, WriterAsk } from './thread.ts';
 import { openWriter, type Writer } from './writer.ts';
 
-/** The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread. */
+/**
+ * The queue file from main's side: what is asked of it survives a failed sync, a full disk and the death of its thread.
+ */
 export interface QueueFile {
   readonly tally: Tally;
   /** What was salvaged while it was opened. */
@@ -218,7 +220,10 @@ interface Known {
 
 type Ended = { readonly counts: Readonly<Record<Exclude<DeliveryState, 'waiting'>, number>>; readonly ms: number };
 
-/** Counting a million ended deliveries takes a tenth of a second of the reader: no more than this share of its time goes into it. */
+/**
+ * Counting a million ended deliveries takes a tenth of a second of the reader: no more than this share of its time goes
+ * into it.
+ */
 const SHARE = 0.01;
 
 /** Shows the gauges of the queue. */

@@ -53,7 +53,9 @@ export function makeFolders({ dir, blobs, tmp }: Folder): void {
   syncPath(dirname(dir));
 }
 
-/** Syncs a folder (its names), or a file that nobody else has open: closing it drops the locks that SQLite holds on it. */
+/**
+ * Syncs a folder (its names), or a file that nobody else has open: closing it drops the locks that SQLite holds on it.
+ */
 export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
   try {
@@ -127,8 +129,8 @@ interface Lock {
 }
 
 /**
- * Takes the folder for one daemon. It is SQLite's exclusive lock on an empty file of its own: the kernel gives it up when
- * the process ends, however it ends, which a file with a process id in it does not.
+ * Takes the folder for one daemon. It is SQLite's exclusive lock on an empty file of its own: the kernel gives it up
+ * when the process ends, however it ends, which a file with a process id in it does not.
  */
 export function takeLock(path: string): Lock {
   const db = new DatabaseSync(path, { timeout: 0 });

@@ -17,10 +17,11 @@ const MAGIC = 0x377f0682;
 const STEP = 1024 * 1024;
 
 /**
- * Looks for damage in a log that SQLite would take for its end. SQLite stops at the first frame whose checksum is wrong, which
- * is right for a log that was being written when the power went: there it can be the last transaction only, for the next one is
- * begun when that is synced. Two whole transactions behind such a frame, each frame bound to the one before it by its
- * checksum, mean that a bit was changed. Undefined: nothing of that kind. Reads all of the file, a step at a time.
+ * Looks for damage in a log that SQLite would take for its end. SQLite stops at the first frame whose checksum is
+ * wrong, which is right for a log that was being written when the power went: there it can be the last transaction
+ * only, for the next one is begun when that is synced. Two whole transactions behind such a frame, each frame bound to
+ * the one before it by its checksum, mean that a bit was changed. Undefined: nothing of that kind. Reads all of the
+ * file, a step at a time.
  */
 export function findLogDamage(path: string): LogDamage | undefined {
   const file = openSync(path, 'r');

@@ -18,8 +18,8 @@ export type Moved =
 const SYNC_FAILED = 1034;
 
 /**
- * Moves the log of the queue file at `path` into it, beside the thread that writes. The connection lives as long as the move: the
- * file may be another one the next time.
+ * Moves the log of the queue file at `path` into it, beside the thread that writes. The connection lives as long as the
+ * move: the file may be another one the next time.
  */
 function createMove(sync: (path: string) => void): (path: string) => Moved {
   return (path) => {
@@ -43,9 +43,9 @@ function createMove(sync: (path: string) => void): (path: string) => Moved {
 }
 
 /**
- * SQLite syncs the file only when the whole log is in it, and that is the writer's turn: what is synced here, it need not wait for.
- * Descriptors stay open for good: closing one would drop the locks that SQLite has on the file, which belong to the process
- * (fcntl(2)). There is another one only after a file was replaced.
+ * SQLite syncs the file only when the whole log is in it, and that is the writer's turn: what is synced here, it need
+ * not wait for. Descriptors stay open for good: closing one would drop the locks that SQLite has on the file, which
+ * belong to the process (fcntl(2)). There is another one only after a file was replaced.
  */
 function createSync(): (path: string) => void {
   let fd = -1;

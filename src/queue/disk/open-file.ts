@@ -227,7 +227,8 @@ function createEndpoints(db: DatabaseSync): Endpoints {
       return changed;
     },
     rollback() {
-      for (const { key, account, url } of fresh.values()) names.remove(key, account, url); // keyOf finds those again that were there before
+      // keyOf finds those again that were there before
+      for (const { key, account, url } of fresh.values()) names.remove(key, account, url);
       shifts = new Map();
       fresh = new Map();
     },

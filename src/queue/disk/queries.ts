@@ -276,7 +276,10 @@ function isWhole(row: SqlRow): boolean {
   }
 }
 
-/** SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the disk. */
+/**
+ * SQLite does not notice a changed byte inside a body, so each is held against its checksum when it comes from the
+ * disk.
+ */
 function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
   const size = number(row, 'size');
   const name = textOrNull(row, 'blob');

@@ -19,8 +19,8 @@ export interface Rebuilt {
 const RANGE = 20_000;
 
 /**
- * Writes everything that can be read from `old` (null: nothing can) into a new file and appoints it. A failed sync leaves
- * the old file in a state that the kernel does not tell the truth about, so it is never written again.
+ * Writes everything that can be read from `old` (null: nothing can) into a new file and appoints it. A failed sync
+ * leaves the old file in a state that the kernel does not tell the truth about, so it is never written again.
  */
 export function rebuild(old: DatabaseSync | null, folder: Folder, now: number, aside: boolean): Rebuilt {
   for (const end of ['', '-journal', '-wal', '-shm']) rmSync(folder.part + end, { force: true });

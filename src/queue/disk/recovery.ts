@@ -29,7 +29,10 @@ export async function quarantine(
   if (count > 0) log.error('spool.fault', { reason: `message lost: ${reason}`, message: messageId, deliveries: count });
 }
 
-/** The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by its id. */
+/**
+ * The same for single deliveries, by number or id: their rows were damaged, or that of their message cannot be found by
+ * its id.
+ */
 export async function buryDamaged(
   { log, file, clock }: Pick<RecoveryParts, 'clock' | 'log' | 'file'>,
   which: readonly (number | string)[],
@@ -41,8 +44,8 @@ export async function buryDamaged(
 }
 
 /**
- * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and forgets what
- * was committed behind. Mail goes on with what can be read, and the log is kept for a person.
+ * Looks at the log of the queue file before it is opened: SQLite takes damage in the middle of it for its end, and
+ * forgets what was committed behind. Mail goes on with what can be read, and the log is kept for a person.
  */
 export function lookAtLog(folder: Folder, { clock, log }: Pick<RecoveryParts, 'clock' | 'log'>): void {
   const path = `${folder.file}-wal`;

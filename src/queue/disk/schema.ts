@@ -47,11 +47,11 @@ INSERT INTO meta (name, value) VALUES ('checked', 0);
 `;
 
 /**
- * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as the
- * batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of its one
- * delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when it is over.
- * `hooks` counts what was sent, under the name that this queue had when the counting began: SQLite's own chance is good
- * enough for a name that only has to differ from those of a handful of other queues.
+ * Events on their way to webhooks. An event is pending while it names no batch; afterwards its id stays for as long as
+ * the batch is kept, so that the same event is not taken twice. A batch has the number of its message, which is that of
+ * its one delivery; `open` is 1 while it keeps its place, 2 while it is parked or dead and may go out one day, 0 when
+ * it is over. `hooks` counts what was sent, under the name that this queue had when the counting began: SQLite's own
+ * chance is good enough for a name that only has to differ from those of a handful of other queues.
  */
 const EVENTS = `
 INSERT INTO meta (name, value) VALUES ('spool', random() & 9007199254740991);
@@ -81,8 +81,8 @@ CREATE TABLE reports (key INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, body TEX
 const SINCE = 'CREATE INDEX IF NOT EXISTS deliveries_since ON deliveries (budget_from) WHERE state = 0;';
 
 /**
- * What the next start has to know of the time, as JSON in one row; and checksums over what a message's row says beside its
- * body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
+ * What the next start has to know of the time, as JSON in one row; and checksums over what a message's row says beside
+ * its body, over its verdicts, and over what stays the same of its deliveries. Rows of an older version have none.
  */
 const TIME = `
 CREATE TABLE time (key INTEGER PRIMARY KEY, memory TEXT NOT NULL) STRICT;
@@ -92,8 +92,8 @@ ALTER TABLE deliveries ADD COLUMN sum INTEGER;
 `;
 
 /**
- * What a delivery is, and what an endpoint got first: numbers of `DELIVERY_KINDS`; `task` is a number of `TASKS`, 0 for none. Before,
- * that stood in URLs and in the table of batches (`fillKinds`).
+ * What a delivery is, and what an endpoint got first: numbers of `DELIVERY_KINDS`; `task` is a number of `TASKS`, 0 for
+ * none. Before, that stood in URLs and in the table of batches (`fillKinds`).
  */
 const KIND = `
 ALTER TABLE deliveries ADD COLUMN kind INTEGER NOT NULL DEFAULT 0;
@@ -180,8 +180,8 @@ export function grow(db: DatabaseSync): void {
 }
 
 /**
- * Says of each endpoint and delivery of an older version what it is, as that version did: by its URL, and by whether it is a
- * batch, which has no recipient. A checksum that was right is right afterwards; one that was wrong stays wrong.
+ * Says of each endpoint and delivery of an older version what it is, as that version did: by its URL, and by whether it
+ * is a batch, which has no recipient. A checksum that was right is right afterwards; one that was wrong stays wrong.
  */
 export function fillKinds(db: DatabaseSync, schema: 'main' | 'fresh'): void {
   db.function('crc32', { deterministic: true }, (text) => crc32(String(text)));
@@ -214,7 +214,10 @@ function versionOf(db: DatabaseSync): number {
   return Number(db.prepare('PRAGMA user_version').get()?.['user_version']);
 }
 
-/** Opens the queue file, makes it when it is not there, and refuses one of a newer version. One of an older version has to `grow`. */
+/**
+ * Opens the queue file, makes it when it is not there, and refuses one of a newer version. One of an older version has
+ * to `grow`.
+ */
 export function openFile(path: string): DatabaseSync {
   const db = connect(path);
   try {

@@ -18,8 +18,8 @@ import type { Rebuilt } from './rebuild.ts';
 // What the process and the two threads of the queue (writer.ts, reader.ts) say to each other.
 
 /**
- * done: with what the function answered, after the sync · full: no space, nothing of it is kept · fault: refused, nothing
- * of it is kept · again: not its own fault, ask once more later · damaged: the file has to be rebuilt first.
+ * done: with what the function answered, after the sync · full: no space, nothing of it is kept · fault: refused,
+ * nothing of it is kept · again: not its own fault, ask once more later · damaged: the file has to be rebuilt first.
  */
 export type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
 export type Ask = Call;
@@ -86,7 +86,10 @@ export interface QueueProtocol extends Protocol {
 /** A thread of the queue that has opened it. */
 export type QueueThread = Pick<Thread<QueueProtocol>, 'ask' | 'end'> & { readonly opened: Opened };
 
-/** Starts a thread and waits until it has opened the queue. `died` is called when it ends after that and nobody asked for it. */
+/**
+ * Starts a thread and waits until it has opened the queue. `died` is called when it ends after that and nobody asked
+ * for it.
+ */
 export async function startQueueThread(
   script: URL,
   data: ThreadData,

@@ -113,7 +113,9 @@ function createWriter(folder: Folder, opened: OpenFile, say: Say) {
   };
 }
 
-/** Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them. */
+/**
+ * Does what was asked in its order: changes together, as many as one transaction takes, and the duties between them.
+ */
 function work(writer: ReturnType<typeof createWriter>, asks: readonly Ask[], say: Say): void {
   let batch: Ask[] = [];
   let bytes = 0;

@@ -4,8 +4,8 @@ import type { Lesson } from '../settle.ts';
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 
-// The breaker opens at this many attempts in a row that got no answer (no connection, or none in time), or at this share of
-// failures among at least so many results in five minutes.
+// The breaker opens at this many attempts in a row that got no answer (no connection, or none in time), or at this
+// share of failures among at least so many results in five minutes.
 const MISSES = 5;
 const FAILED_SHARE = 0.7;
 const RESULTS = 10;
@@ -170,7 +170,10 @@ function nextProbe(since: number, lesson: Lesson, { now, jitter }: Occasion): nu
 
 const memorySchema = z.object({ phase: z.enum(['open', 'paused']), since: z.number(), probeAt: z.number() });
 
-/** What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is wall time minus `now`. */
+/**
+ * What a restart must not forget, as text for the spool, in wall time; null while the endpoint is closed. `shift` is
+ * wall time minus `now`.
+ */
 export function toMemory(state: EndpointState, shift: number): string | null {
   if (state.phase === 'closed') return null;
   return JSON.stringify({
@@ -180,7 +183,10 @@ export function toMemory(state: EndpointState, shift: number): string | null {
   });
 }
 
-/** The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off beyond its gap. */
+/**
+ * The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off
+ * beyond its gap.
+ */
 export function fromMemory(memory: string | null, shift: number, now: number, most: number): EndpointState {
   const fresh = newEndpoint(now, most);
   const kept = memory === null ? undefined : parseMemory(memory);

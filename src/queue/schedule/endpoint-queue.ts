@@ -1,7 +1,10 @@
 import { frozen } from '../../base/frozen.ts';
 import { mayBeEarly, type Waiting } from './lane.ts';
 
-/** Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on the spool. */
+/**
+ * Deliveries of one endpoint that are held in memory: due ones, and as many again that are due later. The rest stays on
+ * the spool.
+ */
 export const HELD = 256;
 /** Below this many due ones the next are read from the spool, so that the endpoint need not wait for the disk. */
 const LOW = 64;
@@ -10,8 +13,8 @@ const LOAD_AGAIN = 5000;
 
 /**
  * What waits for one endpoint: due ones in order, later ones by time, and the knowledge of whether there is more on the
- * spool (outside). Mail that arrives goes straight in; once there is due mail outside it goes there too, so that it cannot
- * overtake for ever what came before it. Times are milliseconds that only grow.
+ * spool (outside). Mail that arrives goes straight in; once there is due mail outside it goes there too, so that it
+ * cannot overtake for ever what came before it. Times are milliseconds that only grow.
  */
 export interface EndpointQueue {
   /** Takes a fresh delivery, whenever it is due, or leaves it outside. */
@@ -34,13 +37,22 @@ export interface EndpointQueue {
   outsideAt(): number;
   /** Whether it is time to read from the spool. */
   wantsLoad(now: number): boolean;
-  /** Ids of all that need not be read: what is held here and what was taken and is not finished. Marks the load as begun. */
+  /**
+   * Ids of all that need not be read: what is held here and what was taken and is not finished. Marks the load as
+   * begun.
+   */
   beginLoad(): readonly string[];
-  /** What was read, in the order of its due times; `full`: there may be more. Undefined: it could not be read, to be tried again later. */
+  /**
+   * What was read, in the order of its due times; `full`: there may be more. Undefined: it could not be read, to be
+   * tried again later.
+   */
   endLoad(found: readonly Waiting[] | undefined, full: boolean, now: number): void;
   /** Forgets all that is not in flight, because something outside changed; there is something to read from `at` on. */
   forget(at: number): void;
-  /** The endpoint is back: those that waited for it are due now; parked and timed ones keep their time. Whether there are more outside. */
+  /**
+   * The endpoint is back: those that waited for it are due now; parked and timed ones keep their time. Whether there
+   * are more outside.
+   */
   pull(now: number): boolean;
   /** Takes out due ones that `isOver` says are over; they count as taken. */
   takeOver(now: number, isOver: (waiting: Waiting) => boolean): Waiting[];

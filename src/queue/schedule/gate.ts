@@ -160,7 +160,10 @@ export interface Sleeper {
   wakeAt: number;
 }
 
-/** A timer cannot run for a month (a time that does not fit its 31 bits is over at once): a later time is looked at once a day. */
+/**
+ * A timer cannot run for a month (a time that does not fit its 31 bits is over at once): a later time is looked at once
+ * a day.
+ */
 const LONGEST = 24 * 3_600_000;
 
 /** Wakes many sleepers with one timer. */

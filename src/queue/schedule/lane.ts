@@ -22,8 +22,8 @@ const PREPARED = 32;
 const LOOK_THROUGH = 3_600_000;
 
 /**
- * One endpoint as the dispatcher works on it: what waits for it, what is on its way, and what was learned of it. Everything
- * that happens to a lane is a method here; `wakeAt` alone belongs to the agenda.
+ * One endpoint as the dispatcher works on it: what waits for it, what is on its way, and what was learned of it.
+ * Everything that happens to a lane is a method here; `wakeAt` alone belongs to the agenda.
  */
 export class Lane implements Endpoint, Sleeper {
   readonly account: string;
@@ -79,8 +79,9 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to. All such
-   * endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all others.
+   * An endpoint that is away, or that did not answer last time: its attempts may take as long as they are allowed to.
+   * All such endpoints together hold at most half of the places, so that fifty of them cannot stop the mail of all
+   * others.
    */
   get inDoubt(): boolean {
     return this.#state.phase !== 'closed' || this.#state.misses > 0;
@@ -92,13 +93,19 @@ export class Lane implements Endpoint, Sleeper {
     return this.#state.phase === 'closed' ? this.queue.take(now) : this.queue.takeProbe(now);
   }
 
-  /** When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else happens. */
+  /**
+   * When something may start, as far as time decides; now or earlier: at once. Infinity: not before something else
+   * happens.
+   */
   nextStart(now: number): number {
     if (this.#state.phase === 'closed') return this.#hasRoom(now) ? this.queue.nextDue() : Number.POSITIVE_INFINITY;
     return this.#probing ? Number.POSITIVE_INFINITY : Math.max(this.#state.probeAt, this.queue.nextProbe());
   }
 
-  /** When to look at it again: something may start, something is due outside, or an endpoint that is away is to be looked through. */
+  /**
+   * When to look at it again: something may start, something is due outside, or an endpoint that is away is to be
+   * looked through.
+   */
   nextWake(now: number): number {
     const start = this.nextStart(now);
     const outside = this.queue.outsideAt();
@@ -193,7 +200,10 @@ export class Lane implements Endpoint, Sleeper {
     return this.#state.passedAt > at;
   }
 
-  /** What the spool is to keep of it from now on; undefined when that is nothing new. `shift` is wall time minus steady time. */
+  /**
+   * What the spool is to keep of it from now on; undefined when that is nothing new. `shift` is wall time minus steady
+   * time.
+   */
   newMemory(shift: number): string | null | undefined {
     const memory = toMemory(this.#state, shift);
     if (memory === this.#kept) return undefined;
@@ -221,9 +231,9 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /**
-   * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow) and
-   * costs the endpoint nothing, so more are made ready than set out; many more once the endpoint has shown that it takes all
-   * it may have, for then it should never wait for us.
+   * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow)
+   * and costs the endpoint nothing, so more are made ready than set out; many more once the endpoint has shown that it
+   * takes all it may have, for then it should never wait for us.
    */
   #hasRoom(now: number): boolean {
     const { phase, limit } = this.#state;
@@ -252,7 +262,9 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
   const lanes = new Map<string, Lane>();
   let sweepAt = MANY;
 
-  /** Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one. */
+  /**
+   * Doubles the count at which it looks again, so that many busy endpoints are not looked through for every new one.
+   */
   function sweep(now: number): void {
     for (const [key, lane] of lanes) if (lane.isSpare(now)) lanes.delete(key);
     sweepAt = Math.max(MANY, 2 * lanes.size);
@@ -286,9 +298,15 @@ export interface Waiting {
   /** Milliseconds since 1970. */
   readonly budgetFrom: number;
   readonly parked: boolean;
-  /** Somebody chose its time and may choose another until it is sent: the store has the last word (sending/scheduling.ts). */
+  /**
+   * Somebody chose its time and may choose another until it is sent: the store has the last word
+   * (sending/scheduling.ts).
+   */
   readonly scheduled: boolean;
-  /** Its time is somebody's wish and no backoff of ours: no probe takes it before that, and it may be as far off as they like. */
+  /**
+   * Its time is somebody's wish and no backoff of ours: no probe takes it before that, and it may be as far off as they
+   * like.
+   */
   readonly timed: boolean;
   /** In milliseconds that only grow, so that a wall clock that is set cannot put it off. */
   readonly due: number;
@@ -323,7 +341,10 @@ export function mayBeEarly(waiting: Waiting): boolean {
   return !waiting.parked && !waiting.timed;
 }
 
-/** A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a wrong clock. */
+/**
+ * A delivery read from the spool. Its due time is wall time; one further off than any wait we give was written by a
+ * wrong clock.
+ */
 export function toWaiting(queued: QueuedDelivery, now: Times, road: Pick<Road, 'timed'>): Waiting {
   const wait = queued.dueAt - now.wall;
   const { attempts, budgetFrom, parked } = queued;

@@ -58,7 +58,8 @@ export async function openSession(socket: Socket, hop: Hop, name: string, signal
   try {
     if (signal.aborted) throw tookTooLong();
     await step(connection, (done) => connection.connect(done));
-    const greeting = String(connection.lastServerResponse); // to EHLO: nodemailer keeps what it read out of it to itself
+    // to EHLO: nodemailer keeps what it read out of it to itself
+    const greeting = String(connection.lastServerResponse);
     const { auth } = hop;
     if (auth) await step(connection, (done) => connection.login({ ...auth }, done));
     return sessionOf(connection, socket, source, /^\d{3}[ -]SMTPUTF8\b/im.test(greeting));
@@ -131,7 +132,8 @@ function sessionOf(connection: SMTPConnection, socket: Socket, source: string | 
       const { response } = await step<{ response: string }>(connection, (done) =>
         connection.send(envelope, content, done),
       );
-      await new Promise(setImmediate); // a second reply that nobody asked for ends the session now, not the next message
+      // a second reply that nobody asked for ends the session now, not the next message
+      await new Promise(setImmediate);
       return { kind: 'replied', given, ...(parseReply(response) ?? { code: 250, diag: '' }) };
     } catch (error) {
       return handoverOf(error, given, bytes.length, destroy);

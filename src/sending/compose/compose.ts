@@ -74,7 +74,8 @@ export function createComposeTask(): Task<ComposeJob, ComposeReply> {
       const composed = await guarded(() => compose(job));
       return { value: { kind: 'composed', composed }, transfer: [composed.bytes.buffer] };
     } catch (error) {
-      if (error instanceof Error && 'syscall' in error) throw error; // a file that cannot be read is no fault of the mail
+      // a file that cannot be read is no fault of the mail
+      if (error instanceof Error && 'syscall' in error) throw error;
       const faulty = error instanceof FaultyTemplate;
       const text = error instanceof Error ? error.message : String(error);
       const reason = faulty ? `faulty template: ${text}` : text;
@@ -196,7 +197,8 @@ function createMessageLinks({ outgoing, settings, accountNumber, id }: ComposeJo
   function follow(given: string): string | undefined {
     const tagged = tag?.(given);
     const url = tagged ?? given;
-    if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return tagged; // what could not be led on to stays what it is
+    // what could not be led on to stays what it is
+    if (!url.isWellFormed() || CONTROLS.test(url) || !URL.canParse(url)) return tagged;
     const target = encodeURIComponent(url).replace(LEFT, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
     if (target.length > LONGEST_TARGET) return tagged;
     const shown = stripQuery ? withoutQuery(url) : url;

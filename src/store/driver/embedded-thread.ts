@@ -6,9 +6,9 @@ import { type Protocol, type Reply, serveThread } from '../../base/worker.ts';
 import type { Statement, TablePlan } from './sql.ts';
 
 /**
- * The thread that owns the file of the embedded store. It runs statements, and knows nothing of rows.
- * Writes that wait when a transaction begins share it and its one sync of the disk; each is acknowledged after that.
- * Every write is one statement, and SQLite undoes a statement that fails without touching its neighbours in the transaction.
+ * The thread that owns the file of the embedded store. It runs statements, and knows nothing of rows. Writes that wait
+ * when a transaction begins share it and its one sync of the disk; each is acknowledged after that. Every write is one
+ * statement, and SQLite undoes a statement that fails without touching its neighbours in the transaction.
  */
 
 /** What the thread is started with. */
@@ -19,13 +19,19 @@ interface ThreadData {
   readonly plans: readonly TablePlan[];
 }
 
-/** What it is asked, by name. A write that `grows` the file is not needed for deleting, and gives way where the disk is full. */
+/**
+ * What it is asked, by name. A write that `grows` the file is not needed for deleting, and gives way where the disk is
+ * full.
+ */
 export type StoreCall =
   | readonly [name: 'read', statement: Statement]
   | readonly [name: 'write', statement: Statement, grows: boolean]
   | readonly [name: 'plan', plan: TablePlan];
 
-/** How both ends go by each other. `away` is temporary (locked, full), `fault` is a mistake of ours; done: rows of id and JSON. */
+/**
+ * How both ends go by each other. `away` is temporary (locked, full), `fault` is a mistake of ours; done: rows of id
+ * and JSON.
+ */
 export interface StoreProtocol extends Protocol {
   readonly data: ThreadData;
   readonly call: Read | Write | Plan | Forget;
@@ -44,7 +50,9 @@ type StoreReply = Reply<StoreProtocol['kind']>;
 interface Durability {
   readonly journal: string;
   readonly synchronous: string;
-  /** Only where freed pages do not go back to the disk, because a file of an older version could not be taken over: why. */
+  /**
+   * Only where freed pages do not go back to the disk, because a file of an older version could not be taken over: why.
+   */
   readonly compacting?: string;
 }
 
@@ -65,13 +73,16 @@ const BROKEN = new Set([NOMEM, IOERR, CORRUPT, NOTADB]);
 const MOST_STATEMENTS = 500;
 
 /**
- * Deleting needs disk too: SQLite writes the changed pages to its log first. A file of this size is kept beside the database and
- * given up when the disk is full; what it leaves is the log's, which is used again and again from then on.
+ * Deleting needs disk too: SQLite writes the changed pages to its log first. A file of this size is kept beside the
+ * database and given up when the disk is full; what it leaves is the log's, which is used again and again from then on.
  */
 const RESERVE_BYTES = 4 * 1024 ** 2;
 /** The reserve is made only where it takes no more than this share of what is free. */
 const RESERVE_SHARE = 1 / 8;
-/** Freed pages that are kept for the next rows, and how many of the others are given back in one step, which takes some milliseconds. */
+/**
+ * Freed pages that are kept for the next rows, and how many of the others are given back in one step, which takes some
+ * milliseconds.
+ */
 const KEEP_PAGES = 256;
 const STEP_PAGES = 256;
 /** On a full disk the log has room for few. */
@@ -115,8 +126,9 @@ function open(file: string, busyMs: number): { database: DatabaseSync; compactin
 }
 
 /**
- * A file of a version that kept freed pages is written anew, once. That takes a second for each 20 to 100 MB, and the file's size on
- * the disk twice over. Where it cannot be (no room, another process has the file) everything else works, and the next start tries again.
+ * A file of a version that kept freed pages is written anew, once. That takes a second for each 20 to 100 MB, and the
+ * file's size on the disk twice over. Where it cannot be (no room, another process has the file) everything else works,
+ * and the next start tries again.
  */
 function takeOver(database: DatabaseSync, file: string): string | undefined {
   if (Number(pragma(database, 'auto_vacuum')) === INCREMENTAL) return undefined;
@@ -135,7 +147,10 @@ function createReserve(file: string) {
   const path = `${file}-reserve`;
   const size = () => statSync(path, { throwIfNoEntry: false })?.size;
   return {
-    /** Makes it where it is missing and the disk has room. Random bytes, because a file system that compresses keeps nothing for zeros. */
+    /**
+     * Makes it where it is missing and the disk has room. Random bytes, because a file system that compresses keeps
+     * nothing for zeros.
+     */
     make(): void {
       if (size() === RESERVE_BYTES || freeOn(file) * RESERVE_SHARE < RESERVE_BYTES) return;
       try {
@@ -243,7 +258,8 @@ function createRunner(database: DatabaseSync, reserve: { giveUp(): boolean }) {
       return freed() > 0;
     } catch (error) {
       if (BROKEN.has(codeOf(error))) throw error;
-      if (codeOf(error) !== FULL || pages < STEP_PAGES) return false; // another process writes; the next write looks again
+      // another process writes; the next write looks again
+      if (codeOf(error) !== FULL || pages < STEP_PAGES) return false;
       makeRoom();
       return tidy(FULL_DISK_PAGES);
     }

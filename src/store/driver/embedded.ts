@@ -50,9 +50,9 @@ interface EmbeddedSettings {
 const SMALL_PATCH = 4096;
 
 /**
- * The embedded store: one SQLite file (WAL, synchronous=FULL), a table a collection, a row as JSON, a generated column and an
- * index for each declared one. It lives in a thread, so that a sync of the disk never stops the event loop. Another process,
- * such as the command line, may use the file at the same time.
+ * The embedded store: one SQLite file (WAL, synchronous=FULL), a table a collection, a row as JSON, a generated column
+ * and an index for each declared one. It lives in a thread, so that a sync of the disk never stops the event loop.
+ * Another process, such as the command line, may use the file at the same time.
  *
  * What holds when an answer is lost (the thread died, or was too slow) is what holds for MongoDB, see mongo.ts.
  */
@@ -99,7 +99,9 @@ async function makeFile(file: string): Promise<void> {
 }
 
 function createCollection<R extends Row>(link: Link, shape: Shape, room: Pick<Room, 'has'>): Collection<R> {
-  /** What makes the file grow is refused where the disk has no room, and gives way to deleting where it has none at all. */
+  /**
+   * What makes the file grow is refused where the disk has no room, and gives way to deleting where it has none at all.
+   */
   const write = (statement: Statement, grows: boolean) => {
     if (grows && !room.has()) throw new StoreFull();
     return link.write(statement, grows);
@@ -166,7 +168,10 @@ interface Link {
   plan(plan: TablePlan): Promise<void>;
   /** Throws `StoreAway` when the thread died or was too slow: a write may then have been done or not. */
   read(statement: Statement): Promise<Rows>;
-  /** Resolves after the sync. On a full disk what `grows` fails, and the rest is given the room that was kept for it. Throws `DuplicateRow` when a unique index said no. */
+  /**
+   * Resolves after the sync. On a full disk what `grows` fails, and the rest is given the room that was kept for it.
+   * Throws `DuplicateRow` when a unique index said no.
+   */
   write(statement: Statement, grows: boolean): Promise<Rows>;
   close(): Promise<void>;
 }

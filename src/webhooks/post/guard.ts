@@ -51,7 +51,9 @@ export function createGuard(settings: GuardSettings, deps: { readonly resolver: 
   return frozen({ check });
 }
 
-/** The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024. */
+/**
+ * The port, or undefined where a webhook has no business: other schemes, and the ports of other services below 1024.
+ */
 function portOf(url: URL): number | undefined {
   if (url.protocol !== 'http:' && url.protocol !== 'https:') return undefined;
   const port = url.port === '' ? (url.protocol === 'http:' ? 80 : 443) : Number(url.port);

@@ -26,7 +26,10 @@ interface PosterSettings {
   readonly connections: number;
 }
 
-/** What posts to endpoints: guarded, under one deadline, over connections that are used again while DNS still names their address. */
+/**
+ * What posts to endpoints: guarded, under one deadline, over connections that are used again while DNS still names
+ * their address.
+ */
 export function createPoster(settings: PosterSettings, deps: { readonly guard: Guard; readonly clock: Clock }): Poster {
   const { guard, clock } = deps;
   const connections = createConnections<Wire>(settings.connections, (origin, addresses) => {
@@ -81,8 +84,9 @@ export function createPoster(settings: PosterSettings, deps: { readonly guard: G
   ): Promise<Ending> {
     const { connection, used } = connections.take(origin, addresses);
     const ending = await exchange(connection, request, deadline);
-    // A server may close an idle connection in the very moment we use it again. That says nothing about the endpoint and
-    // must not cost an attempt, so it is tried once more on a new connection; the receiver knows a repeat by webhook-id.
+    // A server may close an idle connection in the very moment we use it again. That says nothing about the endpoint
+    // and must not cost an attempt, so it is tried once more on a new connection; the receiver knows a repeat by
+    // webhook-id.
     const stale =
       used && ending.kind === 'unanswered' && ending.error === 'connection reset' && !deadline.passed() && !stopped;
     return stale ? exchange(connections.fresh(origin, addresses), request, deadline) : ending;
@@ -123,7 +127,10 @@ function checked(guard: Guard, url: URL, deadline: Deadline): Promise<Verdict> {
   });
 }
 
-/** Headers that every request carries. A user and password in the URL go where HTTP wants them, as consumers of Mandrill expect. */
+/**
+ * Headers that every request carries. A user and password in the URL go where HTTP wants them, as consumers of Mandrill
+ * expect.
+ */
 function standing(url: URL, userAgent: string): Record<string, string> {
   const headers = { 'user-agent': userAgent, accept: '*/*' };
   if (url.username === '' && url.password === '') return headers;
@@ -172,12 +179,13 @@ export interface FileBody {
   close(): void;
 }
 
-// Not below the buffer of a socket (64 KiB): then the next chunk is asked for when this one is gone, and its memory is free again.
+// Not below the buffer of a socket (64 KiB): then the next chunk is asked for when this one is gone, and its memory is
+// free again.
 const CHUNK = 128 * 1024;
 
 /**
- * Reads so many bytes of a file in chunks that share memory as long as `sent` says that all before has left: a stream makes new
- * memory for every chunk, and a large post kept the collector of garbage busy with nothing else.
+ * Reads so many bytes of a file in chunks that share memory as long as `sent` says that all before has left: a stream
+ * makes new memory for every chunk, and a large post kept the collector of garbage busy with nothing else.
  */
 export function createFileBody(
   { path, size }: { readonly path: string; readonly size: number },
@@ -212,8 +220,8 @@ export function createFileBody(
   return frozen({ chunks: read(), close });
 }
 
-// What Mandrill posts when it looks whether a URL exists, signed with a key that everybody knows: consumers written for it
-// recognise both.
+// What Mandrill posts when it looks whether a URL exists, signed with a key that everybody knows: consumers written for
+// it recognise both.
 const TEST_KEY = 'test-webhook';
 const NO_EVENTS = '[]';
 const BODY: PostBody = { kind: 'bytes', bytes: new TextEncoder().encode('mandrill_events=%5B%5D') };

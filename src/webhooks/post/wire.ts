@@ -33,7 +33,10 @@ interface Handler extends Dispatcher.DispatchHandler {
   expire(): void;
 }
 
-/** Opens connections to the checked addresses only, whatever the name says by then; the name stays for SNI, certificate and Host. */
+/**
+ * Opens connections to the checked addresses only, whatever the name says by then; the name stays for SNI, certificate
+ * and Host.
+ */
 export function connectorTo(addresses: readonly string[], timeout: number): buildConnector.connector {
   const found = addresses.map((address) => ({ address, family: isIP(address) }));
   const lookup: LookupFunction = (_hostname, options, callback) => {
@@ -41,7 +44,8 @@ export function connectorTo(addresses: readonly string[], timeout: number): buil
     if (options.all) callback(null, found);
     else callback(null, first?.address ?? '', first?.family);
   };
-  // With several addresses the next one is tried after half a second (RFC 8305), so that a broken IPv6 costs no attempt.
+  // With several addresses the next one is tried after half a second (RFC 8305), so that a broken IPv6 costs no
+  // attempt.
   return buildConnector({
     allowH2: false,
     timeout,
@@ -98,8 +102,8 @@ function toUndici(chunks: AsyncIterable<Uint8Array>): Readable {
 }
 
 /**
- * Collects one answer. undici's `dispatch` and not its `request`: no stream is made for each answer, and reading stops at
- * the byte where we say so.
+ * Collects one answer. undici's `dispatch` and not its `request`: no stream is made for each answer, and reading stops
+ * at the byte where we say so.
  */
 export function createHandler(secure: boolean, finish: (ending: Ending, reusable: boolean) => void): Handler {
   const chunks: Uint8Array[] = [];
@@ -112,7 +116,8 @@ export function createHandler(secure: boolean, finish: (ending: Ending, reusable
   const end = (error: () => AttemptError, reusable: boolean): void => {
     if (ended) return;
     ended = true;
-    // Once there is a status the endpoint has said what it thinks of the request; a body that is cut, drips or never ends changes nothing.
+    // Once there is a status the endpoint has said what it thinks of the request; a body that is cut, drips or never
+    // ends changes nothing.
     if (status === undefined) finish({ kind: 'unanswered', error: error(), connected }, false);
     else finish({ kind: 'answered', status, retryAfter, answer: toAnswerText(chunks) }, reusable);
   };
@@ -234,7 +239,9 @@ interface Connection {
 
 /** Connections kept for the next request to the same origin. */
 interface Connections<C extends Connection> {
-  /** The one that was used last, or a new one. Idle connections to another set of addresses than `addresses` are closed. */
+  /**
+   * The one that was used last, or a new one. Idle connections to another set of addresses than `addresses` are closed.
+   */
   take(origin: string, addresses: readonly string[]): { readonly connection: C; readonly used: boolean };
   /** As `take`, but never one that was used before. */
   fresh(origin: string, addresses: readonly string[]): C;
@@ -262,8 +269,8 @@ interface Group<C> {
 const KEEP_IN_ALL = 512;
 
 /**
- * Keeps at most `keep` idle connections for an origin. `opener` is called once for an origin and a set of checked addresses; what
- * it answers opens connections to these addresses and to no others.
+ * Keeps at most `keep` idle connections for an origin. `opener` is called once for an origin and a set of checked
+ * addresses; what it answers opens connections to these addresses and to no others.
  */
 export function createConnections<C extends Connection>(
   keep: number,

@@ -30,7 +30,10 @@ export interface FormEncoder {
     pieces: Iterable<Piece>,
     signing: Signing,
   ): { readonly bytes: Uint8Array<ArrayBuffer>; readonly headers: FormHeaders };
-  /** Never more than some pieces are in memory, and the thread can do other work between them. Throws when the disk fails. */
+  /**
+   * Never more than some pieces are in memory, and the thread can do other work between them. Throws when the disk
+   * fails.
+   */
   toFile(
     pieces: Iterable<Piece>,
     signing: Signing,
@@ -244,8 +247,8 @@ const SLACK = 8;
 const isPlain = (byte: number): boolean => /[A-Za-z0-9._-]/.test(String.fromCharCode(byte));
 
 /**
- * Per byte one word: up to three bytes that stand for it, the first in the lowest, and in the fourth how many of them count. Signed, for
- * then the loops stay in 32 bits (a fifth faster).
+ * Per byte one word: up to three bytes that stand for it, the first in the lowest, and in the fourth how many of them
+ * count. Signed, for then the loops stay in 32 bits (a fifth faster).
  */
 const CELLS = Int32Array.from({ length: 256 }, (_, byte) => {
   if (isPlain(byte)) return byte | (1 << 24);
@@ -253,8 +256,8 @@ const CELLS = Int32Array.from({ length: 256 }, (_, byte) => {
   return PERCENT | ((HEX[byte >> 4] ?? 0) << 8) | ((HEX[byte & 15] ?? 0) << 16) | (3 << 24);
 });
 
-// The same for two bytes, the first in the lower half, as this processor reads them: twice as fast. None of the numbers is NaN, whose
-// bytes an engine may change: all are ASCII.
+// The same for two bytes, the first in the lower half, as this processor reads them: twice as fast. None of the numbers
+// is NaN, whose bytes an engine may change: all are ASCII.
 const PAIRS = new Float64Array(65_536);
 const PAIR_LENGTHS = new Uint8Array(65_536);
 for (let pair = 0, view = new DataView(PAIRS.buffer); pair < PAIRS.length; pair++) {
@@ -265,8 +268,9 @@ for (let pair = 0, view = new DataView(PAIRS.buffer); pair < PAIRS.length; pair+
 }
 
 /**
- * Writes `bytes` form-encoded at `at`, where there must be room for three bytes for each and `SLACK` more; answers where it ended.
- * Always as much is written as two bytes may become, and then two to six of it counted: a branch per byte costs four times as much.
+ * Writes `bytes` form-encoded at `at`, where there must be room for three bytes for each and `SLACK` more; answers
+ * where it ended. Always as much is written as two bytes may become, and then two to six of it counted: a branch per
+ * byte costs four times as much.
  */
 function encodeForm(bytes: Uint8Array, target: DataView, at: number): number {
   if (bytes.length < FEW) return encodeFew(bytes, target, at);

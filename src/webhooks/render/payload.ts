@@ -9,7 +9,9 @@ import type { Part } from '../../mail/structure.ts';
 import type { Message } from '../../queue/delivery.ts';
 import { asUtf8 } from './as-utf8.ts';
 
-/** Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking. */
+/**
+ * Nothing here scores spam. Consumers compare the score with a threshold of theirs, and index both keys without asking.
+ */
 const NOT_SCORED = '{"score":0,"matched_rules":[]}';
 
 /** What the event of one delivery is made of. */
@@ -20,7 +22,10 @@ export interface Inbound {
   /** The raw bytes, without our trace. */
   readonly raw: Buffer;
   readonly verdicts: Verdicts;
-  /** The parts of `raw` behind the header that it may lack (mail/header-section.ts); undefined when nothing may parse it. */
+  /**
+   * The parts of `raw` behind the header that it may lack (mail/header-section.ts); undefined when nothing may parse
+   * it.
+   */
   readonly root: Part | undefined;
   /** What parsing found, or why nothing was parsed. */
   readonly content: { readonly parsed: ParsedMessage } | { readonly parseError: string };
@@ -28,8 +33,8 @@ export interface Inbound {
 
 /**
  * The inbound event as JSON text, piece by piece: fields, types and their order as consumers of the form know them.
- * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a message has
- * (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
+ * Every event has every key but `text`, `text_flowed` and `html`: consumers ask by their presence which bodies a
+ * message has (multi_mail makes an empty HTML part of an empty `html`), and index everything else without asking.
  */
 export function* toEventPieces(inbound: Inbound): Iterable<Piece> {
   const { message, verdicts, content, raw, root } = inbound;

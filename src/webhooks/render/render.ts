@@ -32,8 +32,9 @@ const NO_VERDICTS: Verdicts = {
 };
 
 /**
- * What the render thread does with a message or a batch of events. One is parsed after the other; while one waits for the DNS,
- * others go on. Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when the disk fails.
+ * What the render thread does with a message or a batch of events. One is parsed after the other; while one waits for
+ * the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when
+ * the disk fails.
  */
 export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, Rendered> {
   const fileTurn = createTurn();
@@ -71,7 +72,8 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   async function renderMessage(job: RenderInput, guarded: Guarded): Promise<Rendered> {
     const { message, body, recipient } = job;
     const scanned = job.parseError === null ? await scan(job, guarded) : { breach: job.parseError };
-    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a verdict by a thousand parts.
+    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
+    // a verdict by a thousand parts.
     const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
     const finish = async (raw: Buffer): Promise<Rendered> => {
       const content = await parse(job, guarded, raw, scanned);
@@ -120,8 +122,8 @@ type WithFile = <T>(path: string, work: (bytes: Buffer) => Promise<T>) => Promis
 const MOST_KEPT = 16 * 1024 * 1024;
 
 /**
- * Reads one file after another into the same memory. With memory of its own for each, a thread held several large messages
- * that nobody needed, and the collector of garbage, woken by each of them, marked the whole heap.
+ * Reads one file after another into the same memory. With memory of its own for each, a thread held several large
+ * messages that nobody needed, and the collector of garbage, woken by each of them, marked the whole heap.
  */
 function createLoan(): WithFile {
   let kept: ArrayBuffer | undefined;

@@ -37,8 +37,8 @@ export const PARSER_FAILED = 'the parser failed';
 const FORM_FILE = /^post-\d+\.form$/;
 
 /**
- * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is rendered
- * raw. The forms of large messages are files in `tmpDir`.
+ * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is
+ * rendered raw. The forms of large messages are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
@@ -114,7 +114,9 @@ interface SampleRequest {
   readonly match: Match;
 }
 
-/** Makes what a route's endpoint would be posted for a small sample message: the value of `mandrill_events`, read back. */
+/**
+ * Makes what a route's endpoint would be posted for a small sample message: the value of `mandrill_events`, read back.
+ */
 export function createSample(deps: {
   renderer: Pick<Renderer, 'render'>;
   clock: Clock;

@@ -366,8 +366,8 @@ if (mongoDriver)
       const second = createCaller(hosts.a.base, key);
       const id = await send(second, 'of the second');
       const mail = await until('it to leave A', () => sunk('of the second'));
-      // B reads new accounts as often as routes: when it has read those twice, it has read these. It is asked only once,
-      // because an account that it does not know is looked up then, for whoever comes back later.
+      // B reads new accounts as often as routes: when it has read those twice, it has read these. It is asked only
+      // once, because an account that it does not know is looked up then, for whoever comes back later.
       for (const pattern of ['once', 'twice']) {
         await hosts.a.api('/inbound/add-route', { domain: 'in.test', pattern, url: url('/known') });
         await within(2, `B to know of ${pattern}`, async () =>

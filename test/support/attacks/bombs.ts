@@ -9,7 +9,10 @@ const base64 = (bytes: Buffer) => bytes.toString('base64').replace(/.{76}/g, '$&
 const signature = (i: number, tags = '') =>
   `DKIM-Signature: v=1; a=rsa-sha256; c=relaxed/relaxed; d=bombs.test; s=s${i};${tags} h=from:subject; bh=frcCV1k9oG9oKj3dpUqdJg1PxRT2RSN/XKdLCPjaYaY=; b=${'Vm9u'.repeat(80)}dA==`;
 
-/** Bombs beside those of test/support/mime-hostile.ts: what verdicts cost, and shapes that take long where something is quadratic. */
+/**
+ * Bombs beside those of test/support/mime-hostile.ts: what verdicts cost, and shapes that take long where something is
+ * quadratic.
+ */
 export const BOMBS: Readonly<Record<string, () => Buffer>> = {
   '500 DKIM signatures': () => crlf(...many(500, (i) => signature(i)), FROM, 'Subject: signed', '', 'body'),
   'DKIM signatures of a thousand fields': () =>

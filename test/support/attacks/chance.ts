@@ -7,7 +7,10 @@ export function createChance(seed: number): () => number {
   };
 }
 
-/** How often a value of the first is above one of the second: 0.5 when nobody can tell them apart (the area under the ROC curve, by ranks). */
+/**
+ * How often a value of the first is above one of the second: 0.5 when nobody can tell them apart (the area under the
+ * ROC curve, by ranks).
+ */
 export function separability(first: readonly number[], second: readonly number[]): number {
   const all = [
     ...first.map((value) => ({ value, mine: true })),

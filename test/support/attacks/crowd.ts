@@ -2,8 +2,8 @@ import type { Place } from '../mail.ts';
 import { startHelper } from './helper.ts';
 
 /**
- * What each client of a crowd does once it is greeted. idle: nothing · line: one command, a byte a second, that never ends ·
- * noops: one NOOP after another, a byte a second · data: a message, a byte a second.
+ * What each client of a crowd does once it is greeted. idle: nothing · line: one command, a byte a second, that never
+ * ends · noops: one NOOP after another, a byte a second · data: a message, a byte a second.
  */
 export type Manner = 'idle' | 'line' | 'noops' | 'data';
 

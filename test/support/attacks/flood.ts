@@ -12,8 +12,8 @@ export interface Flooded {
 }
 
 /**
- * Says the opening lines, then `total` bytes of the filling, as fast as they are taken, then the closing text; ends when the
- * connection does, or at the first answer behind those of the opening.
+ * Says the opening lines, then `total` bytes of the filling, as fast as they are taken, then the closing text; ends
+ * when the connection does, or at the first answer behind those of the opening.
  */
 export async function flood(
   at: Place,

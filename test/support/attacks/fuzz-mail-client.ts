@@ -13,7 +13,10 @@ const failures = createFailures('mutant', seed);
 let next = from;
 let [accepted, refused, running] = [0, 0, SESSIONS];
 
-/** One session, until the server ends it (as it must after 521), or it has had its share. Everything of a message goes in one packet. */
+/**
+ * One session, until the server ends it (as it must after 521), or it has had its share. Everything of a message goes
+ * in one packet.
+ */
 function session(): Promise<void> {
   return new Promise((resolve) => {
     const socket = connect(at).setNoDelay();

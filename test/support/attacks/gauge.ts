@@ -3,8 +3,8 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { isMainThread } from 'node:worker_threads';
 
 /**
- * Loaded into a daemon by `node --import`: measures from inside how late its loop is, and writes that down, in milliseconds, at each
- * SIGUSR2; then it begins anew.
+ * Loaded into a daemon by `node --import`: measures from inside how late its loop is, and writes that down, in
+ * milliseconds, at each SIGUSR2; then it begins anew.
  */
 const file = process.env['ATTACK_GAUGE'];
 if (isMainThread && file !== undefined) {

@@ -2,11 +2,17 @@ import { fork } from 'node:child_process';
 import { once } from 'node:events';
 import { fileURLToPath } from 'node:url';
 
-/** A client process that a test talks to: the client must not share its loop with the test, nor the test with the daemon. */
+/**
+ * A client process that a test talks to: the client must not share its loop with the test, nor the test with the
+ * daemon.
+ */
 export interface Helper<Report> {
   /** What it has to say now. */
   report(): Promise<Report>;
-  /** Takes the processor from it, and gives it back; what it holds open stays open. It must have it back before it is asked anything. */
+  /**
+   * Takes the processor from it, and gives it back; what it holds open stays open. It must have it back before it is
+   * asked anything.
+   */
   halt(): void;
   goOn(): void;
   stop(): Promise<void>;

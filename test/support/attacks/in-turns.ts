@@ -14,7 +14,10 @@ export async function inTurns<T>(
   await Promise.all(Array.from({ length: atOnce }, worker));
 }
 
-/** Time for the other side to read what was written, so that what follows comes as a packet of its own. The gap is the attack. */
+/**
+ * Time for the other side to read what was written, so that what follows comes as a packet of its own. The gap is the
+ * attack.
+ */
 export const gap = (ms = 2): Promise<void> =>
   new Promise((resolve) => {
     setTimeout(resolve, ms);

@@ -2,7 +2,10 @@ import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { createSecureContext, TLSSocket } from 'node:tls';
 import { CERTIFICATE } from '../submission.ts';
 
-/** A server with the old fault: what came in plaintext behind STARTTLS is obeyed in TLS, and nothing that was said before is forgotten. */
+/**
+ * A server with the old fault: what came in plaintext behind STARTTLS is obeyed in TLS, and nothing that was said
+ * before is forgotten.
+ */
 export async function startLeaky() {
   const open = new Set<Socket>();
   const server = createServer((socket) => {

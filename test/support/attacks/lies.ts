@@ -220,7 +220,10 @@ function soa(): Buffer {
   return record(SAME, TYPE.SOA, Buffer.concat([nameOf('ns.test'), nameOf('root.test'), Buffer.alloc(20, 1)]));
 }
 
-/** Tells a lie for names below `<lie>.lie.test`, by that label, and the truth for all others: there `forged.test` says FORGED. */
+/**
+ * Tells a lie for names below `<lie>.lie.test`, by that label, and the truth for all others: there `forged.test` says
+ * FORGED.
+ */
 export const lie: Lie = (query) => {
   const [, name = ''] = /(?:^|\.)([\w-]+)\.lie\.test$/.exec(query.name) ?? [];
   const known = LIES[name]?.[1];

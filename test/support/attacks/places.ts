@@ -97,7 +97,8 @@ function namesIn(schema: Schema, place: Place): Place[] {
 function typesOf(schema: Schema): ReadonlySet<string> {
   if (schema.anyOf)
     return new Set(schema.anyOf.flatMap((kind) => (typeof kind === 'object' && !kind.not ? [...typesOf(kind)] : [])));
-  // A schema that names no type takes any: the content of a merge variable may be a list of whatever a template can show.
+  // A schema that names no type takes any: the content of a merge variable may be a list of whatever a template can
+  // show.
   if (schema.type === undefined && schema.enum === undefined && schema.const === undefined) return new Set(ANYTHING);
   return new Set([schema.type ?? []].flat());
 }

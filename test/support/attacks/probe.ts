@@ -10,8 +10,8 @@ export interface Probed {
 }
 
 /**
- * Measures from outside how long the loop of a daemon stands still: a client in a process of its own says NOOP every 5 ms, whether the
- * last one was answered or not, so that a long pause counts as often as it would have been felt.
+ * Measures from outside how long the loop of a daemon stands still: a client in a process of its own says NOOP every 5
+ * ms, whether the last one was answered or not, so that a long pause counts as often as it would have been felt.
  *
  * @param commands how many NOOPs are said over one connection
  */

@@ -10,8 +10,8 @@ export function bytesIn({ raw_msg, raw_msg_base64 }: InboundEvent['msg']): Buffe
 }
 
 /**
- * Without our trace, which must be one Received field and nothing else; before a message that has no header the empty line that ends one
- * must stand as well. `length` is that of the message.
+ * Without our trace, which must be one Received field and nothing else; before a message that has no header the empty
+ * line that ends one must stand as well. `length` is that of the message.
  */
 export function withoutTrace(bytes: Buffer, length: number): Buffer {
   const at = Math.max(0, bytes.length - length);

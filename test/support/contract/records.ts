@@ -1,8 +1,8 @@
 import type { Shape, Struct } from './types.ts';
 
-// The records, field by field, as "Resources and their fields" of the documented interface has them. What may be null is what
-// the document says may be absent ("if provided", "if set", "if published", "or null"), and what the public ancestor answers
-// with null there.
+// The records, field by field, as "Resources and their fields" of the documented interface has them. What may be null
+// is what the document says may be absent ("if provided", "if set", "if published", "or null"), and what the public
+// ancestor answers with null there.
 
 const ten = {
   sent: 'integer',

@@ -42,7 +42,10 @@ let last = 0;
 /** Of 198.18.0.0/15, which is for tests (RFC 2544). */
 const addresses: string[] = [];
 
-/** The API with the rooms that the table needs: names under `pointed.example.com` have an A record for every address of a stage. */
+/**
+ * The API with the rooms that the table needs: names under `pointed.example.com` have an A record for every address of
+ * a stage.
+ */
 export function startStages(driver?: TestDriver, options: Parameters<typeof startApi>[0] = {}): Promise<ApiWorld> {
   const zone = mailEverywhere(zoneResolver({}));
   const pointing = (name: string, type: string): Promise<Answer<string>> | undefined =>
@@ -129,7 +132,10 @@ export async function createStage(world: ApiWorld): Promise<Stage> {
   };
 }
 
-/** An answer without the names of `fresh` and without what is made anew for every call, so that two answers can be compared. */
+/**
+ * An answer without the names of `fresh` and without what is made anew for every call, so that two answers can be
+ * compared.
+ */
 export function settle(value: unknown): unknown {
   return JSON.parse(
     JSON.stringify(value)

@@ -1,7 +1,7 @@
 import type { Stage } from './stage.ts';
 
-// The documented interface, typed in by hand, operation by operation. Nothing of it is read from the declarations in src/api:
-// it is what they are held against.
+// The documented interface, typed in by hand, operation by operation. Nothing of it is read from the declarations in
+// src/api: it is what they are held against.
 
 /** What a field of an answer holds. `time` is `YYYY-MM-DD HH:MM:SS`, `percent` an integer from 0 to 100. */
 export type Shape =
@@ -17,7 +17,10 @@ export type Shape =
   | { readonly array: Shape }
   | Struct;
 
-/** Fields that are always there. `beyond`: fields that the interface does not document, each with the reason why it is there. */
+/**
+ * Fields that are always there. `beyond`: fields that the interface does not document, each with the reason why it is
+ * there.
+ */
 export interface Struct {
   readonly struct: Readonly<Record<string, Shape>>;
   readonly beyond?: Readonly<Record<string, string>>;
@@ -75,7 +78,10 @@ export interface Group {
   readonly entries: readonly Entry[];
 }
 
-/** The optional parameter of lists that the document has no bound for: here they answer 1,000 records, and the next ones on demand. */
+/**
+ * The optional parameter of lists that the document has no bound for: here they answer 1,000 records, and the next ones
+ * on demand.
+ */
 export const pages = { after: 'a list that may be of any length is answered in pages' } as const;
 
 export const string = (name: string, ...rules: Rule[]): Parameter => ({ name, type: 'string', required: false, rules });

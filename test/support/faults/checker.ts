@@ -82,7 +82,10 @@ function messageOf(deliveryId: string): string {
   return deliveryId.slice(0, 26);
 }
 
-/** Waits until everything acknowledged has arrived and the queue is empty, and judges. What does not come in time is judged as it is. */
+/**
+ * Waits until everything acknowledged has arrived and the queue is empty, and judges. What does not come in time is
+ * judged as it is.
+ */
 export async function judgeWhenQuiet(dir: string, ledger: Ledger, sink: Sink, ms = 120_000): Promise<Verdict> {
   let seen = 0;
   const delivered = new Set<string>();

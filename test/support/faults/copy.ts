@@ -4,8 +4,9 @@ const SRC = new URL('../../../src/', import.meta.url).href;
 let copies = 0;
 
 /**
- * The module at `entry` over a copy of src/ of its own, in which one module is replaced by another (which may import the real one).
- * For controls that need the daemon in this process; beside it the real one stays as it is. What it answers has the type of the entry.
+ * The module at `entry` over a copy of src/ of its own, in which one module is replaced by another (which may import
+ * the real one). For controls that need the daemon in this process; beside it the real one stays as it is. What it
+ * answers has the type of the entry.
  */
 export async function importCopy(
   entry: URL,

@@ -1,8 +1,8 @@
 /**
- * Loaded before the daemon, in each of its threads: kills the process at one step. `CRASH_AT` is `before|after STEP N`, the
- * N-th time since the file `CRASH_ARMED` is there, so that a start can first make good what the last crash left.
- * The steps are calls that the daemon makes of Node, so that it needs no switches for this.
- * `FAIL_COMMIT=N` lets the N-th commit of new mail from then on fail as a failed sync does.
+ * Loaded before the daemon, in each of its threads: kills the process at one step. `CRASH_AT` is `before|after STEP N`,
+ * the N-th time since the file `CRASH_ARMED` is there, so that a start can first make good what the last crash left.
+ * The steps are calls that the daemon makes of Node, so that it needs no switches for this. `FAIL_COMMIT=N` lets the
+ * N-th commit of new mail from then on fail as a failed sync does.
  */
 import fs from 'node:fs';
 import { syncBuiltinESMExports } from 'node:module';

@@ -86,8 +86,8 @@ export function openDisk(kind: DiskKind, megabytes: number): Disk {
   // A process that was just killed may still hold its files for a moment.
   const unmount = async () => {
     await until('the disk to be let go', () => run('umount', [disk.path]) === undefined, 20_000);
-    // Whoever made a mount namespace meanwhile has a copy of this mount: as long as it lives, mounting again would give us the
-    // file system that was cut, and not what is on the disk.
+    // Whoever made a mount namespace meanwhile has a copy of this mount: as long as it lives, mounting again would give
+    // us the file system that was cut, and not what is on the disk.
     if (kind !== 'tmpfs') await until('the loop device to be let go', () => isFree(disk.image), 120_000);
   };
   return {

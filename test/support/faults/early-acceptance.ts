@@ -4,7 +4,9 @@ import type { Spool } from '../../../src/queue/delivery.ts';
 /** How long what was promised stays in memory. */
 const BEHIND_MS = 100;
 
-/** The acceptance of a daemon that writes behind: it says yes at once and puts the message on the queue a moment later. */
+/**
+ * The acceptance of a daemon that writes behind: it says yes at once and puts the message on the queue a moment later.
+ */
 export const createAcceptance: typeof createReal = (settings, deps) => {
   const accept: Spool['accept'] = async (message, deliveries) => {
     setTimeout(() => void deps.spool.accept(message, deliveries), BEHIND_MS);

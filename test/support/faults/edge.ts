@@ -13,10 +13,15 @@ export interface EdgeSettings {
 
 /** How one life of the daemon differs from the others. */
 export interface Life {
-  /** Modules that Node loads before the daemon, in each of its threads: what a control takes away, or where a crash is. */
+  /**
+   * Modules that Node loads before the daemon, in each of its threads: what a control takes away, or where a crash is.
+   */
   readonly imports?: readonly URL[];
   readonly env?: Readonly<Record<string, string>>;
-  /** Program and arguments that run it. It must leave the daemon its place as our child (`strace -D`), so that signals reach it. */
+  /**
+   * Program and arguments that run it. It must leave the daemon its place as our child (`strace -D`), so that signals
+   * reach it.
+   */
   readonly under?: readonly string[];
 }
 
@@ -78,7 +83,10 @@ async function prepare(base: string, url: string): Promise<void> {
   await api('/inbound/add-route', { domain: 'in.test', pattern: '*', url });
 }
 
-/** Milliseconds of processor that a process has used, from the 14th and 15th field of its `stat`, in hundredths of a second. */
+/**
+ * Milliseconds of processor that a process has used, from the 14th and 15th field of its `stat`, in hundredths of a
+ * second.
+ */
 function processorTime(pid: number): number {
   const fields = readFileSync(`/proc/${pid}/stat`, 'utf8')
     .replace(/^.*\) /s, '')

@@ -27,7 +27,10 @@ interface Timer {
 }
 
 const TICK_MS = 2;
-/** What one tick brings at most, in milliseconds of the machine's: a machine that was busy must not find that an hour has passed. */
+/**
+ * What one tick brings at most, in milliseconds of the machine's: a machine that was busy must not find that an hour
+ * has passed.
+ */
 const MOST_MS = 8;
 
 export function createFastClock({

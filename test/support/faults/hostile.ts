@@ -1,7 +1,10 @@
 import { once } from 'node:events';
 import { createServer, type Socket } from 'node:net';
 
-/** How a receiver spoils its answers: a byte a second of a header or of a body, a body without end, a header without end. */
+/**
+ * How a receiver spoils its answers: a byte a second of a header or of a body, a body without end, a header without
+ * end.
+ */
 export type Spoiling = 'drip-headers' | 'drip-body' | 'endless-body' | 'endless-header';
 
 /** A receiver that answers badly, and writes down how long each of its connections was held. */
@@ -26,7 +29,10 @@ const START: Readonly<Record<Spoiling, string>> = {
 const PIECE = 'x'.repeat(65_536);
 const GOOD = 'HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n';
 
-/** `most`: bytes of what is endless, after which it waits; a gigabyte, like the largest of its kind, when nothing is said. */
+/**
+ * `most`: bytes of what is endless, after which it waits; a gigabyte, like the largest of its kind, when nothing is
+ * said.
+ */
 export async function startHostile(spoiling: Spoiling, most = 2 ** 30): Promise<Hostile> {
   const held: number[] = [];
   const sockets = new Set<Socket>();

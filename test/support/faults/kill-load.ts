@@ -20,8 +20,8 @@ export interface KillLoad {
 }
 
 /**
- * Sends rounds of messages, each with a subject of its own, and kills the daemon in the middle of every round but the last. Answers the
- * daemon that runs then, and what was acknowledged by any: subject → the reply of the 250.
+ * Sends rounds of messages, each with a subject of its own, and kills the daemon in the middle of every round but the
+ * last. Answers the daemon that runs then, and what was acknowledged by any: subject → the reply of the 250.
  */
 export async function loadThroughKills(
   load: KillLoad,

@@ -26,7 +26,10 @@ export interface LoadSettings {
   readonly hello?: readonly string[];
 }
 
-/** Clients that send mail without end. No message is ever sent twice, so two ids for one body are a fault of the daemon's. */
+/**
+ * Clients that send mail without end. No message is ever sent twice, so two ids for one body are a fault of the
+ * daemon's.
+ */
 export interface Load {
   /** Turns to a daemon; without one, the clients wait. Connections that are lost come back here. */
   turnTo(place: Place | undefined): void;

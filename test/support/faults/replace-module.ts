@@ -1,6 +1,9 @@
 import { registerHooks } from 'node:module';
 
-/** From now on whoever imports `target` gets `replacement`, which itself may import the real one. Only for modules that run before the daemon. */
+/**
+ * From now on whoever imports `target` gets `replacement`, which itself may import the real one. Only for modules that
+ * run before the daemon.
+ */
 export function replaceModule(target: URL, replacement: URL): void {
   registerHooks({
     resolve(specifier, context, next) {

@@ -1,8 +1,8 @@
 import { SMALL } from './sizes.ts';
 
 /**
- * Runs of a case that mostly wait. At their small size all of them begin with the first that is asked for, so that the suite is over
- * sooner; at full size, whose figures are published, each has the machine to itself.
+ * Runs of a case that mostly wait. At their small size all of them begin with the first that is asked for, so that the
+ * suite is over sooner; at full size, whose figures are published, each has the machine to itself.
  */
 export function createRuns<Name extends string, T>(
   makers: Readonly<Record<Name, () => Promise<T>>>,

@@ -2,8 +2,9 @@ import { execFileSync, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 
-// Readers and writers of a WAL database meet on eight bytes of its -shm file (sqlite.org/walformat.html, 2.3.1). Who holds all of them
-// by POSIX locks keeps every other process out, as a backup tool that went wrong does. Node has no such locks.
+// Readers and writers of a WAL database meet on eight bytes of its -shm file (sqlite.org/walformat.html, 2.3.1). Who
+// holds all of them by POSIX locks keeps every other process out, as a backup tool that went wrong does. Node has no
+// such locks.
 const LOCKER = `
 import fcntl, sys
 f = open(sys.argv[1], 'r+b')

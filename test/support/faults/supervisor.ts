@@ -3,7 +3,8 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { until } from '../until.ts';
 
-// Holds the listening socket as systemd does, without accepting: Node would, so this is Python. It starts one daemon after the other.
+// Holds the listening socket as systemd does, without accepting: Node would, so this is Python. It starts one daemon
+// after the other.
 const SUPERVISOR = `
 import fcntl, json, os, signal, socket, subprocess, sys
 s = socket.socket()

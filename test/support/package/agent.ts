@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { startReceiver } from '../receiver.ts';
 import { type Client, createClient } from '../smtp.ts';
 
-// A process in the network of the host that the package was installed on: it sends mail, calls the API, and is the webhook.
-// One JSON object a line, in both directions.
+// A process in the network of the host that the package was installed on: it sends mail, calls the API, and is the
+// webhook. One JSON object a line, in both directions.
 
 const COMMAND = z.object({ id: z.number() }).and(
   z.discriminatedUnion('do', [
@@ -30,7 +30,10 @@ receiver.answer(({ body }) => {
   return { status: [...answers].find(([part]) => text.includes(part))?.[1] ?? 200 };
 });
 
-/** Says the lines one after the other, each when the last was answered. STARTTLS is done when it is said; DATA's text is one line. */
+/**
+ * Says the lines one after the other, each when the last was answered. STARTTLS is done when it is said; DATA's text is
+ * one line.
+ */
 async function talk(port: number, from: string, lines: readonly string[]): Promise<string[]> {
   const client: Client = createClient(connect({ host: '127.0.0.1', port, localAddress: from }));
   const replies = [await client.reply()];

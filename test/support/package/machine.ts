@@ -15,7 +15,10 @@ function mirror(): { readonly url: string | undefined; readonly suite: string } 
   return { url, suite };
 }
 
-/** A clean Debian below `root`, with nothing in it but what every host has. DEBIAN_ROOT names one to copy, for whoever runs this often. */
+/**
+ * A clean Debian below `root`, with nothing in it but what every host has. DEBIAN_ROOT names one to copy, for whoever
+ * runs this often.
+ */
 export async function makeRoot(root: string): Promise<void> {
   if (process.env['DEBIAN_ROOT'] !== undefined)
     return void (await must('cp', ['-a', process.env['DEBIAN_ROOT'], root]));
@@ -29,7 +32,8 @@ export async function makeRoot(root: string): Promise<void> {
   ]); // without one it knows its own
 }
 
-// nspawn mounts proc, dev and the rest in a namespace of its own: nothing is ever mounted on the host, so nothing can stay.
+// nspawn mounts proc, dev and the rest in a namespace of its own: nothing is ever mounted on the host, so nothing can
+// stay.
 const common = (root: string) => ['-q', '-D', root, '--register=no', '--keep-unit', '--link-journal=no'];
 
 /** Runs a command in the root that nobody has booted, with the network of the host, as a build of an image would. */
@@ -58,7 +62,10 @@ export interface Machine {
   stop(): Promise<void>;
 }
 
-/** The first process of the container that this nspawn holds, once it stands in namespaces of its own: nothing may ever be done to the host. */
+/**
+ * The first process of the container that this nspawn holds, once it stands in namespaces of its own: nothing may ever
+ * be done to the host.
+ */
 function leaderOf(nspawn: number): number | undefined {
   try {
     const pid = Number(readFileSync(`/proc/${nspawn}/task/${nspawn}/children`, 'utf8').trim());

@@ -362,7 +362,10 @@ const PARTS = {
   inbound: useInbound,
 };
 
-/** Sending and what comes of it, which is beyond the documented interface: by the names and parameters that both clients have. */
+/**
+ * Sending and what comes of it, which is beyond the documented interface: by the names and parameters that both clients
+ * have.
+ */
 async function useMessages(run: Run, world: ApiWorld): Promise<void> {
   const message = {
     html: '<p>Hi *|NAME|*</p>',

@@ -4,7 +4,8 @@ import type { ApiWorld } from '../../support/api.ts';
 import { createStage, type Stage, startStages } from '../../support/contract/stage.ts';
 import { drivers } from '../../support/database.ts';
 
-// Fifty calls in flight: whatever the order they come through in, the end is one that could have come of one after another.
+// Fifty calls in flight: whatever the order they come through in, the end is one that could have come of one after
+// another.
 
 const IN_FLIGHT = 50;
 const times = <T>(work: (i: number) => Promise<T>) => Promise.all(Array.from({ length: IN_FLIGHT }, (_, i) => work(i)));

@@ -11,8 +11,8 @@ import { triesOf } from '../../support/contract/values.ts';
 import { drivers } from '../../support/database.ts';
 import { lacks } from '../../support/mongo-server.ts';
 
-// The API held against the documented interface as it was typed in by hand: what contract.test.ts makes from the declarations
-// would not notice what is missing there.
+// The API held against the documented interface as it was typed in by hand: what contract.test.ts makes from the
+// declarations would not notice what is missing there.
 
 const declared = new Map<string, (typeof OPERATIONS)[number]>(
   OPERATIONS.map((operation) => [operation.path, operation]),
@@ -67,12 +67,16 @@ for (const driver of drivers)
           if (driver.kind === 'embedded') refuses(entry, () => world);
           answers(entry, () => world);
         });
-      // FerretDB, for one, goes through a whole collection for every filter; that a limit is one there too, the suite of the store shows.
+      // FerretDB, for one, goes through a whole collection for every filter; that a limit is one there too, the suite
+      // of the store shows.
       if (!lacks(driver.kind, 'quick limits')) for (const entry of entries) keepsLimit(entry, () => world);
     });
   }
 
-/** What an operation answers before it looks into the store, so that one store will do. Nothing is changed, so one call is prepared for all. */
+/**
+ * What an operation answers before it looks into the store, so that one store will do. Nothing is changed, so one call
+ * is prepared for all.
+ */
 function refuses({ path, params, given }: Entry, worldOf: () => ApiWorld): void {
   let stage: Stage;
   let good: object;

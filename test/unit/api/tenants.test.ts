@@ -15,7 +15,10 @@ const [SENT, LATER, NOBODYS] = [
   '5c1e0d0000000000000000000000ffff',
 ] as const;
 
-/** For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody has. */
+/**
+ * For each operation that takes a name or an id: a call that names what the other has, and the same for what nobody
+ * has.
+ */
 const CALLS: Readonly<Record<string, readonly [object, object]>> = {
   '/senders/info': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
   '/senders/time-series': [{ address: 'news@example.com' }, { address: 'news@nowhere.example.com' }],
@@ -283,7 +286,8 @@ describe('another account, with every documented operation', () => {
     const rows = await Promise.all(
       collections.map(async ([name, collection]) => [name, await collection.many({}, { sort: 'id' })]),
     );
-    // Mail that the first asked for may be on its way at this moment; that there is no more and no less of it is what counts here.
+    // Mail that the first asked for may be on its way at this moment; that there is no more and no less of it is what
+    // counts here.
     const { notices = [], ...rest }: Record<string, { id: string }[]> = Object.fromEntries(rows);
     return { ...rest, notices: notices.map(({ id }) => id) };
   }

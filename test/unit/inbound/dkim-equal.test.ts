@@ -50,7 +50,10 @@ const signedBy = ({ domain: signingDomain, selector, privateKey }: DkimKey) => (
 
 type Outcome = 'pass' | 'fault' | `temperror ${string}`;
 
-/** What the library says of every signature, in the order of the fields; undefined when it throws, as it does when one of them has `c=/`. */
+/**
+ * What the library says of every signature, in the order of the fields; undefined when it throws, as it does when one
+ * of them has `c=/`.
+ */
 async function library(message: Buffer): Promise<readonly CheckedSignature[] | undefined> {
   const verifier = new DkimVerifier({ minBitLength: 1024, curTime: new Date(NOW), strict: true });
   verifier.keyCache = keysOf(lookUp);

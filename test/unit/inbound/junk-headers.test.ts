@@ -35,7 +35,10 @@ const verdicts = (message: string) =>
     ENVELOPE,
   );
 
-/** A header field that says whatever an attacker might think of. None is a From field: that is another author, and has tests of its own. */
+/**
+ * A header field that says whatever an attacker might think of. None is a From field: that is another author, and has
+ * tests of its own.
+ */
 function junk(random: () => number): string {
   const pick = (...from: string[]): string => from[Math.floor(random() * from.length)] ?? '';
   const maybe = (text: string): string => (random() < 0.85 ? text : '');

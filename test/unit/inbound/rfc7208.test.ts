@@ -7,7 +7,9 @@ import { createAuthenticator } from '../../../src/inbound/verdicts/authenticate.
 import type { ZoneNode, ZoneRecords } from '../../support/zone.ts';
 import { zoneResolver } from '../../support/zone.ts';
 
-/** Cases of the suite that mailauth answers otherwise, and how. One that begins to pass is to be taken off this list. */
+/**
+ * Cases of the suite that mailauth answers otherwise, and how. One that begins to pass is to be taken off this list.
+ */
 const KNOWN_FAILURES: ReadonlyMap<string, string> = new Map<string, string>([]);
 
 const oneOrMore = z.union([z.string(), z.array(z.string())]);
@@ -31,7 +33,10 @@ const sections = parseAllDocuments(readFileSync(file, 'utf8'), { uniqueKeys: fal
 
 type Section = z.infer<typeof suiteSection>;
 
-/** The suite's records as our zone has them. Records of the type SPF stand for TXT where there is no TXT (see the suite's head). */
+/**
+ * The suite's records as our zone has them. Records of the type SPF stand for TXT where there is no TXT (see the
+ * suite's head).
+ */
 function toZone(zonedata: Section['zonedata']): ZoneRecords {
   return Object.fromEntries(Object.entries(zonedata).map(([name, list]) => [name, toNode(list)]));
 }

@@ -200,7 +200,8 @@ describe('links of a plain text', () => {
 });
 
 describe('links in a text that is written to hurt', () => {
-  // Linear work on these is some hundred milliseconds; the square of it would be hours, and the limit of the test ends it.
+  // Linear work on these is some hundred milliseconds; the square of it would be hours, and the limit of the test ends
+  // it.
   const most = 2_000_000;
   const filled = (piece: string) => piece.repeat(Math.floor(most / piece.length));
   const hostile = [

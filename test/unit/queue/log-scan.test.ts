@@ -19,7 +19,10 @@ describe('looking for damage in a write-ahead log', () => {
     path = join(await tempDir(), 'log');
   });
 
-  /** The log of a database after so many transactions, each of three pages at least; a second round goes over the same file from its begin. */
+  /**
+   * The log of a database after so many transactions, each of three pages at least; a second round goes over the same
+   * file from its begin.
+   */
   async function logOf(transactions: number, second = 0): Promise<Buffer> {
     const file = join(await tempDir(), 'test.db');
     const db = new DatabaseSync(file);

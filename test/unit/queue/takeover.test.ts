@@ -20,9 +20,9 @@ import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 /**
- * A queue that the version with format 5 wrote, whose kinds stood in URLs: of each kind deliveries that wait, were tried, are
- * dead, delivered and dropped; batches of events for the URL of a route, pending events, mail for later, and the memory of a
- * destination that is away.
+ * A queue that the version with format 5 wrote, whose kinds stood in URLs: of each kind deliveries that wait, were
+ * tried, are dead, delivered and dropped; batches of events for the URL of a route, pending events, mail for later, and
+ * the memory of a destination that is away.
  */
 const FIXTURE = 'test/fixtures/queue-format-5.db.gz';
 

@@ -385,7 +385,8 @@ describe('tracking of a document', () => {
       ...Array<string>(1500).fill('--b\r\nContent-Type: text/html\r\n\r\n<a href="https://x.example/">x</a>'),
       '--b--',
     ]);
-    const { bytes } = await composeMail(toJob(document, { outgoing: { ...TRACKED, form: 'mime' } })); // mailparser refuses it too
+    // mailparser refuses it too
+    const { bytes } = await composeMail(toJob(document, { outgoing: { ...TRACKED, form: 'mime' } }));
     expect(Buffer.from(bytes).equals(document)).to.equal(true);
   });
 });

@@ -39,7 +39,8 @@ describe('a message that becomes too large', () => {
     );
   }).timeout(30_000);
 
-  // Each part would be within the limit; all of them together would fill the memory of the process before anybody looked.
+  // Each part would be within the limit; all of them together would fill the memory of the process before anybody
+  // looked.
   it('is refused for good: by values in very many parts', async () => {
     const part = `--b\r\nContent-Type: text/html\r\n\r\n${'*|X|*'.repeat(200)}\r\n`;
     const raw = Buffer.from(

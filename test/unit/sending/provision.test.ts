@@ -274,7 +274,9 @@ for (const driver of drivers) {
 
 const WRITES = ['insert', 'change', 'remove', 'add'] as const;
 
-/** The store with something around every write of the collections that provisioning uses, those bound to an account too. */
+/**
+ * The store with something around every write of the collections that provisioning uses, those bound to an account too.
+ */
 function around(store: Store, write: <T>(name: string, run: () => Promise<T>) => Promise<T>): Store {
   const wrap = <C extends object>(name: string, collection: C): C => {
     const methods = Object.entries(collection).map(([method, run]) => [

@@ -143,7 +143,8 @@ describe('reports on their way to the store', () => {
     expect(new Set([idOf(0, 'send'), idOf(1, 'send'), idOf(0, 'deferral')]).size).to.equal(3);
   });
 
-  // A wake-up between the last look and the end of the work was heard by nobody, and the report stayed until the next one came.
+  // A wake-up between the last look and the end of the work was heard by nobody, and the report stayed until the next
+  // one came.
   for (let steps = 0; steps < 12; steps++) {
     it(`are told when they come ${steps} steps of the event loop's queue after it looked`, async () => {
       const clock = createTestClock();

@@ -324,7 +324,8 @@ describe('who is not known sends nothing', () => {
     await play(client, [[MAIL, '250']]);
     for (const [line, reply] of Object.entries(NO_RECIPIENTS)) {
       await play(client, [[line, reply]]);
-      if (line.includes('\r\n')) expect(await client.reply()).to.match(/^250/); // the second line is a command of its own
+      // the second line is a command of its own
+      if (line.includes('\r\n')) expect(await client.reply()).to.match(/^250/);
     }
   });
 

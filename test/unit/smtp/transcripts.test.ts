@@ -86,7 +86,10 @@ describe('an SMTP dialog', () => {
   }
 });
 
-/** submission-*.txt are dialogs of a developer's machine: everything on loopback, no certificate, so a login needs no TLS. */
+/**
+ * submission-*.txt are dialogs of a developer's machine: everything on loopback, no certificate, so a login needs no
+ * TLS.
+ */
 describe('an SMTP dialog in which mail is handed over', () => {
   let started: StartedSubmission;
   beforeEach(async () => {

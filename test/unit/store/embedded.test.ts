@@ -219,7 +219,10 @@ function statementsOf({ shape, indexes }: Declared): string[] {
   );
 }
 
-/** Commits in a write-ahead log (sqlite.org/fileformat2.html section 4.1): frames that name the size of the database after them. */
+/**
+ * Commits in a write-ahead log (sqlite.org/fileformat2.html section 4.1): frames that name the size of the database
+ * after them.
+ */
 function commitsIn(log: Buffer): number {
   const frame = 24 + (log.length > 32 ? log.readUInt32BE(8) : 0);
   let commits = 0;

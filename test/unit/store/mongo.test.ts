@@ -16,7 +16,10 @@ import { PATIENCE, until } from '../../support/until.ts';
 
 type Command = Readonly<Record<string, unknown>>;
 
-/** Everything the adapter may send, with every part that a command may have. `txnNumber` is the driver's, on a replica set. */
+/**
+ * Everything the adapter may send, with every part that a command may have. `txnNumber` is the driver's, on a replica
+ * set.
+ */
 const COMMON = ['lsid', '$db', '$clusterTime', '$readPreference', 'txnNumber'];
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   createIndexes: ['indexes', 'writeConcern'],
@@ -152,7 +155,10 @@ if (mongoDriver)
       });
       afterEach(() => proxy.close());
 
-      /** On a replica set the driver asks again and gets the first answer; elsewhere the store says that it does not know. */
+      /**
+       * On a replica set the driver asks again and gets the first answer; elsewhere the store says that it does not
+       * know.
+       */
       const lost = async <T>(command: string, work: () => Promise<T>): Promise<T | undefined> => {
         proxy.loseNextAnswer(command);
         try {

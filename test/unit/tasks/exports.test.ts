@@ -176,7 +176,8 @@ for (const driver of drivers)
             },
           )
           .run(ending.signal);
-        // The room is asked for after the signal: the first page was written, the job is complete, and no other is begun.
+        // The room is asked for after the signal: the first page was written, the job is complete, and no other is
+        // begun.
         expect((await world.job(id)).state).to.equal('complete');
         expect(await world.job(next)).to.include({ state: 'waiting', attempts: 0 });
         const stopped = new AbortController();

@@ -2,8 +2,8 @@ import { parseWithoutProcessing } from 'handlebars/dist/cjs/handlebars/compiler/
 import { FaultyTemplate } from '../../faults.ts';
 import { type Expression, HELPERS, type Helper, type Operator } from './program.ts';
 
-// The one file that knows the handlebars package, and of it the parser alone: its compiler makes JavaScript of a template, which
-// is nothing to do with what strangers write.
+// The one file that knows the handlebars package, and of it the parser alone: its compiler makes JavaScript of a
+// template, which is nothing to do with what strangers write.
 
 /** What stands in a tag: a path or a name, and the values behind it. */
 export interface Call {

@@ -1,4 +1,5 @@
-// The package's own declarations are of the whole of it, the compiler to JavaScript included; this file of it only parses.
+// The package's own declarations are of the whole of it, the compiler to JavaScript included; this file of it only
+// parses.
 declare module 'handlebars/dist/cjs/handlebars/compiler/base.js' {
   import 'handlebars';
 

@@ -6,15 +6,17 @@ import type { Budget } from './run.ts';
 
 /** Blocks in blocks. */
 const DEEPEST = 64;
-/** What reading a tag costs for each of its characters: tags can be written that take the parser microseconds for each. */
+/**
+ * What reading a tag costs for each of its characters: tags can be written that take the parser microseconds for each.
+ */
 const STEPS_PER_CHARACTER = 5;
 /** Tags between two rests, and what reading them may cost. */
 const SLICE = 500;
 const SLICE_STEPS = 1000;
 
 /**
- * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can be run with any
- * variables: then it can only become too long, or cost too much.
+ * Reads a template, in steps of about a millisecond. Throws `FaultyTemplate`, saying in which line. What was read can
+ * be run with any variables: then it can only become too long, or cost too much.
  */
 export function* readingTemplate(source: string, budget: Budget): Steps<Body> {
   if (!source.includes('{{')) return [{ kind: 'text', text: source }];
@@ -220,7 +222,10 @@ function createLoop(
 type Piece = { readonly kind: 'text'; readonly text: string } | Tag;
 
 interface Tag {
-  /** open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it does. */
+  /**
+   * open: `{{#…}}` · inverse: `{{^…}}` · else: what follows is another branch, of the block that `inside` names if it
+   * does.
+   */
   readonly kind: 'print' | 'open' | 'inverse' | 'else' | 'close' | 'comment';
   /** Without brackets and signs. */
   readonly inside: string;
@@ -237,7 +242,10 @@ const LONGEST_TAG = 2048;
 /** Escaped ones too. */
 const MOST_TAGS = 50_000;
 
-/** Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not supported. */
+/**
+ * Takes a template apart, in one pass. Throws `FaultyTemplate` for what is begun and not ended, and for what is not
+ * supported.
+ */
 function* takingApart(source: string): Steps<Piece[]> {
   const pieces: Piece[] = [];
   let texts: string[] = [];
@@ -353,13 +361,17 @@ function endOf(
   return undefined;
 }
 
-// Tags that show nothing themselves: alone on a line, the line goes with them, as in all implementations of the language.
+// Tags that show nothing themselves: alone on a line, the line goes with them, as in all implementations of the
+// language.
 const STANDALONE = new Set<Piece['kind']>(['open', 'inverse', 'else', 'close', 'comment']);
 
 /** Pieces between two rests. */
 const PIECES_PER_SLICE = 1000;
 
-/** Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~` asks for. */
+/**
+ * Takes out the white space that only makes the source readable: lines with nothing but a block's tag, and what `~`
+ * asks for.
+ */
 function* trimmingPieces(pieces: readonly Piece[]): Steps<Piece[]> {
   const cuts = pieces.map(() => ({ start: 0, end: 0 }));
   for (const [at, piece] of pieces.entries()) {

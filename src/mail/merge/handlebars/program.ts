@@ -46,7 +46,10 @@ export interface Branch {
   readonly body: Body;
 }
 
-/** each: once for every value in it · with: once for it · section: one of the two, as the value is. `otherwise` when there is nothing. */
+/**
+ * each: once for every value in it · with: once for it · section: one of the two, as the value is. `otherwise` when
+ * there is nothing.
+ */
 export interface Loop {
   readonly kind: 'each' | 'with' | 'section';
   readonly of: Expression;

@@ -37,8 +37,8 @@ interface Cursor {
 }
 
 /**
- * Runs a template, in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` when it costs more than the budget has.
- * Blocks in blocks are a list here and no recursion, so that it can rest in the middle of any of them.
+ * Runs a template, in steps of about a millisecond. Throws `TooLong`, and `FaultyTemplate` when it costs more than the
+ * budget has. Blocks in blocks are a list here and no recursion, so that it can rest in the middle of any of them.
  */
 export function* runningTemplate(body: Body, options: RunOptions): Steps<string> {
   const { budget, variables } = options;
@@ -173,8 +173,8 @@ function createEvaluate({
 }
 
 /**
- * Values come as texts more often than not, so texts that are numbers are compared as numbers, and 1 is the same as "1". What is
- * missing is the same as nothing, and neither smaller nor larger than anything.
+ * Values come as texts more often than not, so texts that are numbers are compared as numbers, and 1 is the same as
+ * "1". What is missing is the same as nothing, and neither smaller nor larger than anything.
  */
 function compare(left: Maybe, operator: Exclude<Operator, 'and' | 'or'>, right: Maybe): boolean {
   const [a, b] = [toText(left), toText(right)];
@@ -279,7 +279,9 @@ export function toVariables(list: Iterable<{ readonly name: string; readonly con
 /** Work that a message may cost, for reading its templates and running them: some half a second at the worst. */
 const MOST_STEPS = 1_000_000;
 
-/** Work that is left. All texts of a message share one, so that many small ones cannot cost what one large one may not. */
+/**
+ * Work that is left. All texts of a message share one, so that many small ones cannot cost what one large one may not.
+ */
 export interface Budget {
   /** Throws `FaultyTemplate` when more is asked for than is left. */
   spend(steps: number): void;
