@@ -10,7 +10,7 @@ import { type Settings, schema } from './settings.ts';
  */
 
 /** One thing wrong with the settings, with its place: `smtp.listen: must be …`. */
-export interface Fault {
+interface Fault {
   readonly path: string;
   readonly text: string;
 }

@@ -25,7 +25,7 @@ export interface Call<E extends ErrorName> extends AccountParts {
 }
 
 /** A call that a test runs and the reference shows. */
-export interface Example {
+interface Example {
   readonly params: Readonly<Record<string, unknown>>;
   readonly answer: unknown;
 }

@@ -26,7 +26,7 @@ export function createTurns(): Turns {
 }
 
 /** Runs one thing after another. */
-export type Turn = <T>(work: () => Promise<T>) => Promise<T>;
+type Turn = <T>(work: () => Promise<T>) => Promise<T>;
 
 /** One turn for all; what fails holds nobody up. */
 export function createTurn(): Turn {

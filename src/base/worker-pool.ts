@@ -27,7 +27,7 @@ export interface PoolSettings<Data> {
  */
 export type PooledTask<In, Out> = (pack: () => Packed<In>, first?: boolean) => Promise<Out>;
 
-export interface WorkerPool {
+interface WorkerPool {
   /** The task that the threads have under this name. */
   task<In, Out>(name: string): PooledTask<In, Out>;
   /** What waits and what runs is rejected. */

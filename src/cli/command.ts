@@ -53,7 +53,7 @@ export interface Option {
 }
 
 /** How results are printed: as text, as one JSON array, or as one JSON object per line. */
-export type Format = 'text' | 'json' | 'jsonl';
+type Format = 'text' | 'json' | 'jsonl';
 
 /** A parsed command line: the arguments after the command's name, and its options. */
 export interface Invocation {

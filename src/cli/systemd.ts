@@ -80,7 +80,7 @@ export function createNotifier({ tell, log }: NotifierDeps): Notifier {
 }
 
 /** A listening socket that the service manager opened for us (sd_listen_fds(3)). */
-export interface InheritedSocket {
+interface InheritedSocket {
   /** FileDescriptorName= of its unit; "unknown" when the manager gave no names. */
   readonly name: string;
   /** The descriptor, for `server.listen({ fd })`. */

@@ -24,7 +24,7 @@ import type { Store } from '../store/store.ts';
 import { textOf } from './apply.ts';
 
 /** Brings events into the counters. */
-export interface Counting {
+interface Counting {
   /**
    * Resolves when every counter has the event, each exactly once. `message` is the row as it is with the event in it.
    */
@@ -179,7 +179,7 @@ function sumOf(row: UrlCounts, amounts: Partial<UrlCounts>): UrlCounts {
 }
 
 /** What an event does to one row. */
-export interface Change<R> {
+interface Change<R> {
   /** Id of the row. */
   readonly row: string;
   /** Id of the event. */
@@ -196,7 +196,7 @@ interface OnceDeps<R extends Row> {
 }
 
 /** Changes rows, each event once. */
-export interface Once<R> {
+interface Once<R> {
   /**
    * Resolves when the row has the event, with the row; undefined when it is not there. Throws what the store throws.
    */

@@ -284,7 +284,7 @@ interface ListRows<R extends ListRow> {
 }
 
 /** What a change makes of an entry; the sync event goes into the same write. */
-export interface Step<R extends ListRow> {
+interface Step<R extends ListRow> {
   readonly row: R;
   readonly event?: SyncEvent;
 }
@@ -367,7 +367,7 @@ type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
  * Callers of one process that want the same row go one after the other: losing rounds to one another would cost the
  * square of their number. A store that is away fails all of them at once, so nobody waits for a row of deadlines.
  */
-export function createTurns(): InTurn {
+function createTurns(): InTurn {
   const last = new Map<string, Promise<unknown>>();
   return (id, work) => {
     const mine = (last.get(id) ?? Promise.resolve()).then(work);

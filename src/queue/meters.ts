@@ -65,7 +65,7 @@ function table(names: readonly string[], make: (name: string) => unknown): Recor
 }
 
 /** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
-export interface Notices {
+interface Notices {
   attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
   /** A delivery that ended without an attempt, because its time was over while its endpoint was away. */
   givenUp(lane: Lane, waiting: Waiting): void;

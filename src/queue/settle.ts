@@ -72,7 +72,7 @@ const PARK_AFTER = 4;
 // The longest that Retry-After is believed.
 const LONGEST_RETRY_AFTER = 6 * HOUR;
 
-export interface Budget {
+interface Budget {
   /** How long the delivery has been tried, in milliseconds of our own running time (base/running-time.ts). */
   readonly age: number;
   /** Age at which it is given up. */

@@ -307,7 +307,7 @@ interface Entry {
 const OVERHEAD = 1024;
 
 /** A cache of at most `limit` bytes; the oldest leave first. */
-export function createCache(limit: number): Cache {
+function createCache(limit: number): Cache {
   const entries = new Map<string, Entry>();
   let bytes = 0;
   const sizeOf = ({ body, size }: Entry) => OVERHEAD + (body.kind === 'inline' ? size : 0);

@@ -15,7 +15,7 @@ export interface Returned {
 }
 
 /** A part with its body, which is decoded when it is asked for. */
-export interface Leaf {
+interface Leaf {
   /** Media type in lower case; text/plain when nothing is said (RFC 2045 section 5.2). */
   readonly type: string;
   readonly bytes: () => Buffer;

@@ -158,7 +158,7 @@ interface FeedbackDeps {
 }
 
 /** What the world says of a message that was sent: by mail that comes back, and by the links in it. */
-export interface Feedback {
+interface Feedback {
   readonly returns: Returns;
   readonly tracking: { readonly visits: Visits; readonly unsubscribeLinks: UnsubscribeLinks };
   readonly visitQueue: VisitQueue;

@@ -92,7 +92,7 @@ interface VisitQueueDeps {
 }
 
 /** An open or a click before it is recorded: its account is known by number. */
-export interface Visit extends Omit<MessageEvent, 'account'> {
+interface Visit extends Omit<MessageEvent, 'account'> {
   readonly number: number;
 }
 

@@ -302,7 +302,7 @@ function toOutcome(attempt: MailAttempt): MailOutcome {
 }
 
 /** At most `places` in any `ms` milliseconds of what `name` names. */
-export interface Quota {
+interface Quota {
   readonly name: string;
   readonly places: number;
   readonly ms: number;

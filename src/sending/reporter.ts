@@ -153,7 +153,7 @@ export interface Happening {
 }
 
 /** A report as the store gets it. */
-export interface OutcomeReport {
+interface OutcomeReport {
   readonly event: MessageEvent;
   /**
    * The row of its message, in case it could not be written when the message came. Null when the message itself was

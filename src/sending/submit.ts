@@ -325,7 +325,7 @@ async function recordAll(
 }
 
 /** Somebody who is to get a message. */
-export interface Recipient {
+interface Recipient {
   /** As the account wrote it, without spaces around it. */
   readonly email: string;
   /** As the envelope names it: the domain in its A-label form. */

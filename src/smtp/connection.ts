@@ -31,7 +31,7 @@ import type { Answer } from './verbs.ts';
  */
 
 /** The sockets that a listener listens on. */
-export interface Servers {
+interface Servers {
   /** Opens all of them, or none. */
   open(): Promise<void>;
   /** Takes no more connections; resolves when those that were taken are gone. */

@@ -16,7 +16,7 @@ const FAREWELL_MS = 5_000;
 const QUIET_MS = 1_000;
 
 /** Where connections come in: it counts them, turns away what is too much, and finds out whose they are. */
-export interface Door {
+interface Door {
   open(): void;
   /** `welcome` is called when the client is let in, with its address and what to call when its connection is closed. */
   knock(socket: Socket, welcome: Welcome): void;

@@ -11,7 +11,7 @@ export interface Received {
 }
 
 /** What a chunk brought: nothing yet, or the end and the bytes behind it. */
-export type Progress = { readonly ended?: undefined } | { readonly ended: Received; readonly rest: Buffer };
+type Progress = { readonly ended?: undefined } | { readonly ended: Received; readonly rest: Buffer };
 
 /** One message between 354 and its reply. */
 export interface Reception {

@@ -9,7 +9,7 @@ const MAX_IDLE_COMMANDS = 100;
 const MAX_UNKNOWN_COMMANDS = 10;
 
 /** Somebody that the transaction is for. */
-export interface Recipient {
+interface Recipient {
   /** The address as the client gave it. */
   readonly recipient: string;
   /** Null for mail that goes out. */

@@ -14,7 +14,7 @@ export interface Answer {
 }
 
 /** What the verbs work with. */
-export interface Dialog {
+interface Dialog {
   readonly settings: ListenerSettings;
   readonly side: Side;
   readonly offersTls: boolean;

@@ -31,7 +31,7 @@ interface UsageRow extends Row, Readonly<Record<LimitedKind, number>> {
 
 const usage: CollectionSpec<UsageRow> = { name: 'usage', indexes: [], dates: [], upkeep: true };
 
-export type Usage = Omit<UsageRow, 'id'>;
+type Usage = Omit<UsageRow, 'id'>;
 type UsagePart = keyof Usage;
 const USAGE_PARTS: readonly UsagePart[] = ['bytes', ...LIMITED_KINDS];
 

@@ -9,7 +9,7 @@ const TERM_MS = 60_000;
 const RENEW_MS = 20_000;
 
 /** What became of asking for a lease. */
-export type LeaseAnswer =
+type LeaseAnswer =
   | { readonly kind: 'held'; readonly lease: Lease }
   /** Another process holds it. */
   | { readonly kind: 'elsewhere' }

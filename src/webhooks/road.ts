@@ -176,9 +176,7 @@ function createVerdictMeters(metrics: Metrics): (verdicts: Verdicts) => void {
  * Where a delivery goes now. here: to its URL, as the queue has it · there: to another · nowhere: its webhook was
  * deleted · unknown: the store is away, and nothing is known of it.
  */
-export type Destination =
-  | { readonly kind: 'here' | 'nowhere' | 'unknown' }
-  | { readonly kind: 'there'; readonly url: string };
+type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonly kind: 'there'; readonly url: string };
 
 /** Whether posts still go where the queue of this host has them go: another host may have been told otherwise. */
 export interface Destinations {

@@ -163,7 +163,7 @@ function fieldsOf(schema: Schema, prefix = ''): Field[] {
 }
 
 /** The type in the words of the reference: string, integer, boolean, array of …, struct, and `or null`. */
-export function typeOf(schema: Schema): string {
+function typeOf(schema: Schema): string {
   if (schema.anyOf) {
     const kinds = schema.anyOf.map((kind) => (typeof kind === 'boolean' ? 'any' : typeOf(kind)));
     return [...new Set(kinds)].join(' or ');

@@ -70,7 +70,7 @@ async function purge(
 }
 
 /** Looking through the whole queue in windows, so that short questions get their turn in between. */
-export interface Scan {
+interface Scan {
   list(selection: Selection, limit: number): Promise<QueuedDelivery[]>;
   count(selection: Selection): Promise<Record<DeliveryState, number>>;
   /** Runs `change` on the numbers of what is selected, some at a time, and adds up its answers. */

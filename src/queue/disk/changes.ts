@@ -283,7 +283,7 @@ function createEnding(db: DatabaseSync, endpoints: Endpoints): Ending {
 }
 
 /** What ended before these times is forgotten. */
-export interface Bounds {
+interface Bounds {
   readonly deliveredBefore: number;
   readonly deadBefore: number;
 }

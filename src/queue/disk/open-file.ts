@@ -8,7 +8,7 @@ import { kindCode, kindOfCode, number, type SqlRow, text, textOrNull } from './s
 import type { Answer, Ask, EndpointRow, News } from './thread.ts';
 
 /** What came of one transaction. */
-export interface Committed {
+interface Committed {
   readonly answers: readonly Answer[];
   readonly news: News;
 }

@@ -219,7 +219,7 @@ function createScans(db: DatabaseSync) {
 }
 
 /** A message as it was found: whole, or with the reason why its body cannot be had any more. */
-export type Found =
+type Found =
   | { readonly kind: 'whole'; readonly message: Message; readonly body: Body }
   | { readonly kind: 'damaged'; readonly reason: string };
 
@@ -300,7 +300,7 @@ function toFound(row: SqlRow, blobs: string, sound: Set<string>): Found {
 }
 
 /** A condition over `deliveries d` with the values for its question marks. */
-export interface Condition {
+interface Condition {
   readonly sql: string;
   readonly values: readonly SQLInputValue[];
 }

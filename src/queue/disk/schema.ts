@@ -108,7 +108,7 @@ const VERSIONS = [TABLES, EVENTS, REPORTS, SINCE, TIME, KIND];
 const WITH_KINDS = 6;
 
 /** Grows with the tables; an older file is brought up to it, a newer one refused. */
-export const VERSION = VERSIONS.length;
+const VERSION = VERSIONS.length;
 
 /** Tables whose rows matter, each with the whole number its rows are found by. */
 export const TABLE_KEYS = [

@@ -21,7 +21,7 @@ import type { Rebuilt } from './rebuild.ts';
  * done: with what the function answered, after the sync · full: no space, nothing of it is kept · fault: refused,
  * nothing of it is kept · again: not its own fault, ask once more later · damaged: the file has to be rebuilt first.
  */
-export type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
+type AnswerKind = 'done' | 'full' | 'fault' | 'again' | 'damaged';
 export type Ask = Call;
 export type Answer = Reply<AnswerKind>;
 export type QueueOutcome = Outcome<AnswerKind>;

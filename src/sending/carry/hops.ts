@@ -64,7 +64,7 @@ function rank(address: string, sources: readonly string[]): number {
 }
 
 /** A host that takes mail, and where it may be reached. */
-export interface Exchange {
+interface Exchange {
   readonly host: string;
   readonly addresses: readonly string[];
 }
@@ -139,7 +139,7 @@ async function addressesOf(
 }
 
 /** A server that takes all our mail and carries it on. */
-export interface Relay {
+interface Relay {
   readonly host: string;
   readonly port: number;
   /** TLS from the first byte (smtps). */

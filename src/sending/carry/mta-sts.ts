@@ -73,7 +73,7 @@ export function policyAllows({ hosts }: Policy, host: string): boolean {
 }
 
 /** What a domain asks of those that mail it (RFC 8461 section 3.2). */
-export interface Policy {
+interface Policy {
   readonly mode: 'enforce' | 'testing' | 'none';
   /** Names and patterns of MX hosts, lower case. */
   readonly hosts: readonly string[];

@@ -227,7 +227,7 @@ function step<T>(
 /** For one address to answer. */
 const CONNECT_MS = 20_000;
 
-export interface Destination {
+interface Destination {
   readonly address: string;
   readonly port: number;
   /** The address of ours that it leaves from; undefined: the one that the system takes. */
@@ -271,7 +271,7 @@ function tookTooLong(): Error {
 // the session was, `response` what the server said.
 
 /** A reply that refuses, in one line: its code, and its text with the enhanced code. */
-export interface Reply {
+interface Reply {
   readonly code: number;
   readonly diag: string;
 }
@@ -281,7 +281,7 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\ufffd\s]+/gu;
 const ENHANCED = /^[245]\.\d{1,3}\.\d{1,3}(?=\s|$)/;
 
 /** A server's words on one line, safe for a log and a header, and not longer than anybody reads. */
-export function toLine(text: string): string {
+function toLine(text: string): string {
   return text
     .slice(0, 4 * LONGEST)
     .replace(UNPRINTABLE, ' ')

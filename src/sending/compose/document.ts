@@ -259,7 +259,7 @@ function isOver(change: Change, span: FieldSpan): boolean {
 }
 
 /** Changes the text of a part; the same text when nothing is to be changed. */
-export type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
+type Rewrite = (text: string, type: 'text/plain' | 'text/html') => string;
 
 /** A leaf of the MIME tree that is text, and how it is written down. */
 interface TextPart {

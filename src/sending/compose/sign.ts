@@ -3,7 +3,7 @@ import { createSignedHeader, hashBody } from '../../inbound/verdicts/dkim/canoni
 import { type FieldSpan, findFields } from '../../mail/compose/fields.ts';
 
 /** What signs for a domain, and the selector that its public key is published under. */
-export interface DkimKey {
+interface DkimKey {
   readonly domain: string;
   readonly selector: string;
   readonly privateKey: KeyObject;

@@ -43,7 +43,7 @@ export function newKeyPair(): Promise<KeyPair> {
 }
 
 /** A short name of a public key, for a host name. */
-export function fingerprint(publicKey: string): string {
+function fingerprint(publicKey: string): string {
   return createHash('sha256').update(publicKey).digest('hex').slice(0, 20);
 }
 

@@ -143,9 +143,7 @@ interface Filled {
 }
 
 /** unknown: the account has no such template, or never published it · too-long: with this content it would be. */
-export type Filling =
-  | { readonly filled: Filled }
-  | { readonly filled?: undefined; readonly why: 'unknown' | 'too-long' };
+type Filling = { readonly filled: Filled } | { readonly filled?: undefined; readonly why: 'unknown' | 'too-long' };
 
 /** Puts the HTML into the block of a template, as it was published. */
 export async function fillTemplate(

@@ -19,7 +19,7 @@ export interface Row {
 type Scalar = string | number | boolean | Date | null;
 
 /** The four conditions beside equality. A fifth needs both drivers and a case in the suite. */
-export type Condition =
+type Condition =
   | { readonly in: readonly Scalar[] }
   | { readonly range: { readonly gt?: Scalar; readonly gte?: Scalar; readonly lt?: Scalar; readonly lte?: Scalar } }
   /** Of a string field, not of one that holds Dates; letters count as they are. */

@@ -167,7 +167,7 @@ export interface PlacementRow extends Owned {
 }
 
 /** That an address is in a pool. */
-export interface Place {
+interface Place {
   readonly ip: string;
   readonly pool: string;
 }

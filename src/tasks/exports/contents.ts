@@ -240,16 +240,16 @@ interface Dated {
 }
 
 /** A part of the time. */
-export interface Span {
+interface Span {
   readonly from: Date;
   readonly before: Date;
 }
 
 /** The condition on time and id of one read, and its order. */
-export type When =
+type When =
   | { readonly createdAt: { readonly range: { readonly gte?: Date; readonly gt?: Date; readonly lt: Date } } }
   | { readonly createdAt: Date; readonly id: { readonly range: { readonly gt: string } } };
-export type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
+type Order = { readonly sort: 'createdAt' | 'id'; readonly limit: number };
 
 /**
  * All rows of a collection whose ids begin with `<account> `, page by page, in the order of the ids. The id is the
@@ -299,10 +299,10 @@ async function* pagesInTime<R extends Dated>(
 }
 
 /** What stands in a cell: text, a number, or an address, which is never changed because it is read back in. */
-export type Cell = string | number | { readonly address: string };
+type Cell = string | number | { readonly address: string };
 
 /** What stands in one line of a table. */
-export type Line = readonly Cell[];
+type Line = readonly Cell[];
 
 /**
  * What becomes of a cell that a spreadsheet may take for a formula: `quote` puts it in quotation marks and leaves it as

@@ -68,7 +68,7 @@ function isMissing(error: unknown): boolean {
 }
 
 /** The one file in an archive. */
-export interface Entry {
+interface Entry {
   readonly name: string;
   readonly time: Date;
 }

@@ -171,7 +171,7 @@ interface ClaimSettings {
  * The states of export jobs, and who moves them: each step is one atomic change that only the holder of the claim can
  * make.
  */
-export interface Claims {
+interface Claims {
   /** Claims a job whose worker died, or a waiting one: the oldest of the account that was served least in this run. */
   next(served: ReadonlyMap<string, number>): Promise<ExportRow | undefined>;
   /** Says that we still work on it, when that is due. False: it is ours no more. */
@@ -279,7 +279,7 @@ const NOUN = { activity: 'activity', reject: 'rejection blacklist', whitelist: '
  * Hands over the notification mails of this host's jobs that have ended. A job is marked until its mail was taken, so
  * that a crash in between can send it twice, and never not at all.
  */
-export function createNotifier(
+function createNotifier(
   settings: { readonly hostname: string; readonly keepDays: number },
   deps: { store: Pick<Store, 'exportJobs'>; notices: Pick<Notices, 'enqueue'>; log: Log },
 ): () => Promise<void> {

@@ -182,13 +182,13 @@ interface FilledTemplate {
 }
 
 /** What a call is about beside the message. */
-export interface Sending {
+interface Sending {
   readonly pool: string | undefined;
   readonly template: FilledTemplate | null;
 }
 
 /** What is asked of a message, and the message itself. Fields of the message win over those of its template. */
-export function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
+function toOutgoing(message: MessageParam, { pool, template }: Sending, call: Call<never>): Outgoing {
   const sender = message.from_email?.text ?? template?.content.fromEmail ?? undefined;
   if (sender === undefined) throw call.invalid('message', '.from_email: Please enter a value');
   const mergeLanguage = message.merge_language;
