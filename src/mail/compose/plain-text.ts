@@ -131,7 +131,7 @@ function createLines(): Lines {
   let space = false;
 
   const text = (raw: string) => {
-    const words = raw.replace(/[\s\u00a0]+/g, ' ');
+    const words = oneSpace(raw);
     const bare = words.trim();
     if (bare === '') {
       space ||= words !== '';
@@ -167,6 +167,14 @@ function createLines(): Lines {
   };
 }
 
+/**
+ * Every run of white space as one space. A run without a bound would keep a place to turn back to for each character;
+ * for two million of them the stack of an interpreted pattern is too small. Two passes take runs of 67 million.
+ */
+function oneSpace(text: string): string {
+  return text.replace(/\s{1,8192}/g, ' ').replace(/ {2,8192}/g, ' ');
+}
+
 /** A word right behind a link would become part of it. */
 function touches(before: string, after: string): boolean {
   return before.endsWith('>') && /^[\p{L}\p{N}]/u.test(after);
@@ -187,12 +195,20 @@ export function toHtmlPage(text: string, maxLength: number): string {
     (url) => `${MARK}${links.push(url) - 1};`,
     maxLength,
   );
-  const paragraphs = marked
-    .split(/\n(?:[ \t]*\n)+/)
-    .map((paragraph) => paragraph.replace(/^\n+|\s+$/g, ''))
-    .filter((paragraph) => paragraph.trim() !== '');
-  const body = paragraphs.map((paragraph) => `<p>${toMarkup(paragraph, links)}</p>\n`).join('');
+  const body = paragraphsOf(marked)
+    .map((paragraph) => `<p>${toMarkup(paragraph, links)}</p>\n`)
+    .join('');
   return `<!DOCTYPE html>\n<html>\n<head><meta charset="utf-8"></head>\n<body>\n${body}</body>\n</html>\n`;
+}
+
+/** What stands between empty lines, without the white space behind it. Line by line, so that it is linear. */
+function paragraphsOf(text: string): string[] {
+  const paragraphs: string[][] = [[]];
+  for (const line of text.split('\n')) {
+    if (/[^ \t]/.test(line)) paragraphs.at(-1)?.push(line);
+    else if (paragraphs.at(-1)?.length !== 0) paragraphs.push([]);
+  }
+  return paragraphs.map((lines) => lines.join('\n').trimEnd()).filter((paragraph) => paragraph !== '');
 }
 
 function toMarkup(paragraph: string, links: readonly string[]): string {

@@ -1,3 +1,5 @@
+export * from '../../../src/inbound/accept.ts';
+
 import { createAcceptance as createReal } from '../../../src/inbound/accept.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 

@@ -1,3 +1,5 @@
+export * from '../../../src/sending/submit.ts';
+
 import { createSubmitting as createReal } from '../../../src/sending/submit.ts';
 
 /** How long what was promised stays in memory. */

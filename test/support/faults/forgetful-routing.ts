@@ -1,3 +1,5 @@
+export * from '../../../src/inbound/routing.ts';
+
 import { createRouting as createReal } from '../../../src/inbound/routing.ts';
 
 const LOOK_MS = 100;

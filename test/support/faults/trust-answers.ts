@@ -1,7 +1,15 @@
 /** Loaded before the daemon: it reads whatever endpoints answer, to the end. */
-import { replaceModule } from './replace-module.ts';
+import { registerHooks } from 'node:module';
 
-replaceModule(
-  new URL('../../../src/webhooks/post/wire.ts', import.meta.url),
-  new URL('./long-answer.ts', import.meta.url),
-);
+const WIRE = new URL('../../../src/webhooks/post/wire.ts', import.meta.url).href;
+const LIMIT = 'export const ANSWER_BYTES = 16 * 1024;';
+
+registerHooks({
+  load(url, context, next) {
+    const loaded = next(url, context);
+    if (url !== WIRE) return loaded;
+    const source = String(loaded.source);
+    if (!source.includes(LIMIT)) throw new Error('the limit of an answer is written in another way now');
+    return { ...loaded, source: source.replace(LIMIT, 'export const ANSWER_BYTES = Number.POSITIVE_INFINITY;') };
+  },
+});
