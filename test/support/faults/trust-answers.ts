@@ -8,7 +8,8 @@ registerHooks({
   load(url, context, next) {
     const loaded = next(url, context);
     if (url !== WIRE) return loaded;
-    const source = String(loaded.source);
+    const source =
+      typeof loaded.source === 'string' ? loaded.source : new TextDecoder().decode(loaded.source ?? undefined);
     if (!source.includes(LIMIT)) throw new Error('the limit of an answer is written in another way now');
     return { ...loaded, source: source.replace(LIMIT, 'export const ANSWER_BYTES = Number.POSITIVE_INFINITY;') };
   },
