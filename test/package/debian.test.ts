@@ -364,7 +364,7 @@ describe('the Debian package', function () {
         'list',
       );
       expect(ran).to.include({ code: 78, out: '' });
-      expect(ran.err).to.contain('/etc/postern/postern.yaml: permission denied; run it as root (sudo postern …)');
+      expect(ran.err).to.contain('/etc/postern/postern.yaml: permission denied; run this as root (sudo postern …)');
       expect(
         (await here().run('setpriv', '--reuid=65534', '--regid=65534', '--clear-groups', 'postern', '--version')).out,
       ).to.match(/^postern \d/);
@@ -393,10 +393,10 @@ describe('the Debian package', function () {
 
       it('turns submission on while the service runs, by both ports, and mail is handed over', async () => {
         await here().must('sh', '-c', 'echo "127.0.0.1 mx.example.com" >>/etc/hosts');
-        await followed('Handing mail over by SMTP', 'sudo systemctl enable postern-submission');
+        await followed('SMTP submission', 'sudo systemctl enable postern-submission');
         for (const socket of ['postern-submission.socket', 'postern-submissions.socket'])
           expect((await here().must('systemctl', 'is-active', socket)).trim(), socket).to.equal('active');
-        expect(await followed('Handing mail over by SMTP', 'swaks', { KEY: key })).to.match(/<~ +250 .*queued/);
+        expect(await followed('SMTP submission', 'swaks', { KEY: key })).to.match(/<~ +250 .*queued/);
         expect(
           await here().must(
             'sh',
@@ -453,7 +453,7 @@ describe('the Debian package', function () {
         const [{ id }] = z
           .tuple([z.looseObject({ id: z.string() })], z.unknown())
           .parse(JSON.parse(await here().must('postern', 'queue', 'list', '--url', here().hook, '--json')));
-        const block = stepAt(STEPS, 'Looking at it', 'postern queue list')
+        const block = stepAt(STEPS, 'Inspecting the queue', 'postern queue list')
           .replace('show ID', `show ${id}`)
           .replace('--url URL', `--url ${here().hook}`);
         const { code, out, err } = await here().run('bash', '--norc', '-euc', block);
@@ -472,7 +472,7 @@ describe('the Debian package', function () {
       });
 
       it('reads its log out of the journal', async () => {
-        expect(await followed('Reading the log', 'journalctl')).to.match(/^ +\d+ smtp\.session$/m);
+        expect(await followed('The log', 'journalctl')).to.match(/^ +\d+ smtp\.session$/m);
       });
 
       it('backs the store up while it runs, and restores it', async () => {
