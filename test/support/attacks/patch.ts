@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { registerHooks } from 'node:module';
 import { readPatches } from './patches.ts';
 
@@ -6,6 +7,8 @@ import { readPatches } from './patches.ts';
  * a control can switch one protection off. What a patch looks for must be there, or the daemon does not start.
  */
 const patches = readPatches(process.env);
+for (const { file } of patches)
+  if (!existsSync(new URL(`../../../src/${file}`, import.meta.url))) throw new Error(`src/${file} is not there`);
 
 registerHooks({
   load(url, context, next) {
