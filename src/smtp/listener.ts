@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { SecureVersion } from 'node:tls';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
@@ -112,7 +113,7 @@ export function createListenerFor(
   };
   const door = createDoor(settings, { clock, log, meters });
   const servers = createServers(settings, { shared, log }, (socket, connect) => {
-    if (stopping) return void socket.destroy(); // it was accepted just before
+    if (stopping) return turnAway(socket);
     door.knock(socket, (address, leave) => {
       const session = createSession(settings, { side, clock, log, meters }, { address, offersTls: tls });
       const connection = connect(session, () => {
@@ -148,6 +149,14 @@ export function createListenerFor(
       connection.finish(REFUSALS.shutdown);
       connection.leave();
     }
+  }
+
+  /** The library hands a socket over a turn of the loop after it was accepted; a stop may have begun in between. */
+  function turnAway(socket: Socket) {
+    socket.on('error', ignore);
+    meters.refused(REFUSALS.shutdown);
+    if (!implicitTls) socket.write(REFUSALS.shutdown.line);
+    socket.destroySoon();
   }
 
   function useTls(next: TlsSettings | undefined) {
