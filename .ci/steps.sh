@@ -35,9 +35,9 @@ step() {
   ended "$name" "${PIPESTATUS[0]}" $((SECONDS - start)) "$out"
 }
 
-# beside NAME COMMAND...: runs with one other, and shows what it printed as a whole when it ends.
+# beside NAME COMMAND...: runs with two others, and shows what it printed as a whole when it ends.
 beside() {
-  while [ "$(jobs -rp | wc -l)" -ge 2 ]; do wait -n; done
+  while [ "$(jobs -rp | wc -l)" -ge 3 ]; do wait -n; done
   buffered "$@" &
 }
 buffered() {
