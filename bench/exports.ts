@@ -12,6 +12,7 @@ import { exportId } from '../src/store/rows/exports.ts';
 import { rejectId } from '../src/store/rows/lists.ts';
 import { openStore } from '../src/store/store.ts';
 import { runExportsTask } from '../src/tasks/exports/run-exports.ts';
+import { exportRow } from '../test/support/exports.ts';
 import { NO_FLOOR } from '../test/support/room.ts';
 
 /**
@@ -74,28 +75,12 @@ async function seed(file: string): Promise<void> {
 
 const mb = (bytes: number) => (bytes / 1_048_576).toFixed(0);
 
+const NAME = '2026-01-01 00:00:00.00000';
+
 async function measure(dir: string): Promise<void> {
   const store = await open(join(dir, 'store.db'));
-  const id = exportId(ACCOUNT, '2026-01-01 00:00:00.00000');
-  await store.exportJobs.insert({
-    id,
-    account: ACCOUNT,
-    type: 'reject',
-    state: 'waiting',
-    createdAt: new Date(),
-    finishedAt: null,
-    notifyEmail: null,
-    filter: null,
-    error: null,
-    holder: null,
-    until: null,
-    attempts: 0,
-    host: null,
-    file: null,
-    resultUrl: null,
-    tokenHash: null,
-    unnotified: null,
-  });
+  const id = exportId(ACCOUNT, NAME);
+  await store.exportJobs.insert(exportRow(ACCOUNT, NAME, { createdAt: new Date() }));
   const settings = {
     dir: join(dir, 'exports'),
     hostname: 'bench',

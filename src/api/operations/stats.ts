@@ -217,3 +217,13 @@ export const NO_STATS = {
 };
 /** What the account, the sender, the tag and the template of the examples have. */
 export const SOME_STATS = { ...NO_STATS, sent: 40, opens: 12, unique_opens: 10, clicks: 3, unique_clicks: 3 };
+/** The same as totals, which do not count who was the first to open or click. */
+export const SOME_TOTALS = (({ unique_opens: _, unique_clicks: __, ...totals }) => totals)(SOME_STATS);
+/** The same in every window. */
+export const SOME_WINDOWS = {
+  today: SOME_STATS,
+  last_7_days: SOME_STATS,
+  last_30_days: SOME_STATS,
+  last_60_days: SOME_STATS,
+  last_90_days: SOME_STATS,
+};

@@ -214,9 +214,9 @@ function paragraphsOf(text: string): string[] {
 function toMarkup(paragraph: string, links: readonly string[]): string {
   return (
     escapeHtml(paragraph)
-      // At the beginning of a line a browser would show no space, and of several in a row one.
-      .replace(/^ +/gm, (spaces) => '&nbsp;'.repeat(spaces.length))
-      .replace(/ {2,}/g, (spaces) => `${'&nbsp;'.repeat(spaces.length - 1)} `)
+      // At the beginning of a line a browser would show no space, and of several in a row one. Bounded as in `oneSpace`.
+      .replace(/^ {1,8192}/gm, (spaces) => '&nbsp;'.repeat(spaces.length))
+      .replace(/ {2,8192}/g, (spaces) => `${'&nbsp;'.repeat(spaces.length - 1)} `)
       .replaceAll('\t', '&nbsp;&nbsp;&nbsp; ')
       .replaceAll('\n', '<br>\n')
       .replace(LINK, (_, at: string) => toLink(links[Number(at)] ?? ''))
