@@ -1,6 +1,6 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { toPlot } from './figures.ts';
 import { CELLS, type Cell, SECONDS, titleOf } from './matrix.ts';
@@ -24,6 +24,7 @@ const { values } = parseArgs({
     quick: { type: 'boolean', default: false },
     rounds: { type: 'string' },
     only: { type: 'string', multiple: true },
+    against: { type: 'string' },
     size: { type: 'string', multiple: true },
     connections: { type: 'string', multiple: true },
     out: { type: 'string' },
@@ -33,7 +34,11 @@ const { values } = parseArgs({
 });
 const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
 const whole =
-  !values.quick && values.only === undefined && values.size === undefined && values.connections === undefined;
+  !values.quick &&
+  values.only === undefined &&
+  values.against === undefined &&
+  values.size === undefined &&
+  values.connections === undefined;
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
 let interrupted = false;
@@ -44,9 +49,9 @@ const cells = CELLS.filter(
     within(values.size, size) && within(values.connections, String(connections)) && (typical || !values.quick),
 );
 const sender = createSender();
-const all = [createPostern(sender), createByHand('fetch'), createByHand('undici'), haraka, aiosmtpd, postfix].filter(
-  ({ name }) => within(values.only, name),
-);
+const contestants = [createPostern(sender), createByHand('fetch'), createByHand('undici'), haraka, aiosmtpd, postfix];
+const all = contestants.filter(({ name }) => within(values.only, name));
+if (values.against !== undefined) all.push(createPostern(sender, resolve(values.against)));
 
 async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: string }[] }> {
   const looked: { peer: Peer; why: string | undefined }[] = [];

@@ -1,12 +1,11 @@
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { startZone } from '../../test/support/zone.ts';
 import type { Sender } from '../messages.ts';
 import { cpuSeconds, memoryMb, type Running, start } from '../processes.ts';
 import type { Peer, Started } from './peer.ts';
 
-const MAIN = join(import.meta.dirname, '../../src/main.ts');
-/** As the unit and `npm start` have it. */
-const CACHE = join(import.meta.dirname, '../../node_modules/.cache/postern');
+/** This tree. */
+const ROOT = join(import.meta.dirname, '../..');
 const KEY = 'a-key-for-the-bench-22';
 
 /**
@@ -25,10 +24,10 @@ export interface Postern extends Started {
   call(path: string, params: object): Promise<any>;
 }
 
-/** Starts the daemon on `dir`, whatever is in there. `dns` is the name server it asks. */
-export async function startPostern(dir: string, dns: string): Promise<Postern> {
+/** Starts the daemon of a tree on `dir`, whatever is in there. `dns` is the name server it asks. */
+export async function startPostern(dir: string, dns: string, root = ROOT): Promise<Postern> {
   const daemon = await start(
-    [MAIN, 'serve'],
+    [join(root, 'src/main.ts'), 'serve'],
     {
       POSTERN_DATA_DIR: dir,
       POSTERN_SMTP__LISTEN: '127.0.0.1:0',
@@ -41,7 +40,7 @@ export async function startPostern(dir: string, dns: string): Promise<Postern> {
       POSTERN_SMTP__MAX_SESSIONS_PER_ADDRESS: '1000',
       POSTERN_SMTP__MAX_MESSAGES_PER_SESSION: '1000000',
       POSTERN_LOG__LEVEL: 'info',
-      NODE_COMPILE_CACHE: CACHE,
+      NODE_COMPILE_CACHE: join(root, 'node_modules/.cache/postern'), // as the unit and `npm start` have it
       POSTERN_DELIVERY__CONCURRENCY_PER_ENDPOINT: String(POSTS),
     },
     (line) => line.event === 'daemon.ready',
@@ -67,10 +66,10 @@ function createCall(api: string): Postern['call'] {
   };
 }
 
-/** Postern, with a name server that knows the sender. */
-export function createPostern(sender: Sender): Peer {
+/** Postern, with a name server that knows the sender. `root`: of another tree, which gives it its name. */
+export function createPostern(sender: Sender, root = ROOT): Peer {
   return {
-    name: 'postern',
+    name: root === ROOT ? 'postern' : `postern of ${basename(root)}`,
     does: {
       before250: 'written to the queue and synced',
       durable: 'yes',
@@ -81,7 +80,7 @@ export function createPostern(sender: Sender): Peer {
     missing: async () => undefined,
     async start(sink, dir) {
       const zone = await startZone(sender.zone);
-      const daemon = await startPostern(dir, zone.server);
+      const daemon = await startPostern(dir, zone.server, root);
       await daemon.call('/inbound/add-domain', { domain: 'in.example' });
       await daemon.call('/inbound/add-route', { domain: 'in.example', pattern: '*', url: sink });
       return {
