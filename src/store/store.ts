@@ -1,5 +1,6 @@
 import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
+import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { accounts, keys } from './rows/accounts.ts';
 import type { Declaration, Owned } from './rows/collection.ts';
@@ -137,7 +138,7 @@ export async function openStore(database: Database): Promise<Store> {
   });
 }
 
-const NAMES = Object.keys(COLLECTIONS).filter((name): name is Name => Object.hasOwn(COLLECTIONS, name));
+const NAMES = namesOf(COLLECTIONS);
 const VISIBLE = NAMES.filter((name): name is keyof Views => !['none', 'hidden'].includes(COLLECTIONS[name].access));
 
 function viewsOf(store: Opened, account: string): Views {
