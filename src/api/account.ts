@@ -113,7 +113,7 @@ export function createAccountParts(
   deps: OperationDeps,
 ): (account: AccountRow, apiKey?: string) => AccountParts {
   const { store, limits, resolver, names, urlFault, poke, clock, ids } = deps;
-  const inTurn = createTurns();
+  const inTurn = createTurns('run');
   return (account, apiKey) => ({
     account,
     apiKey: apiKey ?? null,
