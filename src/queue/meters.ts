@@ -18,7 +18,7 @@ export interface Meters {
   dead(kind: DeliveryKind): void;
 }
 
-export function createMeters(metrics: Metrics): Meters {
+export function createDeliveryMeters(metrics: Metrics): Meters {
   const attempts = tableOf(DELIVERY_KINDS, (of) =>
     tableOf(OUTCOMES, (outcome) =>
       tableOf(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
@@ -66,7 +66,7 @@ interface Notices {
   endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
 }
 
-export function createNotices(log: Log, roads: Roads): Notices {
+export function createDeliveryNotices(log: Log, roads: Roads): Notices {
   return frozen({
     attempt(lane, waiting, { settled, result }) {
       const fields = { ...namesOf(lane, waiting), ...toFields(result), attempt: waiting.attempts + 1 };
