@@ -26,7 +26,10 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
-  /** daemon: the one that serves · visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
+  /**
+   * daemon: the one that serves · visitor: built beside a daemon that may run, and never started, to run operations by
+   * its rules.
+   */
   readonly role: 'daemon' | 'visitor';
   /** Where numbers are kept and shown. */
   readonly metrics: Metrics & Exposition;
