@@ -10,7 +10,7 @@ import type {
   Selection,
   Spool,
 } from '../../src/queue/delivery.ts';
-import type { EventQueue, Wanted } from '../../src/queue/events.ts';
+import type { EventQueue, EventsForHook } from '../../src/queue/events.ts';
 
 /** A queue in memory, for tests of those who fill it and look at it: it can be told to be full or to fail. */
 export interface TestSpool extends Spool {
@@ -18,7 +18,7 @@ export interface TestSpool extends Spool {
   readonly deliveries: QueuedDelivery[];
   readonly redirects: { readonly routeId: string; readonly url: string }[];
   /** Batches that were sent, and what was forgotten and redirected of webhooks. */
-  readonly sent: Wanted[];
+  readonly sent: EventsForHook[];
   readonly tended: string[];
   /** What `accept` answers, and whether there is room. */
   outcome: AcceptOutcome;

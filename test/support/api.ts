@@ -1,6 +1,7 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
+import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
@@ -254,7 +255,7 @@ export function mailEverywhere(zone: Resolver): Resolver {
 }
 
 const openFile = (file: string, log: Log) =>
-  openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log });
+  openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log, clock: systemClock });
 
 let seeded: Promise<string> | undefined;
 afterFile(async () => {

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/queue/delivery.ts';
 import { openSpool, type SpoolDeps } from '../../src/queue/spool.ts';
 import { afterTest } from './cleanup.ts';
@@ -34,9 +35,13 @@ export function spoolSettings(dir: string) {
   return { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 };
 }
 
-/** Opens a spool that the test need not close. */
-export async function openOne(dir: string, deps: SpoolDeps, settings = spoolSettings(dir)): Promise<Spool> {
-  const spool = await openSpool(settings, deps);
+/** Opens a spool that the test need not close, as a daemon when nothing else is said. */
+export async function openOne(
+  dir: string,
+  deps: Pick<SpoolDeps, 'clock' | 'log'> & Partial<SpoolDeps>,
+  settings = spoolSettings(dir),
+): Promise<Spool> {
+  const spool = await openSpool(settings, { role: 'daemon', metrics: NO_METRICS, ...deps });
   const tracked = {
     ...spool,
     async close() {

@@ -3,6 +3,7 @@ import { mkdir, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { type Database, StoreAway, StoreFull } from '../../../src/store/driver/port.ts';
@@ -25,7 +26,7 @@ describe('the embedded store on a disk that is nearly full', () => {
   let log: ReturnType<typeof createTestLog>;
   const opened: Database[] = [];
   const open = async (room = NO_FLOOR) => {
-    const database = await openEmbedded({ file, timeoutMs: 60_000, room }, { log });
+    const database = await openEmbedded({ file, timeoutMs: 60_000, room }, { log, clock: systemClock });
     opened.push(database);
     return database;
   };
@@ -111,7 +112,7 @@ describe('the embedded store on a disk that is nearly full', () => {
   it('works with such a file that another process holds, and says that it was not taken over', async () => {
     const other = new DatabaseSync(file);
     other.exec('PRAGMA journal_mode = WAL; CREATE TABLE other (a); BEGIN IMMEDIATE');
-    const opening = openEmbedded({ file, timeoutMs: 2000, room: NO_FLOOR }, { log });
+    const opening = openEmbedded({ file, timeoutMs: 2000, room: NO_FLOOR }, { log, clock: systemClock });
     await until('the file to be open', () => log.of('store.connected').length === 1);
     other.exec('COMMIT');
     other.close();
@@ -154,7 +155,10 @@ describe('the embedded store on a disk that is full', function () {
 
   it('deletes all the same, beside writes that find no room and after a start, and gives the disk back', async () => {
     const open = () =>
-      openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR }, { log: createTestLog() });
+      openEmbedded(
+        { file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR },
+        { log: createTestLog(), clock: systemClock },
+      );
     const first = await open();
     const rows = await first.collection(notes);
     for (let n = 0; n < 100; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(200_000) }));
