@@ -196,10 +196,10 @@ describe('mail going out', () => {
   });
 
   it('is not held back for longer than it is tried', async () => {
-    await open({}, 12);
+    await open({}, 3);
     world.leave((_outgoing, _queuedAt, now) => ({ kind: 'later', at: now + 10 * MINUTES }));
     const delivery = await world.mail();
-    await world.clock.advance(13 * HOURS);
+    await world.clock.advance(4 * HOURS);
     expect((await row(delivery.id))?.state).to.equal('dead');
     expect((await world.reports()).map(({ kind }) => kind)).to.deep.equal(['soft_bounce']);
   });
@@ -216,13 +216,13 @@ describe('mail going out', () => {
   });
 
   it('that we cannot compose waits, in case we are mended, and is rejected when its time is over', async () => {
-    await open();
+    await open({}, 12);
     world.compose(() => ({ kind: 'refused', reason: 'a fault of ours', final: false }));
     const delivery = await world.mail();
     await world.clock.advance(HOURS);
     expect(await row(delivery.id)).to.include({ state: 'waiting', lastError: 'cannot be composed: a fault of ours' });
     expect(world.log.of('delivery.fault').length).to.be.within(2, 10);
-    await world.clock.advance(5 * DAYS);
+    await world.clock.advance(12 * HOURS);
     expect(await row(delivery.id)).to.include({ state: 'dead' });
     expect(await world.reports()).to.deep.equal([
       { kind: 'reject', detail: { reason: 'invalid', diag: 'cannot be composed: a fault of ours' } },
@@ -230,18 +230,18 @@ describe('mail going out', () => {
   });
 
   it('that is for later is not sent before, though its destination is probed meanwhile, and its time begins then', async () => {
-    await open({}, 12);
+    await open({}, 3);
     world.serve((recipient) => (recipient.startsWith('later') ? answer(450, '4.2.0 busy') : noServer));
     const later = await world.mail({ recipient: 'later@example.com', notBefore: world.clock.now() + 40 * DAYS });
     await many(6);
-    await world.clock.advance(3 * HOURS);
+    await world.clock.advance(HOURS);
     expect(world.log.of('endpoint.down')).to.have.length(1);
-    await world.clock.advance(40 * DAYS - 3 * HOURS - 1);
+    await world.clock.advance(40 * DAYS - HOURS - 1);
     expect(world.sent.filter(({ recipient }) => recipient.startsWith('later'))).to.deep.equal([]);
     await world.clock.advance(5 * MINUTES);
     expect(world.sent.filter(({ recipient }) => recipient.startsWith('later'))).to.not.deep.equal([]);
     expect(await row(later.id)).to.include({ state: 'waiting' });
-    await world.clock.advance(11 * HOURS);
+    await world.clock.advance(2 * HOURS);
     expect(await row(later.id)).to.include({ state: 'waiting' });
     await world.clock.advance(2 * HOURS);
     expect(await row(later.id)).to.include({ state: 'dead' });
@@ -287,16 +287,16 @@ describe('mail going out', () => {
     let at = 0;
     const claim = async () =>
       world.clock.now() < at ? { kind: 'moved' as const, at } : { kind: 'ours' as const, first: true };
-    await open({ scheduling: { claim, release: async () => {} } });
+    await open({ scheduling: { claim, release: async () => {} } }, 12);
     at = world.clock.now() + 10 * DAYS;
     world.serve(() => answer(450, '4.2.0 later'));
     const delivery = await world.mail({ notBefore: world.clock.now() + HOURS });
     await world.clock.advance(10 * DAYS - 1);
     expect(world.sent).to.deep.equal([]);
-    await world.clock.advance(4 * DAYS);
+    await world.clock.advance(10 * HOURS);
     expect(await row(delivery.id)).to.include({ state: 'waiting' });
     expect(world.sent[0]?.at).to.equal(at);
-    await world.clock.advance(2 * DAYS);
+    await world.clock.advance(4 * HOURS);
     expect(await row(delivery.id)).to.include({ state: 'dead' });
   });
 
@@ -365,10 +365,10 @@ describe('mail going out', () => {
   });
 
   it('whose destination is away until its time is over ends as a soft bounce', async () => {
-    await open({}, 12);
+    await open({}, 3);
     world.serve(() => noServer);
     const delivery = await world.mail();
-    await world.clock.advance(15 * HOURS);
+    await world.clock.advance(6 * HOURS);
     expect((await row(delivery.id))?.state).to.equal('dead');
     expect((await world.reports()).at(-1)).to.deep.include({ kind: 'soft_bounce' });
     expect((await world.reports()).filter(({ kind }) => kind === 'soft_bounce')).to.have.length(1);
