@@ -80,6 +80,9 @@ export function createTestClock(
   };
 }
 
+/** The time of what was done then. */
+export const clockAt = (time: number): Pick<Clock, 'now'> => ({ now: () => time });
+
 /** Running time of a process whose clock was never in doubt. */
 export function createSureTime({ now }: Pick<Clock, 'now'>): RunningTime {
   return {

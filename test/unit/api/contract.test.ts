@@ -178,8 +178,8 @@ describe('every operation', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
-    putDeadDelivery(world);
-    putBatch(world.spool, ACCOUNT);
+    await putDeadDelivery(world);
+    await putBatch(world.spool, ACCOUNT);
   });
   afterEach(() => world.stop());
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { put } from '../../support/spool.ts';
 
 /** What every record tells: how the account of the examples proves the domain. */
 const proof = (domain: string) => ({
@@ -246,10 +247,19 @@ describe('the Inbound group', () => {
   });
 
   it('sends mail that waits to the new URL of a route, and leaves it alone when only the pattern changes', async () => {
+    const url = 'https://app.example.com/hooks/mail';
+    for (const routeId of ['1.1', '1.9']) await put(world.spool, world.clock, { account: ACCOUNT, routeId, url });
+    const urls = async () => (await world.spool.list({}, 10)).map((one) => [one.routeId, one.url]);
     await world.call('/inbound/update-route', { id: '1.1', pattern: 'b' });
-    expect(world.spool.redirects).to.deep.equal([]);
+    expect(await urls()).to.have.deep.members([
+      ['1.1', url],
+      ['1.9', url],
+    ]);
     await world.call('/inbound/update-route', { id: '1.1', url: 'http://b.example/' });
-    expect(world.spool.redirects).to.deep.equal([{ routeId: '1.1', url: 'http://b.example/' }]);
+    expect(await urls()).to.have.deep.members([
+      ['1.1', 'http://b.example/'],
+      ['1.9', url],
+    ]);
   });
 
   it('removes the routes of a domain with it', async () => {
