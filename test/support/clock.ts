@@ -15,13 +15,17 @@ export interface Watch {
   over<Part extends object>(part: Part): Part;
   /** Resolves when no call is under way and nothing has followed from the last one. */
   quiet(): Promise<void>;
+  /** Whether there ever was a call. */
+  used(): boolean;
 }
 
 export function createWatch(): Watch {
   const calls = new Set<Promise<unknown>>();
+  let used = false;
   const watched =
     (call: (...args: unknown[]) => unknown) =>
     (...args: unknown[]) => {
+      used = true;
       const answer = call(...args);
       if (answer instanceof Promise) {
         calls.add(answer);
@@ -33,6 +37,7 @@ export function createWatch(): Watch {
   return {
     over: <Part extends object>(part: Part): Part =>
       Object.fromEntries(Object.entries(part).map(([name, call]) => [name, watched(call)])) as Part,
+    used: () => used,
     async quiet() {
       do {
         await Promise.allSettled(calls);

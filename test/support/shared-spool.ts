@@ -90,7 +90,7 @@ function lend(shared: Shared, watch: Watch): TestSpool {
     shared.onChange.clear();
     shared.onNews.clear();
     shared.handTo(NOBODY);
-    await empty(spool);
+    if (watch.used()) await empty(spool);
     spare.push(shared);
   };
   return {
@@ -110,21 +110,21 @@ function lend(shared: Shared, watch: Watch): TestSpool {
 
 /** Lets everything go that is on the queue, by what operators and tasks have for it. */
 export async function empty(spool: Spool): Promise<void> {
-  const webhooks = new Set([
-    ...(await spool.events.hooks()).map(({ id }) => id),
-    ...(await spool.events.tallies()).map(({ hook }) => hook.id),
+  const [hooks, tallies, reports] = await Promise.all([
+    spool.events.hooks(),
+    spool.events.tallies(),
+    spool.reports(100_000),
   ]);
-  for (const id of webhooks) await spool.events.forget(id, 0);
-  await spool.drop({}, 0);
+  const webhooks = new Set([...hooks, ...tallies.map(({ hook }) => hook)].map(({ id }) => id));
+  await Promise.all([
+    ...[...webhooks].map((id) => spool.events.forget(id, 0)),
+    spool.reported(reports.map(({ id }) => id)),
+    spool.drop({}, 0),
+  ]);
   await spool.purge({ deliveredBefore: EVER, deadBefore: EVER, deliveredBytes: 0 });
-  for (const endpoint of await spool.endpoints()) await spool.keepEndpoint(endpoint, null);
-  for (;;) {
-    const reports = await spool.reports(1000);
-    if (reports.length === 0) break;
-    await spool.reported(reports.map(({ id }) => id));
-  }
-  const left = { deliveries: await spool.list({}, 1), endpoints: await spool.endpoints() };
-  if (left.deliveries.length + left.endpoints.length > 0) throw new Error(`still queued: ${JSON.stringify(left)}`);
+  await Promise.all((await spool.endpoints()).map((endpoint) => spool.keepEndpoint(endpoint, null)));
+  const left = [...(await spool.list({}, 1)), ...(await spool.endpoints())];
+  if (left.length > 0) throw new Error(`still queued: ${JSON.stringify(left)}`);
 }
 
 /** A message as it is on the queue, with what goes out of it. */

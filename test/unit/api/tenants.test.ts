@@ -164,9 +164,7 @@ describe('another account', () => {
   let world: ApiWorld;
   beforeEach(async () => {
     world = await startApi();
-    await putDeadDelivery(world);
-    await putBatch(world.spool, ACCOUNT);
-    await putMessages(world, ACCOUNT);
+    await Promise.all([putDeadDelivery(world), putBatch(world.spool, ACCOUNT), putMessages(world, ACCOUNT)]);
   });
   afterEach(() => world.stop());
 
