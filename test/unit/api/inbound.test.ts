@@ -40,6 +40,9 @@ describe('the Inbound group', () => {
     });
   }
 
+  const refusedRoute = (pattern: string, url: string, faults: object) =>
+    ['add-route', { domain: 'inbound.example.com', pattern, url }, 422, invalid(faults)] as const;
+
   // From the interface description, line by line: path, parameters, status, answer.
   const table: readonly (readonly [string, object, number, unknown])[] = [
     ['domains', {}, 200, [DOMAIN]],
@@ -69,54 +72,18 @@ describe('the Inbound group', () => {
       200,
       { id: '1.2', pattern: '*', url: 'http://a.example/x?y=1' },
     ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'a@b', url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Only the part before the @ is matched: please enter a pattern without @' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'a\nb', url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Please enter a pattern without spaces and control characters' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'x'.repeat(256), url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Please enter at most 255 characters' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '', url: '' },
-      422,
-      invalid({ pattern: 'Please enter a value', url: 'Please enter a value' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'ftp://a.example/' },
-      422,
-      invalid({ url: 'Not a valid http or https URL' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'javascript:alert(1)' },
-      422,
-      invalid({ url: 'Not a valid http or https URL' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/#x' },
-      422,
-      invalid({ url: 'Please enter a URL without a fragment (#)' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'https://gone.example/' },
-      422,
-      invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" }),
-    ],
+    refusedRoute('a@b', 'http://a.example/', {
+      pattern: 'Only the part before the @ is matched: please enter a pattern without @',
+    }),
+    refusedRoute('a\nb', 'http://a.example/', {
+      pattern: 'Please enter a pattern without spaces and control characters',
+    }),
+    refusedRoute('x'.repeat(256), 'http://a.example/', { pattern: 'Please enter at most 255 characters' }),
+    refusedRoute('', '', { pattern: 'Please enter a value', url: 'Please enter a value' }),
+    refusedRoute('*', 'ftp://a.example/', { url: 'Not a valid http or https URL' }),
+    refusedRoute('*', 'javascript:alert(1)', { url: 'Not a valid http or https URL' }),
+    refusedRoute('*', 'http://a.example/#x', { url: 'Please enter a URL without a fragment (#)' }),
+    refusedRoute('*', 'https://gone.example/', { url: "We can't verify that the URL exists. Cause: nothing is there" }),
     [
       'add-route',
       { domain: 'nowhere.example.com', pattern: '*', url: 'http://a.example/' },
