@@ -1,5 +1,4 @@
-import { execFileSync } from 'node:child_process';
-import { mkdir, stat, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
@@ -14,7 +13,7 @@ import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { NO_FLOOR } from '../../support/room.ts';
 import { failure, note, notes } from '../../support/store-notes.ts';
-import { tempDir } from '../../support/temp.ts';
+import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 /** More than any disk has. */
@@ -128,18 +127,9 @@ describe('the embedded store on a disk that is full', function () {
   let dir = '';
 
   before(async function () {
-    const path = join(await tempDir(), 'disk');
-    await mkdir(path);
-    try {
-      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', path], { stdio: 'ignore' });
-      dir = path;
-    } catch {
-      console.log('    a full disk is not tried: a small one cannot be mounted here');
-      this.skip();
-    }
-  });
-  after(() => {
-    if (dir) execFileSync('umount', [dir]);
+    const disk = await smallDisk(64);
+    if (disk === undefined) this.skip();
+    else dir = disk;
   });
 
   /** Takes what is left of the disk. */
