@@ -103,23 +103,25 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 }
 
 /**
- * The form of a large message, and all of them: what is more goes to files, as endpoints may be slow. A file costs as
- * much processor time again as making the form.
+ * Bytes of the form of one large message, and of all of them together: what is more goes to files, because endpoints
+ * may be slow. A file costs half as much again as making the form.
  */
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;
 
 async function encode(
   encoder: FormEncoder,
-  { keys, url, deliveryId, at, formPlace }: RenderInput,
+  { body, keys, url, deliveryId, at, formPlace }: RenderInput,
   pieces: Iterable<Piece>,
 ): Promise<Pick<Rendered, 'body' | 'headers'>> {
   const signing = { keys, url, deliveryId, at };
-  if (formPlace === null) {
+  if (body.kind === 'inline' || formPlace === null) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }
-  const most = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+  // raw_msg is the message once, and its files are most of it again: what will not fit is not begun in memory.
+  const most = 2 * body.size > room ? 0 : room;
   return encoder.toBody(pieces, signing, { path: formPlace.path, most });
 }
 
