@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 
 /**
  * Passes over bytes that look at 16 of them at a time, which JavaScript cannot: they are WebAssembly
- * (wasm/byte-passes.ts, docs/decisions/0029). All arguments are places and lengths in `memory`.
+ * (wasm/byte-passes.ts, docs/decisions/0031). All arguments are places and lengths in `memory`.
  */
 interface BytePasses extends Exports {
   /** Whose user lays it out. */
