@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { frozen } from './frozen.ts';
 
 /**
  * Passes over bytes that look at 16 of them at a time, which JavaScript cannot: they are WebAssembly
@@ -49,7 +50,7 @@ export function createBytePasses(size: number): BytePasses {
   const pages = Math.ceil(size / PAGE);
   const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
   const { exports } = new WebAssembly.Instance<Exports>(MODULE, { env: { memory } });
-  return Object.freeze({ ...exports, memory: Buffer.from(memory.buffer) });
+  return frozen({ ...exports, memory: Buffer.from(memory.buffer) });
 }
 
 /** Bytes that a set takes in the memory. */
