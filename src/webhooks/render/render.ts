@@ -103,8 +103,8 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 }
 
 /**
- * Bytes of the form of one large message, and of all of them together: what is more goes to files, because endpoints
- * may be slow. A file costs half as much again as making the form.
+ * Bytes of the form of one large message, and of about all of them together: what is more goes to files, because
+ * endpoints may be slow. A file costs half as much again as making the form.
  */
 const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
 const MOST_IN_MEMORY = 32 * 1024 * 1024;

@@ -46,7 +46,7 @@ const FORM_FILE = /^post-\d+\.form$/;
 
 /**
  * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is
- * rendered raw. The forms of large messages are files in `tmpDir`.
+ * rendered raw. Forms of large messages that memory has no room for are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
