@@ -157,8 +157,8 @@ export function startThread<P extends Protocol>(
   });
 }
 
-/** The calls that a thread has not replied to, and those that have not left yet. */
-function createCalls<Kind extends string>(
+/** The calls of one end that the other has not replied to, and those that have not left yet. */
+export function createCalls<Kind extends string>(
   gather: ThreadOptions<unknown>['gather'],
   post: (batch: readonly Call[], transfer: readonly Transferable[]) => void,
 ) {

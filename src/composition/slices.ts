@@ -11,6 +11,7 @@ import type { PoolSettings } from '../base/worker-pool.ts';
 import type { Settings } from '../settings.ts';
 import { readTls } from './files.ts';
 import type { RenderThreadData } from './render-thread.ts';
+import type { SmtpThreadData } from './smtp-thread.ts';
 
 // What each part is told of the settings: its slice, in its own words.
 
@@ -227,6 +228,21 @@ export function accountLimits({ accounts }: Settings) {
 /** Sockets of that name that systemd opened for us; they win over the settings. */
 function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: number }[] {
   return sockets.filter((socket) => socket.name === name).map(({ fd }) => ({ fd }));
+}
+
+/** Threads for SMTP sessions. They share their sockets, which only Linux does as we need it. */
+export function sessionThreads(settings: Settings) {
+  const data: SmtpThreadData = { spoolDir: spoolDir(settings) };
+  return {
+    count: process.platform === 'linux' ? (settings.smtp.threads ?? defaultThreads(availableParallelism())) : 0,
+    script: new URL('./smtp-thread.ts', import.meta.url),
+    own: data,
+  };
+}
+
+/** By the figures of decision 0029. */
+function defaultThreads(cores: number): number {
+  return cores < 2 ? 0 : Math.ceil(cores / 4);
 }
 
 export function listenerSettings(settings: Settings, deps: DaemonDeps) {

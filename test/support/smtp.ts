@@ -124,6 +124,7 @@ export async function startListener(settings: Partial<ListenerSettings> = {}, cl
       ...below.parts,
       returnAddresses: undefined,
       postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
+      threads: { count: 0, script: new URL('../../src/composition/smtp-thread.ts', import.meta.url), own: {} },
       clock,
       log,
       metrics: NO_METRICS,
