@@ -83,7 +83,9 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
       desk.admission.open();
       try {
         // The first one finds the ports where none is given.
-        for (const thread of threads) places = await thread.start();
+        const [first, ...others] = threads;
+        places = (await first?.start()) ?? [];
+        await Promise.all(others.map((thread) => thread.start()));
       } catch (error) {
         await stop(0);
         throw error;
