@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
@@ -84,7 +85,8 @@ export function createBelow() {
     async accept(messageId, arrival, routed, body): Promise<AcceptResult> {
       const outcome = await below.accept();
       if (outcome !== 'accepted') return { outcome };
-      if (body.kind === 'inline') taken.push({ messageId, arrival, routed, bytes: Buffer.from(body.bytes) });
+      const bytes = body.kind === 'inline' ? Buffer.from(body.bytes) : readFileSync(body.path);
+      taken.push({ messageId, arrival, routed, bytes });
       return { outcome, messageId };
     },
   };
