@@ -10,7 +10,7 @@ export interface Asker {
   /** Rejects with what the function threw, as text. */
   // biome-ignore lint/suspicious/noExplicitAny: values lose their types between threads; the caller says what a name answers
   ask(name: string, args: readonly unknown[], transfer?: readonly Transferable[]): Promise<any>;
-  /** A call without a reply. */
+  /** A call without a reply. It waits some milliseconds for others to travel with. */
   tell(name: string, args: readonly unknown[]): void;
   close(): void;
 }
@@ -27,7 +27,7 @@ export function askOver(port: MessagePort): Asker {
           kind === 'done' ? resolve(value) : reject(new Error(`${name}: ${value}`));
         calls.call(name, args, settle, transfer);
       }),
-    tell: calls.tell,
+    tell: (name, args) => calls.tell(name, args, true),
     close() {
       port.close();
       calls.giveUp('the port is closed');
@@ -42,7 +42,8 @@ export function answerOver(port: MessagePort, table: object, fault: (error: unkn
   function reply(one: Reply<Kind>): void {
     replies.push(one);
     if (replies.length > 1) return;
-    queueMicrotask(() => {
+    // What one turn of the loop brings shares a message.
+    setImmediate(() => {
       const batch = replies;
       replies = [];
       port.postMessage(batch);

@@ -212,8 +212,8 @@ export function createCalls<Kind extends string>(
       if (transfer) transfers.push(...transfer);
       return enter(name, args, false, settle);
     },
-    tell(name: string, args: readonly unknown[]) {
-      if (ended === undefined) add([0, name, args], false);
+    tell(name: string, args: readonly unknown[], patient = false) {
+      if (ended === undefined) add([0, name, args], patient);
     },
     settle(replies: readonly Reply<Kind>[]) {
       for (const [n, kind, value] of replies) {

@@ -34,8 +34,9 @@ const STEADY_MS = 10_000;
 const AGAIN_MS = 1000;
 /** How long a thread may take to end behind its last session. */
 const END_MS = 2000;
-/** Heap of a thread in megabytes: a thousand sessions need a tenth of it. Bodies are outside. */
+/** Megabytes of heap that a thread may have: so many, and so many for each session that there can be. */
 const HEAP_MB = 256;
+const HEAP_MB_PER_SESSION = 0.05;
 const YOUNG_MB = 16;
 const TICKET_BYTES = 48;
 
@@ -250,7 +251,7 @@ function startOne(
     {
       script,
       data: { settings, notices, own, number },
-      limits: { maxOldGenerationSizeMb: HEAP_MB, maxYoungGenerationSizeMb: YOUNG_MB },
+      limits: { maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions, maxYoungGenerationSizeMb: YOUNG_MB },
       gather: 'soon',
     },
     { log },
