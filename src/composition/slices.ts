@@ -240,9 +240,9 @@ export function sessionThreads(settings: Settings) {
   };
 }
 
-/** By the figures of decision 0029. */
+/** By the figures of decision 0029: on two processors they cost more than they bring, and four keep the main thread busy. */
 function defaultThreads(cores: number): number {
-  return cores < 2 ? 0 : Math.ceil(cores / 4);
+  return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }
 
 export function listenerSettings(settings: Settings, deps: DaemonDeps) {

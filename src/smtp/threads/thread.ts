@@ -20,6 +20,8 @@ export interface ThreadCalls {
   start(port: MessagePort, listen: readonly ListenEntry[], tls: TlsSettings | undefined): Promise<Place[]>;
   stop(graceMs: number | undefined): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
+  /** Shows that it is not stuck. */
+  ping(): void;
 }
 
 export interface SmtpThread<Own> extends Protocol {
@@ -80,6 +82,7 @@ export function serveSessions<Own>(open: (own: Own, number: number) => ThreadPar
         await flush();
       },
       reload: async (tls) => listener?.reload(tls),
+      ping() {},
     };
 
     async function obey(call: Call): Promise<void> {

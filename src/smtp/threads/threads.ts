@@ -27,8 +27,10 @@ interface ThreadsDeps extends Pick<ListenerDeps, 'threads' | 'clock' | 'log' | '
   readonly meters: Meters;
 }
 
-/** How often threads are told whether the disk has room; they hear of it with each of their questions too. */
+/** How often threads are looked at, and told whether the disk has room; that they hear with each question too. */
 const LOOK_MS = 1000;
+/** A thread that is silent for so many looks hangs. Looks and not time: a machine may have been asleep. */
+const MOST_SILENT = 30;
 /** A thread that lived for less than this is not started again at once. */
 const STEADY_MS = 10_000;
 const AGAIN_MS = 1000;
@@ -59,6 +61,7 @@ export function createThreadedListener(settings: ListenerSettings, deps: Threads
 
   function look(): void {
     writeRoom(notices, desk.hasRoom());
+    for (const thread of threads) thread.look();
     cancelLook = clock.after(LOOK_MS, look);
   }
 
@@ -129,6 +132,8 @@ interface Slot {
   start(): Promise<readonly Place[]>;
   stop(graceMs: number): Promise<void>;
   reload(tls: TlsSettings | undefined): Promise<void>;
+  /** Called once a second: ends a thread that hangs. */
+  look(): void;
   listening(): boolean;
 }
 
@@ -143,6 +148,8 @@ function createSlot(
   let listening = false;
   let stopped = false;
   let cancelAgain = () => {};
+  /** Looks since it was asked for a sign of life. */
+  let silent = 0;
 
   async function start(): Promise<readonly Place[]> {
     const since = clock.monotonic();
@@ -220,6 +227,18 @@ function createSlot(
     async reload(tls) {
       if (listening) await running?.call('reload', [tls]);
     },
+    look() {
+      if (!running || !listening) return;
+      if (silent > 0) {
+        if (++silent > MOST_SILENT) running.thread.kill('it hung');
+        return;
+      }
+      silent = 1;
+      const heard = () => {
+        silent = 0;
+      };
+      running.call('ping', []).then(heard, heard);
+    },
     listening: () => listening,
   });
 }
@@ -251,7 +270,10 @@ function startOne(
     {
       script,
       data: { settings, notices, own, number },
-      limits: { maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions, maxYoungGenerationSizeMb: YOUNG_MB },
+      limits: {
+        maxOldGenerationSizeMb: HEAP_MB + HEAP_MB_PER_SESSION * settings.maxSessions,
+        maxYoungGenerationSizeMb: YOUNG_MB,
+      },
       gather: 'soon',
     },
     { log },
