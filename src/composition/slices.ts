@@ -27,8 +27,11 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
-  /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
-  readonly role?: 'daemon' | 'visitor';
+  /**
+   * daemon: the one that serves · visitor: built beside a daemon that may run, and never started, to run operations by
+   * its rules.
+   */
+  readonly role: 'daemon' | 'visitor';
   /** Where numbers are kept and shown. */
   readonly metrics: Metrics & Exposition;
 }
@@ -240,7 +243,7 @@ export function sessionThreads(settings: Settings) {
   };
 }
 
-/** By the figures of decision 0029: on two processors they cost more than they bring, and four keep the main thread busy. */
+/** By the figures of decision 0031: on two processors they cost more than they bring, and four keep the main thread busy. */
 function defaultThreads(cores: number): number {
   return cores < 3 ? 0 : Math.min(4, Math.floor(cores / 2));
 }

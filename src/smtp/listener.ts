@@ -16,7 +16,7 @@ import { createInboundSide } from './inbound.ts';
 import type { BareNewline } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
-import { createMeters, type Meters } from './session-log.ts';
+import { createSessionMeters, type Meters } from './session-log.ts';
 import { createThreadedListener } from './threads/threads.ts';
 
 /** The SMTP side of the daemon. */
@@ -119,7 +119,7 @@ export const FAREWELL_MS = 1000;
 /** Listens for mail that comes in: on threads of its own, or on this one. */
 export function createListener(settings: ListenerSettings, deps: ListenerDeps): Listener {
   const { clock, log, metrics } = deps;
-  const meters = createMeters('smtp', metrics);
+  const meters = createSessionMeters('smtp', metrics);
   const admission = createAdmission(settings, { clock, log, meters });
   const desk = createDesk(settings, { ...deps, admission });
   const shared = { ...deps, admission, meters, desk };
@@ -133,7 +133,7 @@ export function createListenerFor(
   settings: ListenerSettings,
   { clock, log, metrics }: Pick<ListenerDeps, 'clock' | 'log' | 'metrics'>,
 ): Listener {
-  const meters = createMeters(settings.implicitTls ? 'submissions' : side.name, metrics);
+  const meters = createSessionMeters(settings.implicitTls ? 'submissions' : side.name, metrics);
   const admission = createAdmission(settings, { clock, log, meters });
   return withLog(createSessions(side, settings, { admission, clock, log, meters }), log);
 }

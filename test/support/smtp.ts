@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
-import { systemClock } from '../../src/base/clock.ts';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Metrics, NO_METRICS } from '../../src/base/metrics.ts';
 import { createPostmaster } from '../../src/inbound/postmaster.ts';
 import type { Acceptance, AcceptResult, Arrival, Lookup, RoutedRecipient } from '../../src/inbound/types.ts';
@@ -133,6 +133,8 @@ interface Where {
   readonly script?: URL;
   readonly own?: object;
   readonly metrics?: Metrics;
+  /** Time of the main thread, where sessions are on others. */
+  readonly time?: Clock;
 }
 
 const THREAD = new URL('../../src/composition/smtp-thread.ts', import.meta.url);
@@ -155,7 +157,7 @@ export function whereverSessionsAre(
 export async function startListener(
   settings: Partial<ListenerSettings> = {},
   clock = createTestClock(),
-  { threads = 0, script = THREAD, own = {}, metrics = NO_METRICS }: Where = {},
+  { threads = 0, script = THREAD, own = {}, metrics = NO_METRICS, time = systemClock }: Where = {},
 ) {
   const spoolDir = threads === 0 ? '' : join(await tempDir(), 'spool');
   if (threads > 0) makeFolders(folderOf(spoolDir));
@@ -168,7 +170,7 @@ export async function startListener(
       returnAddresses: undefined,
       postmaster: createPostmaster({ names: [LISTENER_SETTINGS.hostname], address: '' }),
       threads: { count: threads, script, own: { spoolDir, ...own } },
-      clock: threads === 0 ? clock : systemClock,
+      clock: threads === 0 ? clock : time,
       log,
       metrics,
     },

@@ -184,7 +184,7 @@ function inForce(cert: X509Certificate, now: number): Finding {
   return ok('certificate', `valid for ${days} days`);
 }
 
-/** What a handshake costs is mostly the signature with the key (decision 0029). */
+/** What a handshake costs is mostly the signature with the key (decision 0031). */
 function keyed({ publicKey: { asymmetricKeyType: type, asymmetricKeyDetails: details } }: X509Certificate): Finding {
   if (type !== 'rsa') return ok('certificate key', type === 'ec' ? `ECDSA, ${details?.namedCurve}` : String(type));
   return ok(

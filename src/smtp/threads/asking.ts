@@ -59,10 +59,12 @@ export function createAnswers(
 ): Answers {
   const places = new Map<number, CountedPlace>();
   let open = 0;
+  let gone = false;
   const look = () => writeRoom(notices, desk.hasRoom());
   return frozen({
     table: frozen({
       enter(n, client, behindProxy, busy) {
+        if (gone) return named(REFUSALS.shutdown);
         look();
         const { admission } = desk;
         const entry = busy ? admission.refuse(REFUSALS.busy, client) : admission.enter(client, behindProxy);
@@ -87,10 +89,12 @@ export function createAnswers(
       },
       accept: (messageId, arrival, routed, body) => desk.acceptance.accept(messageId, arrival, routed, body),
       opened() {
+        if (gone) return;
         open++;
         meters.opened();
       },
       closed() {
+        if (gone) return;
         open--;
         meters.closed();
       },
@@ -101,6 +105,7 @@ export function createAnswers(
     } satisfies Questions),
     sessions: () => open,
     release() {
+      gone = true;
       for (; open > 0; open--) meters.closed();
       for (const place of places.values()) place.leave();
       places.clear();

@@ -20,7 +20,7 @@ describe('sessions on two threads', () => {
   let started: Started;
   let metrics: ReturnType<typeof createPrometheus>;
   let fuse: Int32Array;
-  const start = async (settings: Parameters<typeof startListener>[0] = {}) => {
+  const start = async (settings: Parameters<typeof startListener>[0] = {}, time = systemClock) => {
     metrics = createPrometheus({ clock: systemClock }, { ofProcess: false });
     const buffer = new SharedArrayBuffer(THREADS * Int32Array.BYTES_PER_ELEMENT);
     fuse = new Int32Array(buffer);
@@ -29,6 +29,7 @@ describe('sessions on two threads', () => {
       script: MORTAL,
       own: { fuse: buffer },
       metrics,
+      time,
     });
   };
   afterEach(() => started.stop());
@@ -36,6 +37,7 @@ describe('sessions on two threads', () => {
   const crowd = (count: number) => Promise.all(Array.from({ length: count }, () => started.client()));
   const numbers = async () => readScrape(await metrics.text());
   const kill = (thread: number) => Atomics.store(fuse, thread, 1);
+  const hang = (thread: number) => Atomics.store(fuse, thread, 2);
 
   it('are counted together against the caps, exactly', async () => {
     await start({ maxSessions: CROWD, maxSessionsPerAddress: CROWD });
@@ -132,6 +134,15 @@ describe('sessions on two threads', () => {
     await client.say('STARTTLS');
     expect((await client.secure()).getPeerCertificate().subject.CN).to.equal('second.ours.test');
     expect(await (await started.client()).say('NOOP')).to.match(/^250/);
+  });
+
+  it('are taken over from a thread that hangs', async () => {
+    // Half a minute of patience passes in a second.
+    await start({}, { ...systemClock, after: (ms, run) => systemClock.after(ms / 30, run) });
+    hang(0);
+    await until('its end', () => started.log.of('worker.ended').length > 0);
+    expect(started.log.of('worker.ended')[0]?.fields['reason']).to.include('it hung');
+    await until('a session on each', async () => (await crowd(CROWD)).length === CROWD && started.listener.healthy());
   });
 
   it('do not say 250 for a message whose thread has died, though it may have been accepted', async () => {
