@@ -123,6 +123,8 @@ describe('sessions on two threads', () => {
   it('go on where their thread was, when another one has taken its place', async () => {
     await start({ maxSessions: 2, maxSessionsPerAddress: 2, tls: TLS });
     await started.listener.reload({ cert: pem('second.cert'), key: pem('second.key'), minVersion: 'TLSv1.2' });
+    await started.client();
+    await started.client();
     kill(0);
     kill(1);
     await until('the end of both', () => started.log.of('worker.ended').length === 2);
