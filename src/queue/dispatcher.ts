@@ -11,7 +11,7 @@ import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createRounds, type Rounds } from './schedule/gate.ts';
+import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
 import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
 
 export interface DispatcherDeps {
@@ -31,8 +31,9 @@ export interface Dispatcher extends Service {
   idle(): boolean;
 }
 
-/** Attempts that are made ready, on their way or noted at one time, for each that is on its way. */
-const ATTEMPTS_PER_PLACE = 4;
+/** Attempts that are made ready or noted at one time beside each that is on its way, and beside all of them. */
+const BESIDE_EACH = 3;
+const BESIDE_ALL = 192;
 /** How long `stop` waits for those in flight. */
 const STOP_WAIT = 10_000;
 /** How long an attempt that could not be made for a reason of ours is put off. */
@@ -54,6 +55,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const notices = createDeliveryNotices(log, roads);
+  const lag = createLag(clock);
   const lanes = createLanes(clock, roads);
   const meters = createDeliveryMeters(metrics);
   showEndpoints(lanes, metrics);
@@ -66,7 +68,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   // for.
   const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
-    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_PLACE, startOne) };
+    const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
+    return { posts, attempts: createRounds(concurrency + beside, startOne) };
   });
   const allPlaces = [...new Set(Object.values(places))];
 
@@ -93,8 +96,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
     const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
-    attempts.begin(inDoubt);
-    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled) => {
+    attempts.begin(lane, inDoubt);
+    const gate = createGate(lane, waiting, { clock, ids, posts, lag, stopping }, (change, result, settled) => {
       meters.attempt(waiting.delivery, result, settled);
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
@@ -104,7 +107,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     gate.close();
     requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
     if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
-    attempts.end(inDoubt);
+    attempts.end(lane, inDoubt);
     poke(lane);
   }
 
@@ -114,11 +117,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const { attempts } = places[lane.kind];
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
     for (const waiting of lane.queue.takeOver(now, isOver)) {
-      attempts.begin(false);
+      attempts.begin(lane, false);
       void engine.giveUp(waiting).then((carried) => {
         requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
         if (carried.kind === 'gone') notices.givenUp(lane, waiting);
-        attempts.end(false);
+        attempts.end(lane, false);
       });
     }
   }

@@ -45,11 +45,19 @@ export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
     );
   });
-  metrics.gauge('postern_attempts_in_flight', () => {
+  const sum = (of: (lane: Lane) => number) => () => {
     const counts = tableOf(ENDPOINT_KINDS, () => 0);
-    for (const { kind, posting } of lanes.all()) counts[KINDS[kind].endpoint] += posting;
-    return ENDPOINT_KINDS.map((endpoint) => [{ endpoint }, counts[endpoint]]);
-  });
+    for (const lane of lanes.all()) counts[KINDS[lane.kind].endpoint] += of(lane);
+    return ENDPOINT_KINDS.map((endpoint) => [{ endpoint }, counts[endpoint]] as const);
+  };
+  metrics.gauge(
+    'postern_attempts_in_flight',
+    sum(({ posting }) => posting),
+  );
+  metrics.gauge(
+    'postern_endpoint_places',
+    sum(({ places }) => places),
+  );
 }
 
 function codeOf(result: AttemptSummary): (typeof CODES)[number] {

@@ -148,7 +148,7 @@ export async function createBench(
   const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
   const open = () =>
     createWebhookDispatcher(
-      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
+      { concurrency: 64, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, retryHours: 120, ...settings },
       {
         spool,
         renderer,

@@ -101,7 +101,7 @@ export async function createWorld(parts: Partial<MailParts> = {}, maxAgeHours = 
   };
   const bench: Bench = await createBench({}, {}, (shared) => ({
     outbound: createOutboundRoad(
-      { concurrency: 10, concurrencyPerEndpoint: 5, maxAgeHours },
+      { concurrency: 10, concurrencyPerEndpoint: 5, concurrencyAtStart: 2, maxAgeHours },
       {
         ...shared,
         ...mail,

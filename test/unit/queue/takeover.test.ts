@@ -131,7 +131,7 @@ describe('a queue of the version before', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120 },
+      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, retryHours: 120 },
       {
         ...shared,
         renderer: {
@@ -154,11 +154,17 @@ describe('a queue of the version before', () => {
       },
       {
         outbound: createOutboundRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, maxAgeHours: 120 },
+          { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, maxAgeHours: 120 },
           { ...shared, senderReports, ...outboundParts((recipient) => seen.push(`mail ${recipient}`)) },
         ),
         return: createReturnRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, postmaster: 'ops@example.org' },
+          {
+            concurrency: 8,
+            concurrencyPerEndpoint: 8,
+            concurrencyAtStart: 2,
+            retryHours: 120,
+            postmaster: 'ops@example.org',
+          },
           {
             ...shared,
             returns: {

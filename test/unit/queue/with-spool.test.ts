@@ -38,7 +38,7 @@ describe('deliveries from the spool to receivers', () => {
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, retryHours },
+      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, retryHours },
       {
         spool,
         poster,
