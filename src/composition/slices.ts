@@ -1,4 +1,4 @@
-import { availableParallelism } from 'node:os';
+import { availableParallelism, platform } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
@@ -248,7 +248,7 @@ function handedOver(name: string, { sockets = [] }: DaemonDeps): { readonly fd: 
 export function sessionThreads(settings: Settings) {
   const data: SmtpThreadData = { spoolDir: spoolDir(settings) };
   return {
-    count: process.platform === 'linux' ? (settings.smtp.threads ?? defaultThreads(availableParallelism())) : 0,
+    count: platform() === 'linux' ? (settings.smtp.threads ?? defaultThreads(availableParallelism())) : 0,
     script: new URL('./smtp-thread.ts', import.meta.url),
     own: data,
   };

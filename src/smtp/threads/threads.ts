@@ -218,7 +218,9 @@ function createSlot(
       cancelAgain();
       if (!running) return;
       const one = running;
+      // Without sessions there is nothing to wait for.
       const ended =
+        listening &&
         (await within(graceMs + FAREWELL_MS + END_MS, one.call('stop', [graceMs]))) &&
         (await within(END_MS, one.thread.end()));
       if (!ended) await one.thread.terminate();
