@@ -14,7 +14,7 @@ export interface Panel {
 }
 
 // Told apart by people who see few colours, too (Okabe and Ito).
-const COLOURS = ['#0072b2', '#e69f00', '#d55e00', '#009e73', '#cc79a7', '#777777'];
+const COLOURS = ['#0072b2', '#e69f00', '#d55e00', '#009e73', '#cc79a7', '#777777', '#56b4e9', '#f0e442'];
 const WIDTH = 1000;
 const LEFT = 64;
 const RIGHT = 16;
