@@ -190,12 +190,11 @@ await Promise.all(Array.from({ length: Number(connections) }, sessions));
 for (const timer of timers) clearInterval(timer);
 const end = now();
 const { user, system } = process.cpuUsage(before);
-const planned = Math.min(Number(messages), Math.ceil(((Math.min(until, end) - start) / 1000) * rate));
-if (Number.isFinite(rate)) for (let n = begun; n < planned; n++) waits.push(end - dueAt(n));
+if (Number.isFinite(rate))
+  for (let n = begun; n < Number(messages) && dueAt(n) < until; n++) waits.push(Math.max(0, end - dueAt(n)));
 console.log(
   JSON.stringify({
     sent,
-    missed: Number.isFinite(rate) ? Math.max(0, planned - begun) : 0,
     start,
     seconds: (last - start) / 1000,
     cpuMs: (user + system) / 1000,

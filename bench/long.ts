@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { send, startSink } from './measure.ts';
+import { send, startSink, until } from './measure.ts';
 import { compose, createSender } from './messages.ts';
 import { readOptions, refuse } from './options.ts';
 import { createByHand } from './peers/by-hand.ts';
@@ -48,6 +48,7 @@ export async function measureLong({ peer, minutes, size, connections, rate }: Lo
   const sink = await startSink();
   let one: Started | undefined;
   const rows: Row[] = [];
+  let rest = 0;
   let earlier: { at: number; sent: number; posted: number; cpu: number } | undefined;
   async function note(started: Started, line: { at: number; sent: number; p50: number; p99: number }): Promise<void> {
     const { count: posted } = await sink.seen();
@@ -60,7 +61,7 @@ export async function measureLong({ peer, minutes, size, connections, rate }: Lo
         seconds: (rows.length + 1) * EVERY,
         accepted: accepted / seconds,
         posted: (posted - earlier.posted) / seconds,
-        behind: line.sent - posted,
+        behind: Math.max(0, line.sent - posted), // counted a moment after the line
         p50: line.p50,
         p99: line.p99,
         cpuMs: ((present.cpu - earlier.cpu) * 1000) / accepted,
@@ -76,22 +77,29 @@ export async function measureLong({ peer, minutes, size, connections, rate }: Lo
     one = started;
     const load = { file, connections, messages: 1e9, seconds: minutes * 60, ...(rate !== undefined && { rate }) };
     let noted = Promise.resolve();
-    await send(started.port, load, {
+    const { sent } = await send(started.port, load, {
       seconds: EVERY,
       hear(line) {
         if ('at' in line) noted = noted.then(() => note(started, line));
       },
     });
     await noted;
+    const from = performance.now();
+    await until(async () => (await sink.seen()).count, sent);
+    rest = (performance.now() - from) / 1000;
   } finally {
     await sink.stop();
     await one?.stop();
     for (const gone of [work, dir]) rmSync(gone, { recursive: true, force: true });
   }
-  return toSection(rows, { peer, minutes, size, connections, rate });
+  return toSection(rows, rest, { peer, minutes, size, connections, rate });
 }
 
-function toSection(rows: readonly Row[], { peer, minutes, size, connections, rate }: LongOptions): string {
+function toSection(
+  rows: readonly Row[],
+  rest: number,
+  { peer, minutes, size, connections, rate }: LongOptions,
+): string {
   const part = (from: number, to: number) => rows.slice(Math.floor(rows.length * from), Math.ceil(rows.length * to));
   const middle = (some: readonly Row[], field: keyof Row) => median(some.map((row) => row[field])).toFixed(0);
   const [early, late] = [part(0.25, 0.5), part(0.75, 1)];
@@ -101,7 +109,7 @@ function toSection(rows: readonly Row[], { peer, minutes, size, connections, rat
   );
   return (
     `## ${minutes} minutes: ${peer.name}\n\n${size} bytes, ${connections} connections, ${rate === undefined ? 'as fast as it answers' : `${rate} messages/s`}, from its first message on. ` +
-    `Of the second quarter of that time and of the last, at the median: ${middle(early, 'posted')} and ${middle(late, 'posted')} messages/s posted, ${middle(early, 'nowMb')} and ${middle(late, 'nowMb')} MB, ${middle(early, 'behind')} and ${middle(late, 'behind')} messages answered 250 and not yet posted. The most memory it ever had: ${rows.at(-1)?.peakMb.toFixed(0)} MB.\n\n` +
+    `Of the second quarter of that time and of the last, at the median: ${middle(early, 'posted')} and ${middle(late, 'posted')} messages/s posted, ${middle(early, 'nowMb')} and ${middle(late, 'nowMb')} MB, ${middle(early, 'behind')} and ${middle(late, 'behind')} messages answered 250 and not yet posted. At the end all were posted ${rest.toFixed(1)} s after the last 250. The most memory it ever had: ${rows.at(-1)?.peakMb.toFixed(0)} MB.\n\n` +
     `| s | accepted/s | posted/s | not yet posted | 250 p50 ms | p99 | CPU ms/message | MB now | MB peak |\n|---|---|---|---|---|---|---|---|---|\n${lines.join('\n')}\n`
   );
 }

@@ -208,7 +208,8 @@ export function send(
   );
 }
 
-async function until(count: () => number | Promise<number>, wanted: number): Promise<void> {
+/** Waits until so many are counted, and throws when that takes too long. */
+export async function until(count: () => number | Promise<number>, wanted: number): Promise<void> {
   const end = performance.now() + LOST_AFTER_MS;
   for (let seen = await count(); seen < wanted; seen = await count()) {
     if (performance.now() > end) throw new Error(`${wanted - seen} messages of ${wanted} were lost`);

@@ -85,10 +85,23 @@ function toLatencies(lead: readonly CellOutcome[]): string {
   const rows = lead.flatMap(({ cell, outcomes }) =>
     outcomes.map((outcome) => {
       const figures = (['p50', 'p99', 'postP50', 'postP99'] as const).map((field) => spread(outcome, field));
-      return `| ${titleOf(cell)}${outcome.variant === undefined ? '' : `: ${outcome.variant}`} | ${outcome.name} | ${rateOf(outcome)} | ${figures.join(' | ')} |`;
+      const title = cell.name ?? titleOf(cell);
+      return `| ${title}${outcome.variant === undefined ? '' : `: ${outcome.variant}`} | ${outcome.name} | ${rateOf(outcome)} | ${figures.join(' | ')} |`;
     }),
   );
-  return `| Milliseconds at a fixed rate | | messages/s | until the 250: p50 | p99 | from the 250 to the post: p50 | p99 |\n|---|---|---|---|---|---|---|\n${rows.join('\n')}\n`;
+  return (
+    'At a fixed rate messages are due at their times, whether or not those before them were answered: a wait counts from then. What goes to endpoints that are slow is left out.\n\n' +
+    `| milliseconds | | messages/s | until the 250: p50 | p99 | from the 250 to the post: p50 | p99 |\n|---|---|---|---|---|---|---|\n${rows.join('\n')}\n${lead.map(toChange).join('')}`
+  );
+}
+
+/** What the second condition of a cell changes for Postern. */
+function toChange({ cell, outcomes }: CellOutcome): string {
+  const [first, second] = outcomes.filter(({ name }) => name === 'postern');
+  const times = of(second, 'postP99') / of(first, 'postP99');
+  return second && !Number.isNaN(times)
+    ? `\n${cell.name}: the p99 to the post is ${times.toFixed(2)} times as long when ${second.variant} as when ${first?.variant}.\n`
+    : '';
 }
 
 const variantsOf = (outcomes: readonly Outcome[]) => [...new Set(outcomes.map(({ variant }) => variant))];
@@ -101,7 +114,7 @@ export function toTable({ cell, outcomes }: CellOutcome, rounds: number): string
     const times = name === 'postern' ? 1 : ratio(outcomes, outcome);
     const figures = [
       spread(outcome, 'rate'),
-      Number.isNaN(times) ? '' : times.toFixed(2),
+      ...(cell.rate === undefined ? [fixed(times, 2)] : []),
       rateOf(outcome, 'accepted'),
       ...(['p50', 'p95'] as const).map((field) => fixed(of(outcome, field), 1)),
       spread(outcome, 'p99'),
@@ -116,7 +129,7 @@ export function toTable({ cell, outcomes }: CellOutcome, rounds: number): string
   const tools = median(outcomes.filter(({ rounds: seen }) => seen.length > 0).map((outcome) => of(outcome, 'toolsMs')));
   const columns = [
     'messages/s',
-    'ratio',
+    ...(cell.rate === undefined ? ['ratio'] : []),
     'accepted/s',
     '250 p50 ms',
     'p95',

@@ -24,7 +24,7 @@ const off = { type: 'boolean', default: false } as const;
  */
 const values = readOptions(COMMAND, 'Measures Postern beside others; writes bench/results.md and results.svg.', {
   quick: { ...off, help: 'two minutes: the main cells, one round, a quarter of the messages; writes nothing' },
-  rounds: { type: 'string', number: true, placeholder: 'N', help: 'rounds of each cell; 3, quick 1' },
+  rounds: { type: 'string', number: true, placeholder: 'N', help: 'rounds of each cell; 3, of details 2, quick 1' },
   only: { ...several, placeholder: 'NAME', help: 'this contestant only; may be given several times, as all below' },
   against: { ...several, placeholder: 'FOLDER', help: 'another checkout of Postern as a contestant' },
   cell: {
@@ -39,7 +39,8 @@ const values = readOptions(COMMAND, 'Measures Postern beside others; writes benc
   'no-growth': { ...off, help: 'without the cost of a message by what waits (node bench/growth.ts)' },
   'no-install': { ...off, help: 'install nothing; what is missing is left out' },
 });
-const rounds = Number(values.rounds ?? (values.quick ? 1 : 3));
+/** Details are measured once less: that leaves more time to what the report begins with. */
+const roundsOf = ({ lead }: Cell) => Number(values.rounds ?? (values.quick ? 1 : lead ? 3 : 2));
 const chosen = [values.only, values.against, values.cell, values.size, values.connections];
 const whole = !values.quick && chosen.every((choice) => choice === undefined);
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
@@ -94,7 +95,8 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
     .flatMap((peer) => variants.map((variant) => ({ peer, variant, rounds: [] as Figures[], fault: '' })));
   const { connections, perSession, rate, warm } = cell;
   const count = (messages: number) => Math.max(10, Math.round(messages * scale));
-  const seconds = SECONDS * scale;
+  const seconds = (cell.seconds ?? SECONDS) * scale;
+  const rounds = roundsOf(cell);
   const load = {
     file,
     connections,
@@ -143,13 +145,13 @@ for (const cell of cells) {
   const result = await measureCell(peers, cell, file);
   results.push(result);
   // Seen at once; in the report the summary comes first.
-  console.log(toTable(result, rounds));
+  console.log(toTable(result, roundsOf(result.cell)));
 }
 rmSync(work, { recursive: true, force: true });
 const further: string[] = [];
 if (whole && !values['no-growth']) {
   const { measureGrowth } = await import('./growth.ts');
-  further.push(await measureGrowth({ rounds: Math.min(rounds, 2), scale: 1, seconds: SECONDS }));
+  further.push(await measureGrowth({ rounds: Number(values.rounds ?? 2), scale: 1, seconds: SECONDS }));
 }
 if (values.long) {
   const { measureLong } = await import('./long.ts');
@@ -158,14 +160,21 @@ if (values.long) {
 const names = peers.map(({ name }) => name);
 const minutes = ((performance.now() - began) / 60_000).toFixed(0);
 const head = [
-  `# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}), which the load program and the sink share. Median of ${rounds} interleaved round${rounds === 1 ? '' : 's'}${values.quick ? ', a quarter of the messages' : ''}; mail was sent for ${SECONDS * scale} seconds at most in each. ${minutes} minutes in all. Again: \`npm run bench\`; [README.md](README.md) says how to read it.\n`,
-  '## With default settings\n\n**Bold** is how often Postern is as fast as the other one: its messages/s over theirs. By hand, durable does the same work without verdicts, retries and signatures; by hand, undici loses what it has answered 250 when its process ends; postfix writes its queue and neither parses nor posts.\n',
+  [
+    `# Benchmark\n\nNode ${process.version}, ${cpus().length} processors (${cpus()[0]?.model}), of which the load program and the sink take their part.`,
+    `Every figure is the median of interleaved rounds, with the least and the most of them in brackets. ${values.quick ? 'A quick run: a quarter of the messages. ' : ''}${minutes} minutes in all.`,
+    'Again: `npm run bench`. [README.md](README.md) says how to read it.\n',
+  ].join(' '),
+  [
+    "## With default settings\n\n**Bold** is Postern's messages/s over the other's. *by hand, durable* keeps what it answered 250, as Postern does, but takes no",
+    'verdicts, does not sign and tries a post once. *by hand, undici* loses what it answered 250 when its process ends. *postfix* writes its queue, and neither parses nor posts.\n',
+  ].join('\n'),
   toSummary(results, names),
   ...(out === undefined ? [] : ["![Messages per second as shares of Postern's](results.svg)\n"]),
   `## Who does what\n\n${toPeers(peers, missing)}`,
-  '## Cell by cell\n\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern’s messages/s over the other’s. In brackets the least and the most of the rounds. grown: peak over what it held before the load.\n',
+  "## Cell by cell\n\nmessages/s: accepted and posted; accepted where nothing is posted. Ratio: Postern's messages/s over the other's. grown: peak over what it held before the load.\n",
 ];
-const lines = [...head, ...results.map((result) => toTable(result, rounds)), ...further];
+const lines = [...head, ...results.map((result) => toTable(result, roundsOf(result.cell))), ...further];
 console.log([...head, ...further].join('\n'));
 if (out !== undefined) {
   writeFileSync(join(out, 'results.md'), `${lines.join('\n').trimEnd()}\n`);
