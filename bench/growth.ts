@@ -5,7 +5,7 @@ import { startZone } from '../test/support/zone.ts';
 import { type Fill, fill } from './growth-fill.ts';
 import { type Figures, measureStarted, type Sink, startSink } from './measure.ts';
 import { compose, createSender } from './messages.ts';
-import { readOptions } from './options.ts';
+import { readOptions, usually } from './options.ts';
 import { startPostern } from './peers/postern.ts';
 import { median } from './report.ts';
 
@@ -122,7 +122,7 @@ function toSection(measured: readonly { readonly name: string; readonly seen: re
 if (import.meta.main) {
   const values = readOptions('node bench/growth.ts', 'The cost of a message when more and more waits or is known.', {
     quick: { type: 'boolean', default: false, help: 'a hundredth of everything, one round, a second of mail' },
-    rounds: { type: 'string', default: '3', number: true, placeholder: 'N', help: 'rounds; 3' },
+    rounds: usually(3, 'rounds'),
     scale: { type: 'string', number: true, placeholder: 'SHARE', help: 'of the size of everything; 1' },
     seconds: { type: 'string', number: true, placeholder: 'S', help: 'of mail in each measurement; 3' },
     only: { type: 'string', multiple: true, placeholder: 'TEXT', help: 'the worlds with this in their names' },

@@ -5,7 +5,7 @@ import { planFaults, planOf } from '../test/support/plans.ts';
 import type { Usage } from '../test/support/usages.ts';
 import { fillLists } from './lists-fill.ts';
 import { openLists } from './lists-world.ts';
-import { readOptions } from './options.ts';
+import { readOptions, usually } from './options.ts';
 
 /**
  * List, search and info of the management API over HTTP, on the embedded store, with a million rejects and a hundred
@@ -14,22 +14,10 @@ import { readOptions } from './options.ts';
  * when a query goes without an index or a median is above the limit.
  */
 const values = readOptions('node bench/lists.ts', 'List, search and info of the API over a million rows.', {
-  rejects: { type: 'string', default: '1000000', number: true, placeholder: 'N', help: 'rejects; 1000000' },
-  others: {
-    type: 'string',
-    default: '100000',
-    number: true,
-    placeholder: 'N',
-    help: 'templates, tags and senders, each; 100000',
-  },
-  calls: { type: 'string', default: '50', number: true, placeholder: 'N', help: 'times that each is called; 50' },
-  limit: {
-    type: 'string',
-    default: '50',
-    number: true,
-    placeholder: 'N',
-    help: 'milliseconds that a median may take; 50',
-  },
+  rejects: usually(1_000_000, 'rejects'),
+  others: usually(100_000, 'templates, tags and senders, each'),
+  calls: usually(50, 'times that each is called'),
+  limit: usually(50, 'milliseconds that a median may take'),
 });
 
 const dir = mkdtempSync(join(tmpdir(), 'postern-lists-'));

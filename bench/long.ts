@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { send, startSink, until } from './measure.ts';
 import { compose, createSender } from './messages.ts';
-import { readOptions, refuse } from './options.ts';
+import { readOptions, refuse, usually } from './options.ts';
 import { createByHand } from './peers/by-hand.ts';
 import type { Peer, Started } from './peers/peer.ts';
 import { createPostern } from './peers/postern.ts';
@@ -120,9 +120,9 @@ if (import.meta.main) {
     command,
     'Rate, latency and memory every ten seconds, long enough to see where they stay.',
     {
-      minutes: { type: 'string', default: '10', number: true, placeholder: 'N', help: 'how long; 10' },
-      size: { type: 'string', default: '5000', number: true, placeholder: 'BYTES', help: 'of a message; 5000' },
-      connections: { type: 'string', default: '50', number: true, placeholder: 'N', help: '50' },
+      minutes: usually(10, 'how long'),
+      size: usually(5000, 'of a message'),
+      connections: usually(50, 'connections'),
       rate: { type: 'string', number: true, placeholder: 'N', help: 'messages a second; as many as are answered' },
       only: { type: 'string', default: 'postern', placeholder: 'NAME', help: 'who is measured; postern' },
     },

@@ -28,6 +28,10 @@ export function readOptions<const T extends Declared>(command: string, purpose: 
   }
 }
 
+/** An option that is a number, with what it is unless given. */
+export const usually = (usual: number, help: string) =>
+  ({ type: 'string', default: String(usual), number: true, placeholder: 'N', help: `${help}; ${usual}` }) as const;
+
 /** Ends the command with 2, and one line. */
 export function refuse(command: string, why: string): never {
   console.error(`${command}: ${why} (--help lists the options)`);

@@ -3,7 +3,7 @@ import { cpus, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { freePort } from '../test/support/free-port.ts';
 import { startPostfix, whyNoPostfix } from '../test/support/postfix.ts';
-import { readOptions } from './options.ts';
+import { readOptions, usually } from './options.ts';
 import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
 
 /**
@@ -12,9 +12,9 @@ import { cpuSeconds, run, sessionSeconds, start } from './processes.ts';
  * round.
  */
 const values = readOptions('node bench/sending.ts', 'Mail handed over by submission and delivered, beside postfix.', {
-  rounds: { type: 'string', default: '3', number: true, placeholder: 'N', help: 'interleaved rounds; 3' },
-  messages: { type: 'string', default: '3000', number: true, placeholder: 'N', help: 'messages a round; 3000' },
-  connections: { type: 'string', default: '50', number: true, placeholder: 'N', help: 'connections; 50' },
+  rounds: usually(3, 'interleaved rounds'),
+  messages: usually(3000, 'messages a round'),
+  connections: usually(50, 'connections'),
 });
 const messages = Number(values.messages);
 
