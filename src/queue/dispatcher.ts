@@ -5,12 +5,13 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
-import type { DeliveryKind, Spool } from './delivery.ts';
-import { createMeters, createNotices, type Meters, showEndpoints } from './meters.ts';
+import { tableOf } from '../base/tables.ts';
+import { DELIVERY_KINDS, type DeliveryKind, type Spool } from './delivery.ts';
+import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createRounds, type Rounds } from './schedule/gate.ts';
+import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
 import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
 
 export interface DispatcherDeps {
@@ -30,8 +31,9 @@ export interface Dispatcher extends Service {
   idle(): boolean;
 }
 
-/** Attempts that are made ready, on their way or noted at one time, for each that is on its way. */
-const ATTEMPTS_PER_PLACE = 4;
+/** Attempts that are made ready or noted at one time beside each that is on its way, and beside all of them. */
+const BESIDE_EACH = 3;
+const BESIDE_ALL = 192;
 /** How long `stop` waits for those in flight. */
 const STOP_WAIT = 10_000;
 /** How long an attempt that could not be made for a reason of ours is put off. */
@@ -52,9 +54,10 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const { spool, roads, time, clock, ids, log, metrics } = deps;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
-  const notices = createNotices(log, roads);
+  const notices = createDeliveryNotices(log, roads);
+  const lag = createLag(clock);
   const lanes = createLanes(clock, roads);
-  const meters = createMeters(metrics);
+  const meters = createDeliveryMeters(metrics);
   showEndpoints(lanes, metrics);
   const agenda = createAgenda<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, roads, lanes, poke });
@@ -65,7 +68,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   // for.
   const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
-    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_PLACE, startOne) };
+    const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
+    return { posts, attempts: createRounds(concurrency + beside, startOne) };
   });
   const allPlaces = [...new Set(Object.values(places))];
 
@@ -92,8 +96,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   async function send(lane: Lane, waiting: Waiting): Promise<void> {
     const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
-    attempts.begin(inDoubt);
-    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled) => {
+    attempts.begin(lane, inDoubt);
+    const gate = createGate(lane, waiting, { clock, ids, posts, lag, stopping }, (change, result, settled) => {
       meters.attempt(waiting.delivery, result, settled);
       if (change) notices.endpoint(lane, change, result);
       keep(lane);
@@ -103,7 +107,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     gate.close();
     requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
     if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
-    attempts.end(inDoubt);
+    attempts.end(lane, inDoubt);
     poke(lane);
   }
 
@@ -113,11 +117,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const { attempts } = places[lane.kind];
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
     for (const waiting of lane.queue.takeOver(now, isOver)) {
-      attempts.begin(false);
+      attempts.begin(lane, false);
       void engine.giveUp(waiting).then((carried) => {
         requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
         if (carried.kind === 'gone') notices.givenUp(lane, waiting);
-        attempts.end(false);
+        attempts.end(lane, false);
       });
     }
   }
@@ -149,8 +153,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
 /** Places for each kind; kinds that go over the same road share them. */
 function placesOf(roads: Roads, create: (concurrency: number) => Places): Readonly<Record<DeliveryKind, Places>> {
   const made = new Map(Object.values(roads).map((road) => [road, create(road.concurrency)]));
-  const of = (kind: DeliveryKind) => made.get(roads[kind]) ?? create(roads[kind].concurrency);
-  return { inbound: of('inbound'), events: of('events'), outbound: of('outbound'), return: of('return') };
+  return tableOf(DELIVERY_KINDS, (kind) => made.get(roads[kind]) ?? create(roads[kind].concurrency));
 }
 
 interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 'log'> {

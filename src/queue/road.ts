@@ -11,8 +11,11 @@ import type { AttemptSummary, Settled } from './settle.ts';
 export interface Road {
   /** Attempts on their way over this road at one time. */
   readonly concurrency: number;
-  /** The same to one endpoint. */
+  /** The most to one endpoint, and with how many it begins. In between they follow what it takes (schedule/places.ts). */
   readonly concurrencyPerEndpoint: number;
+  readonly concurrencyAtStart: number;
+  /** Whether slow answers are a sign of load. */
+  readonly heedsLatency: boolean;
   /** After how many milliseconds a delivery is given up. */
   readonly limit: number;
   /**
@@ -31,7 +34,10 @@ export interface Road {
   expire(waiting: Waiting, engine: Engine): Promise<Carried>;
 }
 
-/** The road of each kind. One that takes several kinds stands there several times. */
+/**
+ * The road of each kind. One that takes several kinds stands there several times. Kinds of different roads never go to
+ * one URL of an account: its places are those of the kind that it got first.
+ */
 export type Roads = Readonly<Record<DeliveryKind, Road>>;
 
 /** What the endpoint has to say while a delivery is on its way to it. */

@@ -16,12 +16,12 @@ import {
   summaryOf,
 } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Handled, Returns } from './returns.ts';
+import type { ReturnOutcome, Returns } from './returns.ts';
 
 // The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
 // operator, and reports go to the senders who asked for them.
 
-interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is tried; what is given up is a dead letter, and can be read as long as those are kept. */
   readonly retryHours: number;
   /** `smtp.postmaster`; empty: mail to the postmaster waits. */
@@ -81,7 +81,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   /** Undefined: not now, because the store is away. */
-  async function read({ delivery }: Waiting, { message, body }: Found): Promise<Handled | 'fault' | undefined> {
+  async function read({ delivery }: Waiting, { message, body }: Found): Promise<ReturnOutcome | 'fault' | undefined> {
     try {
       return await returns.handle(delivery, message, body, clock.now());
     } catch (error) {
@@ -99,7 +99,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     waiting: Waiting,
     gate: Gate,
     engine: Engine,
-    handled: Handled | 'fault',
+    handled: ReturnOutcome | 'fault',
     durationMs: number,
   ): Promise<Carried> {
     const { delivery, attempts, parked } = waiting;
@@ -178,6 +178,9 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   return frozen({
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    concurrencyAtStart: settings.concurrencyAtStart,
+    // Mail servers are slow on purpose: greylisting, tarpits, filters that take their time.
+    heedsLatency: false,
     limit,
     timed: false,
     // A report that its sender's server refuses is like any bounce.

@@ -23,7 +23,8 @@ import type { Poster, Rendered, Renderer } from './types.ts';
  */
 const WITHOUT_STORE = 10_000;
 
-export interface WebhookRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+export interface WebhookRoadSettings
+  extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is tried. */
   readonly retryHours: number;
 }
@@ -128,6 +129,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   return frozen({
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    concurrencyAtStart: settings.concurrencyAtStart,
+    heedsLatency: true,
     limit,
     timed: false,
     isAlarming: () => true,

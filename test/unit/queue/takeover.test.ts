@@ -6,6 +6,7 @@ import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
+import { namesOf } from '../../../src/base/tables.ts';
 import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
@@ -27,7 +28,7 @@ import { until } from '../../support/until.ts';
 const FIXTURE = 'test/fixtures/queue-format-5.db.gz';
 
 /** What stands in it: the beginning of each message id, without its number, by kind. */
-const STORY: Readonly<Record<DeliveryKind, readonly string[]>> = {
+const STORY = {
   inbound: [
     'inbound-waiting waiting',
     'inbound-retried waiting',
@@ -71,9 +72,7 @@ async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
 describe('a queue of the version before', () => {
   it('is taken over with every delivery under its kind', async () => {
     const { spool } = await freshSpool(await oldQueue());
-    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][]) {
-      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
-    }
+    for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
     expect(await spool.list({}, 100)).to.have.length(Object.values(STORY).flat().length);
   });
 
@@ -132,7 +131,7 @@ describe('a queue of the version before', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120 },
+      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, retryHours: 120 },
       {
         ...shared,
         renderer: {
@@ -155,11 +154,17 @@ describe('a queue of the version before', () => {
       },
       {
         outbound: createOutboundRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, maxAgeHours: 120 },
+          { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, maxAgeHours: 120 },
           { ...shared, senderReports, ...outboundParts((recipient) => seen.push(`mail ${recipient}`)) },
         ),
         return: createReturnRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, postmaster: 'ops@example.org' },
+          {
+            concurrency: 8,
+            concurrencyPerEndpoint: 8,
+            concurrencyAtStart: 2,
+            retryHours: 120,
+            postmaster: 'ops@example.org',
+          },
           {
             ...shared,
             returns: {
