@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { cpus, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { toPlot } from './figures.ts';
@@ -107,7 +107,9 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
     ...(warm !== undefined && { warm: { messages: count(warm), seconds } }),
   };
   for (let round = 1; round <= rounds; round++) {
-    for (const entry of entries) {
+    // Each round begins with another one: who comes first may find the machine in another state.
+    const from = (round - 1) % entries.length;
+    for (const entry of [...entries.slice(from), ...entries.slice(0, from)]) {
       if (entry.fault !== '') continue;
       try {
         entry.rounds.push(await measure(entry.peer, load, { ...cell, ...entry.variant }));
@@ -136,6 +138,7 @@ process.once('SIGINT', () => {
 });
 
 const began = performance.now();
+if (out !== undefined) mkdirSync(out, { recursive: true }); // before what takes half an hour, not after
 const { peers, missing } = await choose();
 const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
 const results: CellOutcome[] = [];
