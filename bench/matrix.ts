@@ -101,7 +101,7 @@ export const CELLS: readonly Cell[] = [
     messages: 5000,
     warm: 1000,
     variants: CERTIFICATES,
-    who: CLOSEST,
+    who: [...CLOSEST, 'haraka'],
     lead: true,
     quick: true,
   },

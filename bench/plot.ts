@@ -38,8 +38,8 @@ ${body.join('\n')}
 `;
 }
 
-function toKey(name: string, i: number): string {
-  const x = LEFT + i * 150;
+function toKey(name: string, i: number, { length }: readonly string[]): string {
+  const x = LEFT + i * Math.min(150, (WIDTH - LEFT) / length);
   return `<rect x="${x}" y="18" width="13" height="13" fill="${colour(i)}"/><text x="${x + 19}" y="29">${escape(name)}</text>`;
 }
 

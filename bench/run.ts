@@ -91,7 +91,7 @@ async function choose(): Promise<{ peers: Peer[]; missing: { name: string; why: 
 async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Promise<CellOutcome> {
   const variants: readonly (Variant | undefined)[] = cell.variants ?? [undefined];
   const entries = peers
-    .filter(({ name }) => name.startsWith('postern') || within(cell.who, name))
+    .filter(({ name }) => name === 'postern' || name.startsWith('postern of') || within(cell.who, name))
     .flatMap((peer) => variants.map((variant) => ({ peer, variant, rounds: [] as Figures[], fault: '' })));
   const { connections, perSession, rate, warm } = cell;
   const count = (messages: number) => Math.max(10, Math.round(messages * scale));
