@@ -56,7 +56,7 @@ export interface Load {
 /** Something that counts posts, in a process of its own. */
 export interface Sink {
   readonly urls: readonly string[];
-  /** Of every so many messages that go to the endpoints in turn, those that are counted. */
+  /** How many posts are counted when so many messages were sent to the endpoints in turn. */
   expect(sent: number): number;
   /** Posts, and the time of the last one as `now` of processes.ts has it. */
   seen(): Promise<{ readonly count: number; readonly last: number }>;

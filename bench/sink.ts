@@ -4,8 +4,8 @@ import { now } from './processes.ts';
 /**
  * Counts POSTs and throws them away: node sink.ts [DELAYS [marks]], a port for each of the delays: milliseconds before
  * the 200, as JSON, and null for none ever. GET answers the count so far and the time of the last one, of those ports
- * that answer first. HEAD answers 200 at once. With marks it notes when the mark of each message came; GET /arrivals
- * answers that. It is HTTP by hand, because it shares the processors with what is measured: node:http took a sixth of
+ * that answer first. HEAD answers 200 at once. With marks it notes when the mark of each message came to those ports;
+ * GET /arrivals answers that. It is HTTP by hand, because it shares the processors with what is measured: node:http took a sixth of
  * them. Bodies come with their length.
  */
 const delays = (JSON.parse(process.argv[2] ?? '[0]') as (number | null)[]).map((ms) => ms ?? Number.POSITIVE_INFINITY);
@@ -25,7 +25,8 @@ function serve(socket: Socket, delay: number): void {
   let early: Buffer = Buffer.alloc(0);
   /** Bytes of the present body that are still to come. */
   let left = 0;
-  let seek = marked ? createSeek() : undefined;
+  const watched = marked && delay === least;
+  let seek = watched ? createSeek() : undefined;
   socket.setNoDelay(true);
   socket.on('error', () => {});
   socket.on('data', (fresh) => {
@@ -39,7 +40,7 @@ function serve(socket: Socket, delay: number): void {
         left -= taken;
         if (left === 0) {
           posted(socket, delay);
-          if (marked) seek = createSeek();
+          if (watched) seek = createSeek();
         }
         continue;
       }
