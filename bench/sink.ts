@@ -5,8 +5,8 @@ import { now } from './processes.ts';
  * Counts POSTs and throws them away: node sink.ts [DELAYS [marks]], a port for each of the delays: milliseconds before
  * the 200, as JSON, and null for none ever. GET answers the count so far and the time of the last one, of those ports
  * that answer first. HEAD answers 200 at once. With marks it notes when the mark of each message came to those ports;
- * GET /arrivals answers that. It is HTTP by hand, because it shares the processors with what is measured: node:http took a sixth of
- * them. Bodies come with their length.
+ * GET /arrivals answers that. It is HTTP by hand, because it shares the processors with what is measured: node:http
+ * took a sixth of them. Bodies come with their length.
  */
 const delays = (JSON.parse(process.argv[2] ?? '[0]') as (number | null)[]).map((ms) => ms ?? Number.POSITIVE_INFINITY);
 const marked = process.argv[3] === 'marks';

@@ -34,10 +34,10 @@ describe('the sink of the benchmark', () => {
 
   it('finds a mark wherever the body is cut', async () => {
     const body = `a=${'x'.repeat(20)}${markOf(7)}&b=1`;
-    for (let at = 1; at < body.length; at += 5) {
+    for (let at = 1; at < body.length; at++) {
       const fresh = body.replace(markOf(7), markOf(at));
       await post(sink.urls[0] ?? '', fresh.slice(0, at), fresh.slice(at));
     }
-    expect((await sink.arrivals()).length).to.equal(Math.ceil((body.length - 1) / 5));
+    expect((await sink.arrivals()).length).to.equal(body.length - 1);
   });
 });
