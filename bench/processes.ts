@@ -48,6 +48,7 @@ export async function startListener(
   port: number,
   env: Record<string, string> = {},
 ): Promise<Omit<Running, 'first'>> {
+  watchSignals();
   const { child, noise } = launch(program, args, env, 'ignore');
   for (let tries = 0; !(await answers(port)); tries++) {
     if (child.exitCode !== null || tries > 1000) {
@@ -96,15 +97,38 @@ function stop(child: ChildProcess, group = false): Promise<void> {
   });
 }
 
+/** Scripts that run to their end. */
+const scripts = new Set<ChildProcess>();
+let signal: NodeJS.Signals | undefined;
+
+/** The signal that is to end this process. */
+export const interrupted = (): NodeJS.Signals | undefined => signal;
+
+/**
+ * From now on a signal ends the scripts, and no further one begins: whoever waits for one hears of a fault, and stops
+ * what it has started, which a signal does not reach.
+ */
+function watchSignals(): void {
+  const hear = (heard: NodeJS.Signals) => {
+    signal = heard;
+    for (const child of scripts) child.kill();
+  };
+  if (process.listenerCount('SIGTERM') === 0) process.on('SIGINT', hear).on('SIGTERM', hear);
+}
+
 /** Runs a node script to its end and answers its last line of JSON; `each` hears all lines. */
 export async function run(args: readonly string[], each = (_line: any): void => {}): Promise<any> {
+  watchSignals();
+  if (signal) throw new Error(`ended by ${signal}`);
   const { child, noise } = launch(process.execPath, args, {}, 'pipe');
+  scripts.add(child);
   let last: any;
   linesOf(child).on('line', (line) => {
     last = JSON.parse(line);
     each(last);
   });
   const code = await new Promise((resolve) => child.once('close', resolve));
+  scripts.delete(child);
   if (code !== 0) throw new Error(`${args.join(' ')} ended with ${code}: ${noise()}`);
   return last;
 }

@@ -12,6 +12,7 @@ import { haraka } from './peers/haraka.ts';
 import type { Peer } from './peers/peer.ts';
 import { createPostern } from './peers/postern.ts';
 import { postfix } from './peers/postfix.ts';
+import { interrupted } from './processes.ts';
 import { type CellOutcome, toPeers, toSummary, toTable } from './report.ts';
 
 const COMMAND = 'npm run bench --';
@@ -45,7 +46,6 @@ const chosen = [values.only, values.against, values.cell, values.size, values.co
 const whole = !values.quick && chosen.every((choice) => choice === undefined);
 const out = values.out ?? (whole ? import.meta.dirname : undefined);
 const scale = values.quick ? 0.25 : 1;
-let interrupted = false;
 
 const within = (list: readonly string[] | undefined, value: string) => list === undefined || list.includes(value);
 const cells = CELLS.filter((cell) => {
@@ -114,7 +114,7 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
       try {
         entry.rounds.push(await measure(entry.peer, load, { ...cell, ...entry.variant }));
       } catch (error) {
-        if (interrupted) process.exit(130);
+        if (interrupted()) process.exit(130);
         entry.fault = String(error).split('\n', 1).join();
         console.error(`${entry.peer.name}: ${String(error)}`);
       }
@@ -132,15 +132,11 @@ async function measureCell(peers: readonly Peer[], cell: Cell, file: string): Pr
   };
 }
 
-// Who is measured ends with the measurement, which the signal has ended by ending the load program.
-process.once('SIGINT', () => {
-  interrupted = true;
-});
-
 const began = performance.now();
 if (out !== undefined) mkdirSync(out, { recursive: true }); // before what takes half an hour, not after
 const { peers, missing } = await choose();
 const work = mkdtempSync(join(tmpdir(), 'postern-bench-'));
+process.once('exit', () => rmSync(work, { recursive: true, force: true }));
 const results: CellOutcome[] = [];
 for (const cell of cells) {
   const file = join(work, 'message.eml');
@@ -150,7 +146,6 @@ for (const cell of cells) {
   // Seen at once; in the report the summary comes first.
   console.log(toTable(result, roundsOf(result.cell)));
 }
-rmSync(work, { recursive: true, force: true });
 const further: string[] = [];
 if (whole && !values['no-growth']) {
   const { measureGrowth } = await import('./growth.ts');
