@@ -77,7 +77,8 @@ function toRates(lead: readonly CellOutcome[], names: readonly string[]): string
       return `| ${titleOf(cell)}${variant === undefined ? '' : `, ${variant}`} | ${[spread(mine, 'rate'), ...others, whole(of(mine, 'p99')), whole(of(mine, 'peakMb'))].join(' | ')} |`;
     }),
   );
-  return `| messages/s | postern (slowest to fastest round) | ${beside.join(' | ')} | postern: 250 p99 ms | peak MB |\n|---|${'---|'.repeat(beside.length + 3)}\n${rows.join('\n')}\n`;
+  const columns = ['messages/s', 'postern (slowest to fastest round)', ...beside, 'postern: 250 p99 ms', 'peak MB'];
+  return `| ${columns.join(' | ')} |\n|${'---|'.repeat(columns.length)}\n${rows.join('\n')}\n`;
 }
 
 function toLatencies(lead: readonly CellOutcome[]): string {

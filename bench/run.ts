@@ -142,18 +142,22 @@ for (const cell of cells) {
   const file = join(work, 'message.eml');
   writeFileSync(file, await compose(cell.bytes, cell.signed ? sender : undefined));
   const result = await measureCell(peers, cell, file);
+  if (result.outcomes.length === 0) continue;
   results.push(result);
   // Seen at once; in the report the summary comes first.
   console.log(toTable(result, roundsOf(result.cell)));
 }
 const further: string[] = [];
+// What fails here must not take the tables with it.
+const add = async (title: string, section: Promise<string>) =>
+  further.push(await section.catch((error) => `## ${title}\n\n${String(error)}\n`));
 if (whole && !values['no-growth']) {
   const { measureGrowth } = await import('./growth.ts');
-  further.push(await measureGrowth({ rounds: Number(values.rounds ?? 2), scale: 1, seconds: SECONDS }));
+  await add('Growth', measureGrowth({ rounds: Number(values.rounds ?? 2), scale: 1, seconds: SECONDS }));
 }
 if (values.long) {
   const { measureLong } = await import('./long.ts');
-  further.push(await measureLong({ peer: createPostern(sender), minutes: 10, size: 5000, connections: 50 }));
+  await add('Ten minutes', measureLong({ peer: createPostern(sender), minutes: 10, size: 5000, connections: 50 }));
 }
 const names = peers.map(({ name }) => name);
 const minutes = ((performance.now() - began) / 60_000).toFixed(0);
