@@ -137,14 +137,7 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
     const { account, recipient } = delivery;
     const job = await toJob(waiting, found);
     if (!job)
-      return await end(
-        waiting,
-        engine,
-        found.message,
-        'dropped',
-        rejected('rule', 'the account no longer exists'),
-        null,
-      );
+      return await end(waiting, engine, found.message, 'dropped', rejected('rule', 'its account was deleted'), null);
     const [composed, sourceAddresses] = await Promise.all([
       deps.composer.compose(job),
       deps.sources.choose(account, found.outgoing, deps.ids.jitter(), new Date(clock.now())),
