@@ -128,7 +128,7 @@ for (const driver of drivers)
         await world.task().run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'The export was begun 5 times and never came to its end',
+          error: 'The export was started 5 times and never finished',
           resultUrl: null,
         });
         expect(world.notices).to.have.length(1);
@@ -222,7 +222,7 @@ for (const driver of drivers)
         await world.task().run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'There is no room for it on the disk; please start it again later',
+          error: 'There is not enough disk space for it; please start it again later',
           resultUrl: null,
         });
         expect((await world.job(id)).finishedAt).to.not.equal(null);
@@ -237,7 +237,7 @@ for (const driver of drivers)
         await world.task({}, { store: { ...world.store, rejects: { ...world.store.rejects, many } } }).run();
         expect(await world.job(id)).to.include({
           state: 'error',
-          error: 'There is no room for it on the disk; please start it again later',
+          error: 'There is not enough disk space for it; please start it again later',
         });
         expect(await readdir(world.dir)).to.deep.equal([]);
       });
