@@ -44,7 +44,9 @@ export interface AccountParts {
   readonly webhooks: ReturnType<typeof bindWebhooks>;
   /** Mail that it sends. */
   readonly messages: ReturnType<typeof bindMessages>;
-  /** Serializes the account's tasks of the same name in this process, for rows that concurrent calls would rewrite. */
+  /**
+   * Runs the account's work under one name one at a time in this process, for rows that concurrent calls would rewrite.
+   */
   inTurn<T>(name: string, run: () => Promise<T>): Promise<T>;
 
   // The same for all accounts:

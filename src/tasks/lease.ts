@@ -13,7 +13,7 @@ type LeaseAnswer =
   | { readonly kind: 'held'; readonly lease: Lease }
   /** Another process holds it. */
   | { readonly kind: 'elsewhere' }
-  /** It is free, but another run has begun since. */
+  /** It is free, but another run began after `since`. */
   | { readonly kind: 'done' };
 
 /** The right to run one task. */

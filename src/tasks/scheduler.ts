@@ -8,7 +8,7 @@ import { StoreAway } from '../store/driver/port.ts';
 import type { Leases } from './lease.ts';
 
 /**
- * Runs tasks on the schedules in the settings (`tasks`), each at most once at a time.
+ * Runs tasks on the schedules in the settings (`tasks`), never two runs of a task at the same time.
  *
  * node-cron parses the expressions, reports what is wrong with them, and decides which times match. Its timers are not
  * used, for two reasons. They wait for a wall clock time that was computed before: a clock set back by an hour would

@@ -50,7 +50,7 @@ function toExportRecord(row: ExportRow): z.input<typeof exportRecord> {
 }
 
 const DAY_MS = 86_400_000;
-/** Attempts to find an id that is free at this time before it counts as a fault. */
+/** Attempts to find a free id for one time before the call fails. */
 const MAX_TRIES = 1000;
 
 /** What is to be exported. */

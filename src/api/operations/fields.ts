@@ -22,7 +22,7 @@ export const timeOrNull = (description: string, missing = '') =>
 /** As much as browsers and proxies accept; no webhook needs more. */
 const MAX_URL = 2048;
 const MAX_DOMAIN_TEXT = 1000;
-/** Recipients of a message at most: as in an SMTP transaction (the default of smtp.max_recipients). */
+/** Maximum recipients of a message, as in an SMTP transaction (the default of smtp.max_recipients). */
 export const MAX_RECIPIENTS = 1000;
 
 /** A domain to add: HTML tags are stripped first (rule strip_tags), then it must be a domain that can receive mail. */
@@ -135,8 +135,8 @@ function nextTag(text: string, from: number): number {
 }
 
 /**
- * The position after the `>` that ends the tag; a `>` in quotes does not. A tag that never ends includes the rest of
- * the text.
+ * The position after the `>` that ends the tag, skipping any in quotes. A tag that never ends includes the rest of the
+ * text.
  */
 function endOfTag(text: string, from: number): number {
   let quote = '';

@@ -147,7 +147,7 @@ const checkDomain = operation({
   path: '/inbound/check-domain',
   summary: 'Looks up the MX records of an inbound domain and the TXT record that proves ownership.',
   notes:
-    'While the DNS cannot be reached, the last result stands. A proof takes effect immediately; without this call, within the hour.',
+    'While the DNS cannot be reached, the last result is kept. A proof takes effect immediately; without this call, within the hour.',
   params: { domain: knownDomain },
   returns: inboundDomainRecord,
   errors: ['Unknown_InboundDomain'],

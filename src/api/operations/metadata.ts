@@ -78,7 +78,7 @@ const add = operation({
 const update = operation({
   path: '/metadata/update',
   summary: 'Changes the view template of a metadata field.',
-  notes: 'If left out, the template stays; an empty one removes it.',
+  notes: 'If omitted, the template is kept; an empty one removes it.',
   params: { name, view_template: optional(viewTemplate) },
   returns: fieldRecord,
   errors: ['Unknown_MetadataField'],

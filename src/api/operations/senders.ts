@@ -35,7 +35,7 @@ const SENDER_EXAMPLE = { address: 'news@example.com', created_at: '2026-01-05 09
 /** Notes of both lists of senders. */
 const SENDERS_NOTES =
   'Returns all of them, sorted by address; `after` continues after one. An address appears with the first event of its mail.';
-/** Where a page begins. */
+/** The parameter `after` of both lists of senders. */
 const afterAddress = optional(text(1000)).meta({
   description: 'continue after this address (not part of the Mandrill API)',
 });
@@ -239,7 +239,7 @@ const checkDomain = operation({
   path: '/senders/check-domain',
   summary: 'Tests the SPF and DKIM records of a sender domain; adds the domain if it is not in the account yet.',
   notes:
-    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, and every hour while they are not valid.',
+    'The SPF record must include this service, and the DKIM record must contain its key (domain-key shows both). While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, and every hour while they are not valid.',
   params: { domain: domainName },
   returns: senderDomainRecord,
   errors: [],

@@ -192,7 +192,7 @@ const checkTrackingDomain = operation({
   path: '/urls/check-tracking-domain',
   summary: 'Tests the DNS of a tracking domain.',
   notes:
-    'While the DNS of the domain cannot be reached, the result of the last test stands. Domains are tested again every day, ' +
+    'While the DNS of the domain cannot be reached, the result of the last test is kept. Domains are tested again every day, ' +
     'and every hour while they are not valid.',
   params: { domain: domainName },
   returns: trackingDomainRecord,

@@ -154,7 +154,7 @@ export function expireExportsTask(
     async run() {
       if (!isSteady()) return undefined;
       const expired = await each('complete', settings.keepDays, async (job) => {
-        // The hash of the token stays, so that late visitors learn that the export has expired.
+        // The hash of the token stays, so that later requests learn that the export has expired.
         if (await exportJobs.change({ id: job.id, state: 'complete' }, { state: 'expired', resultUrl: null }))
           log.info('export.expired', { export: exportName(job), account: job.account });
       });

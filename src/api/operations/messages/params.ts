@@ -152,7 +152,7 @@ const messageFields = {
     description:
       'links to exactly these hosts get utm_source=transactional, utm_medium=email and utm_campaign, unless they already have them',
   }),
-  // Clients document a list as well; the first text counts.
+  // Clients document a list as well; the first text that is not empty counts.
   google_analytics_campaign: optional(
     z
       .union([campaign, z.array(campaign).max(MAX_ANALYTICS_DOMAINS)])
