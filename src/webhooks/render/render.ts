@@ -46,8 +46,9 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
   }
 
-  async function scan({ body, message }: RenderInput, guarded: Guarded): Promise<Scanned> {
-    const scanned = await guarded(() => withRaw(body, async (raw) => scanMessage(withHeader(raw))));
+  async function scan({ message, parseError }: RenderInput, guarded: Guarded, raw: Buffer): Promise<Scanned> {
+    if (parseError !== null) return { breach: parseError };
+    const scanned = await guarded(async () => scanMessage(withHeader(raw)));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
     return scanned;
   }
@@ -71,11 +72,11 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
 
   async function renderMessage(job: RenderInput, guarded: Guarded): Promise<Rendered> {
     const { message, body, recipient } = job;
-    const scanned = job.parseError === null ? await scan(job, guarded) : { breach: job.parseError };
     // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
     // a verdict by a thousand parts.
     const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
     const finish = async (raw: Buffer): Promise<Rendered> => {
+      const scanned = await scan(job, guarded, raw);
       const content = await parse(job, guarded, raw, scanned);
       const parseError = 'parseError' in content ? content.parseError : null;
       const pieces = toEventPieces({ message, recipient, raw, root: scanned.root, verdicts, content });
@@ -101,18 +102,27 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
   throw new TypeError('a form is in memory of its own');
 }
 
+/**
+ * Bytes of the form of one large message, and of about all of them together: what is more goes to files, because
+ * endpoints may be slow. A file costs half as much again as making the form.
+ */
+const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
+const MOST_IN_MEMORY = 32 * 1024 * 1024;
+
 async function encode(
   encoder: FormEncoder,
-  { body, keys, url, deliveryId, at, formPath: path }: RenderInput,
+  { body, keys, url, deliveryId, at, formPlace }: RenderInput,
   pieces: Iterable<Piece>,
 ): Promise<Pick<Rendered, 'body' | 'headers'>> {
   const signing = { keys, url, deliveryId, at };
-  if (body.kind === 'inline') {
+  if (body.kind === 'inline' || formPlace === null) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }
-  const { size, headers } = await encoder.toFile(pieces, signing, path);
-  return { body: { kind: 'file', path, size }, headers };
+  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+  // raw_msg is the message once, and its files are most of it again: what will not fit is not begun in memory.
+  const most = 2 * body.size > room ? 0 : room;
+  return encoder.toBody(pieces, signing, { path: formPlace.path, most });
 }
 
 /** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */

@@ -8,7 +8,7 @@ import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
 import type { Body, Message } from '../../queue/delivery.ts';
-import type { Rendered, Renderer, RenderJob } from '../types.ts';
+import type { PostBody, Rendered, Renderer, RenderJob } from '../types.ts';
 
 /** What the task on the thread (render.ts) is given. */
 export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
@@ -17,12 +17,20 @@ export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
   readonly recipient: string;
   readonly url: string;
   readonly deliveryId: string;
-  /** Where the form goes when the body is a file. */
-  readonly formPath: string;
+  /** Null when the body is in memory: then the form is as well. */
+  readonly formPlace: FormPlace | null;
   /** The body is a JSON array of events, to be sent as it is. */
   readonly isBatch: boolean;
   /** Set: do not parse, deliver raw for this reason. */
   readonly parseError: string | null;
+}
+
+/** Where the form of a large message goes. */
+interface FormPlace {
+  /** When memory has no room for it. */
+  readonly path: string;
+  /** One number, shared by all threads: the bytes of such forms that are in memory. */
+  readonly held: Int32Array;
 }
 
 interface RendererDeps {
@@ -38,21 +46,39 @@ const FORM_FILE = /^post-\d+\.form$/;
 
 /**
  * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is
- * rendered raw. The forms of large messages are files in `tmpDir`.
+ * rendered raw. Forms of large messages that memory has no room for are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
   swept.catch(() => undefined); // whoever renders first hears of a failure
   let forms = 0;
+  const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const counted = new Map<PostBody, number>();
 
-  async function renderOnThread(job: RenderJob, formPath: string): Promise<Rendered> {
+  function hold(body: PostBody): void {
+    if (body.kind !== 'bytes') return;
+    counted.set(body, body.bytes.length);
+    Atomics.add(held, 0, body.bytes.length);
+  }
+  function release(body: PostBody): void {
+    Atomics.sub(held, 0, counted.get(body) ?? 0);
+    counted.delete(body);
+  }
+
+  async function renderOnThread(job: RenderJob, path: string): Promise<Rendered> {
+    const rendered = await tryOnThread(job, path);
+    if (job.body.kind === 'blob') hold(rendered.body);
+    return rendered;
+  }
+
+  async function tryOnThread(job: RenderJob, path: string): Promise<Rendered> {
     try {
-      return await run(() => pack(job, formPath, null));
+      return await run(() => pack(job, { path, held }, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
       log.warn('message.parse_failed', { message: job.message.id, reason });
-      return await run(() => pack(job, formPath, reason), true);
+      return await run(() => pack(job, { path, held }, reason), true);
     }
   }
 
@@ -68,7 +94,11 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
         throw new Error(`rendering failed: ${reason}`, { cause: error });
       }
     },
-    discard: (body) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
+    discard(body) {
+      if (body.kind === 'file') return rm(body.path, { force: true });
+      release(body);
+      return undefined;
+    },
   });
 }
 
@@ -82,7 +112,7 @@ function toReason(error: unknown): string {
 
 function pack(
   { message, body, delivery: { id, recipient, url, batch }, keys, at }: RenderJob,
-  formPath: string,
+  formPlace: FormPlace,
   parseError: string | null,
 ): Packed<RenderInput> {
   const rest = {
@@ -90,16 +120,15 @@ function pack(
     recipient,
     url,
     deliveryId: id,
-    formPath,
     isBatch: batch !== undefined,
     keys,
     at,
     parseError,
   };
-  if (body.kind === 'blob') return { value: { body, ...rest }, transfer: [] };
+  if (body.kind === 'blob') return { value: { body, formPlace, ...rest }, transfer: [] };
   // A copy of its own can be handed over; the original stays for another try.
   const bytes = new Uint8Array(body.bytes);
-  return { value: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
+  return { value: { body: { kind: 'inline', bytes }, formPlace: null, ...rest }, transfer: [bytes.buffer] };
 }
 
 /** Makes the folder, and removes what a process before us left in it. */
