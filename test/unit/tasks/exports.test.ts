@@ -289,7 +289,7 @@ for (const driver of drivers)
         world.state.room = false;
         await world.task().run();
         expect(world.notices.map(({ subject }) => subject)).to.deep.equal(['Your reject export has failed']);
-        expect(world.notices[0]?.text).to.contain('no room');
+        expect(world.notices[0]?.text).to.contain('not enough disk space');
       });
 
       it('is handed over after all when a crash came between it and the end of the job', async () => {
