@@ -267,16 +267,16 @@ export function createOutput(
 ): WriteLine {
   let text = '';
   let waiting = false;
-  let torn = false;
-  const put = createPatience(write);
+  let truncated = false;
+  const put = createRetryingWrite(write);
 
   const flush = () => {
     waiting = false;
-    const bytes = Buffer.from(torn ? `\n${text}` : text);
+    const bytes = Buffer.from(truncated ? `\n${text}` : text);
     text = '';
     const written = put(bytes);
     // A truncated line must not run into the next.
-    if (written > 0) torn = written < bytes.byteLength && bytes[written - 1] !== 0x0a;
+    if (written > 0) truncated = written < bytes.byteLength && bytes[written - 1] !== 0x0a;
   };
   return (line) => {
     text += line;
@@ -290,11 +290,11 @@ export function createOutput(
  * Creates a function that writes as many bytes as it can and returns their number. It waits up to a second for a reader
  * that is behind, and then not again until that has caught up.
  */
-function createPatience(write: Write): (bytes: Uint8Array) => number {
-  let patient = true;
+function createRetryingWrite(write: Write): (bytes: Uint8Array) => number {
+  let retrying = true;
   return (bytes) => {
     let at = 0;
-    let tries = patient ? TRIES : 1;
+    let tries = retrying ? TRIES : 1;
     while (at < bytes.byteLength && tries > 0) {
       try {
         at += write(bytes.subarray(at));
@@ -303,7 +303,7 @@ function createPatience(write: Write): (bytes: Uint8Array) => number {
         if (tries > 0) Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, TRY_MS);
       }
     }
-    patient = at === bytes.byteLength;
+    retrying = at === bytes.byteLength;
     return at;
   };
 }

@@ -54,10 +54,10 @@ export function createRunningTime(clock: Clock, kept?: TimeMemory): RunningTime 
   let wall = clock.now();
   let steady = clock.monotonic();
   let unsureUntil = steady + UNSURE;
-  const away = kept ? wall - kept.seen : 0;
-  const odd = Math.abs(away) > ODD ? away : 0;
+  const gap = kept ? wall - kept.seen : 0;
+  const odd = Math.abs(gap) > ODD ? gap : 0;
   // At the start, every delivery is older than the pause.
-  let skips = kept ? withJump(kept.skips, wall, Math.abs(away) > UNSURE ? away : 0) : [];
+  let skips = kept ? withJump(kept.skips, wall, Math.abs(gap) > UNSURE ? gap : 0) : [];
   const doubtUntil = odd === 0 ? Number.NEGATIVE_INFINITY : steady + DOUBT;
 
   function look(): void {

@@ -19,7 +19,7 @@ export interface Postmaster {
 /** The account of deliveries to the postmaster. No account has this id. */
 export const POSTMASTER = 'postmaster';
 
-const TAKEN: Lookup = {
+const TO_OPERATOR: Lookup = {
   kind: 'matched',
   match: { kind: 'return', task: 'forward', account: POSTMASTER, routeId: '', pattern: '', url: POSTMASTER_URL },
 };
@@ -34,8 +34,8 @@ export function createPostmaster({ names, address }: PostmasterSettings): Postma
   return frozen({
     lookup(mailbox, domain, found): Lookup {
       if (mailbox.toLowerCase() !== 'postmaster') return found;
-      if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TAKEN : found;
-      return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TAKEN;
+      if (!ours.has(toAsciiDomain(domain))) return found.kind === 'no-route' ? TO_OPERATOR : found;
+      return address === '' && (found.kind === 'matched' || found.kind === 'unknown') ? found : TO_OPERATOR;
     },
   });
 }

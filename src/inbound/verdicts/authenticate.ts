@@ -67,7 +67,7 @@ export function createAuthenticator({ resolver, settings, clock }: Deps): Authen
       const share = (part: number) => createShare(budget, Math.ceil(questions / part), budgetMs / 2, clock);
       const [sender, signed] = await Promise.all([
         recalled(senders, senderKey(envelope), (note) => checkSender(envelope, settings.hostname, ask(share(2), note))),
-        readMessage(source, envelope, (...said) => readSignatures(...said, ask(share(4)))),
+        readMessage(source, envelope, (...input) => readSignatures(...input, ask(share(4)))),
       ]);
       const checked = (note: Life['note']) => checkAuthor(sender, signed, ask(budget, note));
       const dmarc = await recalled(policies, policyKey(sender, signed), checked);
@@ -85,7 +85,7 @@ interface MessageClaims extends Signatures {
 const UNSIGNED: Signatures = { dkim: { signed: false, valid: false }, arc: { result: 'none' }, sound: [], unknown: [] };
 
 type SignatureInput = [section: HeaderSection, source: RawSource, authors: readonly string[]];
-type SignaturesOf = (...said: SignatureInput) => ReturnType<ReadSignatures>;
+type SignaturesOf = (...input: SignatureInput) => ReturnType<ReadSignatures>;
 
 /** Reads the author first; signatures do not influence who that is. */
 async function readMessage(
@@ -98,7 +98,7 @@ async function readMessage(
     const named = authorOfMessage(start, mailFrom);
     if (isHeadless(start)) return { ...UNSIGNED, author: named };
     const section = parseHeaderSection(start);
-    const author = agreed(named, section);
+    const author = checkFromFields(named, section);
     return { ...(await signaturesOf(section, source, author.domains)), author };
   } catch {
     return { ...UNSIGNED, author: undefined };
@@ -106,7 +106,7 @@ async function readMessage(
 }
 
 /** Makes the author uncertain unless both parsers find the same number of From fields: it is unclear what is signed. */
-function agreed(author: Author, { fields, whole }: HeaderSection): Author {
+function checkFromFields(author: Author, { fields, whole }: HeaderSection): Author {
   const count = fields.reduce((sum, { name }) => (name === 'from' ? sum + 1 : sum), 0);
   return whole && count === author.fields ? author : { ...author, certain: false };
 }
@@ -151,8 +151,8 @@ async function checkAuthor(sender: Sender, signed: MessageClaims, dns: DNSResolv
   const [first] = verdicts;
   if (author.certain && first) return first;
   const failed = verdicts.filter(({ result }) => result === 'fail').toSorted((a, b) => strictness(b) - strictness(a));
-  const away = verdicts.find(({ result }) => result === 'temperror');
-  return failed[0] ?? away ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
+  const temporary = verdicts.find(({ result }) => result === 'temperror');
+  return failed[0] ?? temporary ?? { result: author.fields === 0 ? 'none' : 'permerror', ...NO_DMARC };
 }
 
 const STRICTNESS = [null, 'none', 'quarantine', 'reject'];

@@ -54,7 +54,7 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
   const keysOf = createPublicKeys(getPublicKey<PublicKey>, toALabel);
   return async (section, source, authors, dns) => {
     const fields = section.fields.filter((field) => field.name === 'dkim-signature');
-    const dkim = section.whole ? lookedAt(section, fields, authors) : [];
+    const dkim = section.whole ? selectSignatures(section, fields, authors) : [];
     const chain = readChain(section.whole ? section : { ...section, fields: [] });
     const signatures = [...dkim.map(({ signature }) => signature), ...chain.readings.filter(isUsable)];
     const keys = keysOf(dns);
@@ -80,7 +80,7 @@ export function createSignatureReader(clock: Clock): ReadSignatures {
  * first. Every handler prepends its fields, so the lowest is the oldest: signatures that are prepended to a message
  * cannot displace its own, or use up the DNS budget before it.
  */
-function lookedAt({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
+function selectSignatures({ text }: HeaderSection, fields: readonly Field[], authors: readonly string[]): Candidate[] {
   const found: Candidate[] = [];
   for (const field of fields.slice(-MOST_FIELDS).toReversed()) {
     if (field.end - field.start > LONGEST_SIGNATURE) continue;

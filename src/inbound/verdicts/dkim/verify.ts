@@ -216,11 +216,11 @@ export function parseSignature(
   if (names === undefined) return SYNTAX;
   // A signature must cover From (section 6.1.1). Only in an ARC-Message-Signature may h= be empty.
   if (names.length > 0 && !names.includes('from')) return neutral('From field not signed');
-  return finished(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
+  return parseRest(tags, { of, keyType, headerForm: forms[0], bodyForm: forms[1], names });
 }
 
 /** Parses and validates the remaining tags: d, s, t, x, l, bh, b and i. */
-function finished(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureHead): Signature | Unusable {
+function parseRest(tags: ReadonlyMap<string, string>, { of, ...read }: SignatureHead): Signature | Unusable {
   const domain = toDomain(tags.get('d') ?? '');
   const selector = toSelector(tags.get('s') ?? '');
   const times = readTimes(tags.get('t'), tags.get('x'));
@@ -260,11 +260,11 @@ function toNames(text: string, of: SignatureKind['of']): string[] | undefined {
   return names.every((name) => FIELD_NAME.test(name)) ? names : undefined;
 }
 
-function readTimes(made: string | undefined, over: string | undefined): Pick<Signature, 'expires'> | undefined {
-  if (made !== undefined && !SECONDS.test(made)) return undefined;
-  if (over === undefined) return { expires: undefined };
-  if (!SECONDS.test(over) || (made !== undefined && Number(over) <= Number(made))) return undefined;
-  return { expires: Number(over) * 1000 };
+function readTimes(signed: string | undefined, expires: string | undefined): Pick<Signature, 'expires'> | undefined {
+  if (signed !== undefined && !SECONDS.test(signed)) return undefined;
+  if (expires === undefined) return { expires: undefined };
+  if (!SECONDS.test(expires) || (signed !== undefined && Number(expires) <= Number(signed))) return undefined;
+  return { expires: Number(expires) * 1000 };
 }
 
 /** Parses i=, which must be within d= (RFC 6376 section 3.5). */
