@@ -39,6 +39,9 @@ async function cuts(kind: DiskKind, count: number, life: Life = {}): Promise<Ver
           () => load.acknowledged() >= enough && sink.arrivals.length > posted + BETWEEN / 4,
           120_000,
         );
+        // Without power nobody runs. A daemon that did could be told by ext4 that a sync which began before the cut went
+        // well, though its transaction was thrown away, and give a 250 that no real one would have lived to give.
+        edge.freeze();
         disk.cut();
         await edge.kill();
         load.turnTo(undefined);
