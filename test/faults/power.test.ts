@@ -13,8 +13,8 @@ const CONTROL_CUTS = size('CONTROL_CUTS', 2, 1);
 const KINDS: readonly DiskKind[] = SMALL ? ['ext4'] : ['ext4', 'xfs'];
 /** Messages taken before a cut, at least; the last ones just before it, and some posts under way. */
 const BETWEEN = size('CUT_MESSAGES', 300, 100);
-/** Attempts at one time in the whole daemon: what a cut may take the results of. */
-const IN_FLIGHT = 64;
+/** Posts at one time to the one endpoint, at most (`delivery.concurrency_per_endpoint`): what a cut may take the results of. */
+const IN_FLIGHT = 128;
 const LARGE_EVERY = 20;
 const WITHOUT_SYNC = new URL('../support/faults/without-sync.ts', import.meta.url);
 
