@@ -29,8 +29,8 @@ export interface Routing {
 /** Finds the mailboxes that receive returned mail, in memory. */
 export interface ReturnAddresses {
   /**
-   * `matched` with the kind `return`; `no-route` for a mailbox of ours that we did not issue; undefined for another
-   * domain's own mailbox.
+   * `matched` with the kind `return`; `no-route` for a mailbox of ours that we did not issue; undefined for any other
+   * mailbox at another domain.
    */
   lookup(mailbox: string, domain: string): Lookup | undefined;
 }
@@ -56,7 +56,7 @@ export type AcceptResult =
 export interface Acceptance {
   /** Starts a new message: its id, and the writer for its bytes. */
   begin(): { readonly messageId: string; readonly body: BodyWriter };
-  /** Resolves after the sync. */
+  /** Resolves after the sync, or later while more comes in than goes out (pacing.ts). */
   accept(messageId: string, arrival: Arrival, routed: readonly RoutedRecipient[], body: Body): Promise<AcceptResult>;
 }
 

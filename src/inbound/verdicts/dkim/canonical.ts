@@ -188,8 +188,8 @@ export function createSignedHeader({ text, fields }: Pick<HeaderSection, 'text' 
       const own = toForm(text, field, headerForm);
       let all = '';
       for (const name of names) {
-        // Fields of the same name are taken from the bottom up; a missing one is the null string (section 5.4.2). A
-        // signature never lists itself in h= (section 3.5).
+        // Fields of the same name are taken from the bottom up; a missing one is the null string (section 5.4.2). h=
+        // never refers to the signature itself (section 3.5).
         const others = left.get(name) ?? othersThan(field, byName.get(name) ?? []);
         left.set(name, others);
         const { value: signed, done } = others.next();
