@@ -185,7 +185,7 @@ export interface Destinations {
 
 interface DestinationDeps {
   readonly store: Pick<Store, 'webhooks' | 'inboundRoutes'>;
-  readonly routing: Pick<Routing, 'urlOf'>;
+  readonly routing: Pick<Routing, 'routeOf'>;
   readonly clock: Clock;
 }
 
@@ -216,7 +216,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     routeId,
     recipient,
   }: Pick<Delivery, 'url' | 'routeId' | 'recipient'>): Promise<Destination> {
-    const believed = routing.urlOf(routeId, recipient.slice(recipient.lastIndexOf('@') + 1));
+    const believed = routing.routeOf(routeId, domainOf(recipient))?.url;
     if (believed === undefined || believed === url) return HERE;
     return toThere(url, (await store.inboundRoutes.one({ id: routeId }))?.url ?? url);
   }
@@ -232,5 +232,8 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
     },
   });
 }
+
+/** The domain of an address, as it was written. */
+const domainOf = (address: string): string => address.slice(address.lastIndexOf('@') + 1);
 
 const toThere = (url: string, now: string): Destination => (now === url ? HERE : { kind: 'there', url: now });

@@ -73,7 +73,7 @@ export async function openBatchWorld(change: Partial<BatchingSettings> = {}) {
           poster,
           signingKeys,
           time: createRunningTime(clock),
-          destinations: createDestinations({ store, clock, routing: { urlOf: () => undefined } }),
+          destinations: createDestinations({ store, clock, routing: { routeOf: () => undefined } }),
         },
       ),
     };

@@ -62,7 +62,15 @@ describe('beyond the documented interface', () => {
       email: 'nobody@inbound.example.com',
       route: null,
       payload: null,
-      routes: [{ id: '1.1', pattern: 'mailbox-*', url: 'https://app.example.com/hooks/mail', result: 'no match' }],
+      routes: [
+        {
+          id: '1.1',
+          pattern: 'mailbox-*',
+          url: 'https://app.example.com/hooks/mail',
+          batch_events: 1,
+          result: 'no match',
+        },
+      ],
     });
     expect((await world.call('/inbound/test-route', { mailbox: 'x' })).body.message).to.equal(
       'Validation error: {"address":"Please enter an address, or a domain and a mailbox"}',

@@ -195,7 +195,7 @@ describe('/inbound/send-raw', () => {
     await world.stop();
     const routing: Routing = {
       lookup: () => ({ kind: 'unknown' }),
-      urlOf: () => undefined,
+      routeOf: () => undefined,
       changed: async () => {},
       ownerOf: () => undefined,
       ready: () => false,
