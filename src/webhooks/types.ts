@@ -18,20 +18,46 @@ export interface Rendered {
   readonly parseError: string | null;
 }
 
-export interface RenderJob {
-  readonly message: Message;
-  readonly body: Body;
-  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+/** Several messages made into one signed POST. */
+export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
+  /** What was found of each, in their order. */
+  readonly parts: readonly Pick<Rendered, 'verdicts' | 'parseError'>[];
+}
+
+/** What a POST is signed with, beside its id. */
+interface PostSigning {
   /** Signing keys, the one for X-Mandrill-Signature first. */
   readonly keys: readonly string[];
   /** Milliseconds since 1970 of this attempt. */
   readonly at: number;
 }
 
+/** A message for one of its recipients. */
+export interface RenderPart {
+  readonly message: Message;
+  readonly body: Body;
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient'>;
+}
+
+/** One message, or one batch of events, to be posted under the id of its delivery. */
+export interface RenderJob extends RenderPart, PostSigning {
+  readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
+}
+
+/** Several messages, to be posted together under an id of their own. */
+export interface SharedRenderJob extends PostSigning {
+  readonly id: string;
+  readonly url: string;
+  /** Their bodies are in memory. */
+  readonly parts: readonly RenderPart[];
+}
+
 /** Turns spooled messages into POSTs on worker threads, under a deadline and a memory limit. */
 export interface Renderer {
   /** Never refuses a message: what cannot be parsed is rendered raw. Throws only when the disk or the process fails. */
   render(job: RenderJob): Promise<Rendered>;
+  /** Answers nothing when one of them breaks the parser: nobody knows which, so each is to be rendered alone. */
+  renderShared(job: SharedRenderJob): Promise<RenderedShared | undefined>;
   /** Answers nothing when there was nothing to do. */
   discard(body: PostBody): Promise<void> | undefined;
 }

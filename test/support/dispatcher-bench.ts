@@ -83,6 +83,7 @@ export function createBench(
         },
       };
     },
+    renderShared: async () => undefined,
     async discard(body) {
       discarded.push(body);
     },

@@ -8,8 +8,8 @@ import type { Authenticator } from '../../inbound/verdicts/authenticate.ts';
 import type { Verdicts } from '../../mail/envelope.ts';
 import { withHeader } from '../../mail/header-section.ts';
 import { parseMessage, type Scanned, scanMessage } from '../../mail/message.ts';
-import type { Body } from '../../queue/delivery.ts';
-import type { Rendered } from '../types.ts';
+import type { Body, Message } from '../../queue/delivery.ts';
+import type { RenderedShared, RenderPart } from '../types.ts';
 import { createFormEncoder, type FormEncoder } from './form.ts';
 import { type Inbound, type Piece, toEventPieces } from './payload.ts';
 import { PARSER_FAILED, type RenderInput } from './renderer.ts';
@@ -23,20 +23,30 @@ interface Deps {
 
 type Content = Inbound['content'];
 
+/** A message before it is parsed. */
+interface Examined {
+  readonly part: RenderPart;
+  readonly scanned: Scanned;
+  readonly verdicts: Verdicts;
+}
+
 /** A batch of events came from us and not from a sender. */
-const NO_VERDICTS: Verdicts = {
-  spf: { result: 'none', detail: '' },
-  dkim: { signed: false, valid: false },
-  dmarc: { result: 'none', policy: null, aligned: false },
-  arc: { result: 'none' },
+const NO_FINDINGS: RenderedShared['parts'][number] = {
+  verdicts: {
+    spf: { result: 'none', detail: '' },
+    dkim: { signed: false, valid: false },
+    dmarc: { result: 'none', policy: null, aligned: false },
+    arc: { result: 'none' },
+  },
+  parseError: null,
 };
 
 /**
- * What the render thread does with a message or a batch of events. One is parsed after the other; while one waits for
- * the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in memory meanwhile. Throws when
- * the disk fails.
+ * What the render thread does with a message, several that share a POST, or a batch of events. One is parsed after the
+ * other; while one waits for the DNS, others go on. Verdicts come before parsing, so that nothing parsed is kept in
+ * memory meanwhile. Throws when the disk fails.
  */
-export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, Rendered> {
+export function createRenderTask({ authenticator, log, parseSeconds, clock }: Deps): Task<RenderInput, RenderedShared> {
   const fileTurn = createTurn();
   const withFile = createLoan();
   const encoder = createFormEncoder();
@@ -46,10 +56,19 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
   }
 
-  async function scan({ body, message }: RenderInput, guarded: Guarded): Promise<Scanned> {
+  async function scan({ body, message }: RenderPart, guarded: Guarded): Promise<Scanned> {
     const scanned = await guarded(() => withRaw(body, async (raw) => scanMessage(withHeader(raw))));
     if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
     return scanned;
+  }
+
+  async function examine(part: RenderPart, parseError: string | null, guarded: Guarded): Promise<Examined> {
+    const { message, body } = part;
+    const scanned = parseError === null ? await scan(part, guarded) : { breach: parseError };
+    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
+    // a verdict by a thousand parts.
+    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
+    return { part, scanned, verdicts };
   }
 
   async function timed<T>(work: () => Promise<T>): Promise<T> {
@@ -59,39 +78,57 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return done;
   }
 
-  async function parse(job: RenderInput, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
+  async function parse(message: Message, guarded: Guarded, raw: Buffer, scanned: Scanned): Promise<Content> {
     if (scanned.breach !== undefined) return { parseError: scanned.breach };
     try {
       return { parsed: await guarded(() => timed(() => parseMessage(withHeader(raw), scanned.root))) };
     } catch (error) {
-      log.warn('message.parse_failed', { message: job.message.id, reason: PARSER_FAILED, error });
+      log.warn('message.parse_failed', { message: message.id, reason: PARSER_FAILED, error });
       return { parseError: PARSER_FAILED };
     }
   }
 
-  async function renderMessage(job: RenderInput, guarded: Guarded): Promise<Rendered> {
-    const { message, body, recipient } = job;
-    const scanned = job.parseError === null ? await scan(job, guarded) : { breach: job.parseError };
-    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
-    // a verdict by a thousand parts.
-    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
-    const finish = async (raw: Buffer): Promise<Rendered> => {
-      const content = await parse(job, guarded, raw, scanned);
-      const parseError = 'parseError' in content ? content.parseError : null;
-      const pieces = toEventPieces({ message, recipient, raw, root: scanned.root, verdicts, content });
-      return { ...(await encode(encoder, job, pieces)), verdicts, parseError };
-    };
-    return body.kind === 'inline' ? withRaw(body, finish) : fileTurn(() => withRaw(body, finish));
+  async function toEvent({ part, scanned, verdicts }: Examined, guarded: Guarded, raw: Buffer): Promise<Inbound> {
+    const { message, delivery } = part;
+    const content = await parse(message, guarded, raw, scanned);
+    return { id: delivery.id, message, recipient: delivery.recipient, raw, root: scanned.root, verdicts, content };
+  }
+
+  async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
+    const examined = await examine(part, job.parseError, guarded);
+    const finish = async (raw: Buffer) => post(job, [await toEvent(examined, guarded, raw)]);
+    return part.body.kind === 'inline' ? withRaw(part.body, finish) : fileTurn(() => withRaw(part.body, finish));
+  }
+
+  async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
+    const all = await Promise.all(job.parts.map((part) => examine(part, null, guarded)));
+    const events: Inbound[] = [];
+    for (const examined of all)
+      events.push(await withRaw(examined.part.body, (raw) => toEvent(examined, guarded, raw)));
+    return post(job, events);
+  }
+
+  async function post(job: RenderInput, events: readonly Inbound[]): Promise<RenderedShared> {
+    const parts = events.map(({ verdicts, content }) => ({
+      verdicts,
+      parseError: 'parseError' in content ? content.parseError : null,
+    }));
+    return { ...(await encode(encoder, job, toEventPieces(events))), parts };
+  }
+
+  async function renderEvents(job: RenderInput, { body }: RenderPart): Promise<RenderedShared> {
+    return withRaw(body, async (raw) => ({ ...(await encode(encoder, job, [raw.toString()])), parts: [NO_FINDINGS] }));
   }
 
   return async (job, guarded) => {
-    const rendered = job.isBatch
-      ? await withRaw(job.body, async (raw) => ({
-          ...(await encode(encoder, job, [raw.toString()])),
-          verdicts: NO_VERDICTS,
-          parseError: null,
-        }))
-      : await renderMessage(job, guarded);
+    const [part] = job.parts;
+    if (!part) throw new TypeError('nothing to render');
+    const several = job.parts.length > 1;
+    const rendered = await (job.isBatch
+      ? renderEvents(job, part)
+      : several
+        ? renderShared(job, guarded)
+        : renderMessage(job, part, guarded));
     return { value: rendered, transfer: rendered.body.kind === 'bytes' ? [toBuffer(rendered.body.bytes)] : [] };
   };
 }
@@ -103,11 +140,11 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 
 async function encode(
   encoder: FormEncoder,
-  { body, keys, url, deliveryId, at, formPath: path }: RenderInput,
+  { id, keys, url, parts, at, formPath: path }: RenderInput,
   pieces: Iterable<Piece>,
-): Promise<Pick<Rendered, 'body' | 'headers'>> {
-  const signing = { keys, url, deliveryId, at };
-  if (body.kind === 'inline') {
+): Promise<Pick<RenderedShared, 'body' | 'headers'>> {
+  const signing = { keys, url, id, at };
+  if (parts.every(({ body }) => body.kind === 'inline')) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { body: { kind: 'bytes', bytes }, headers };
   }

@@ -7,16 +7,10 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { Body, Message } from '../../queue/delivery.ts';
-import type { Rendered, Renderer, RenderJob } from '../types.ts';
+import type { Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
 
 /** What the task on the thread (render.ts) is given. */
-export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
-  readonly message: Message;
-  readonly body: Body;
-  readonly recipient: string;
-  readonly url: string;
-  readonly deliveryId: string;
+export interface RenderInput extends SharedRenderJob {
   /** Where the form goes when the body is a file. */
   readonly formPath: string;
   /** The body is a JSON array of events, to be sent as it is. */
@@ -27,7 +21,7 @@ export interface RenderInput extends Pick<RenderJob, 'keys' | 'at'> {
 
 interface RendererDeps {
   /** Runs the render task on a thread. */
-  readonly run: PooledTask<RenderInput, Rendered>;
+  readonly run: PooledTask<RenderInput, RenderedShared>;
   readonly log: Log;
 }
 
@@ -45,7 +39,7 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
   swept.catch(() => undefined); // whoever renders first hears of a failure
   let forms = 0;
 
-  async function renderOnThread(job: RenderJob, formPath: string): Promise<Rendered> {
+  async function renderOnThread(job: RenderJob, formPath: string): Promise<RenderedShared> {
     try {
       return await run(() => pack(job, formPath, null));
     } catch (error) {
@@ -61,11 +55,20 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
       await swept;
       const formPath = join(tmpDir, `post-${++forms}.form`);
       try {
-        return await renderOnThread(job, formPath);
+        return toRendered(await renderOnThread(job, formPath));
       } catch (error) {
         await rm(formPath, { force: true }).catch(() => undefined);
         const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
         throw new Error(`rendering failed: ${reason}`, { cause: error });
+      }
+    },
+    async renderShared(job) {
+      await swept;
+      try {
+        return await run(() => packShared(job));
+      } catch (error) {
+        if (error instanceof TaskBroken) return undefined;
+        throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
       }
     },
     discard: (body) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
@@ -80,26 +83,37 @@ function toReason(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function pack(
-  { message, body, delivery: { id, recipient, url, batch }, keys, at }: RenderJob,
-  formPath: string,
-  parseError: string | null,
-): Packed<RenderInput> {
-  const rest = {
-    message,
-    recipient,
-    url,
-    deliveryId: id,
-    formPath,
-    isBatch: batch !== undefined,
-    keys,
-    at,
-    parseError,
+function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered {
+  if (!part) throw new TypeError('nothing was rendered');
+  return { body, headers, ...part };
+}
+
+function pack(job: RenderJob, formPath: string, parseError: string | null): Packed<RenderInput> {
+  const { delivery, keys, at } = job;
+  const { part, transfer } = packPart(job);
+  const isBatch = delivery.batch !== undefined;
+  const value = { id: delivery.id, url: delivery.url, parts: [part], keys, at, formPath, isBatch, parseError };
+  return { value, transfer };
+}
+
+function packShared({ id, url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
+  const packed = parts.map(packPart);
+  const rest = { id, url, keys, at, formPath: '', isBatch: false, parseError: null };
+  return {
+    value: { ...rest, parts: packed.map(({ part }) => part) },
+    transfer: packed.flatMap(({ transfer }) => transfer),
   };
-  if (body.kind === 'blob') return { value: { body, ...rest }, transfer: [] };
-  // A copy of its own can be handed over; the original stays for another try.
+}
+
+/** A copy of its bytes can be handed over; the original stays for another try. */
+function packPart({ message, body, delivery: { id, recipient } }: RenderPart): {
+  readonly part: RenderPart;
+  readonly transfer: readonly ArrayBuffer[];
+} {
+  const rest = { message, delivery: { id, recipient } };
+  if (body.kind === 'blob') return { part: { body, ...rest }, transfer: [] };
   const bytes = new Uint8Array(body.bytes);
-  return { value: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
+  return { part: { body: { kind: 'inline', bytes }, ...rest }, transfer: [bytes.buffer] };
 }
 
 /** Makes the folder, and removes what a process before us left in it. */

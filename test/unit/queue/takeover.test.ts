@@ -147,6 +147,7 @@ describe('a queue of the version before', () => {
               parseError: null,
             };
           },
+          renderShared: async () => undefined,
           discard: () => undefined,
         },
         poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },

@@ -186,5 +186,6 @@ const renderer: Renderer = {
       },
     };
   },
+  renderShared: async () => undefined,
   async discard() {},
 };

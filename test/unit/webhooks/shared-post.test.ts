@@ -1,0 +1,95 @@
+import { createHmac } from 'node:crypto';
+import { expect } from 'chai';
+import { Webhook } from 'standardwebhooks';
+import { toSigningSecret } from '../../../src/webhooks/signing.ts';
+import type { RenderedShared, RenderPart } from '../../../src/webhooks/types.ts';
+import { bytesOf, crlf, eventOf, eventsOf, formValue, KEY, multipart, renderJob, spooled } from '../../support/mime.ts';
+import { CORPUS } from '../../support/mime-corpus.ts';
+import { type OpenRenderer, openRenderer } from '../../support/renderer.ts';
+
+const URL_OF_ROUTE = 'https://example.com/hook?x=1';
+
+/** A message of its own for each. */
+const partsOf = (raws: readonly Buffer[]): RenderPart[] =>
+  raws.map((bytes, i) => ({
+    message: spooled({ id: `m${i}`, receivedAt: Date.UTC(2026, 0, 5, 12, i) }),
+    body: { kind: 'inline', bytes },
+    delivery: { id: `m${i}-abc`, recipient: `box-${i}@example.net` },
+  }));
+
+describe('several messages in one POST', () => {
+  let renderer: OpenRenderer;
+  before(async () => {
+    ({ renderer } = await openRenderer());
+  });
+  after(() => renderer.stop());
+
+  async function share(parts: readonly RenderPart[], keys: readonly string[] = [KEY]): Promise<RenderedShared> {
+    const rendered = await renderer.renderShared({ id: 'batch-1', url: URL_OF_ROUTE, parts, keys, at: Date.now() });
+    if (!rendered) throw new Error('one of them broke the parser');
+    return rendered;
+  }
+
+  it('are the events that each of them is alone, in their order', async () => {
+    const parts = partsOf(Object.values(CORPUS).map(({ bytes }) => bytes));
+    const alone = await Promise.all(
+      parts.map(async (part) => {
+        const job = renderJob(Buffer.alloc(0), { ...part, delivery: { ...part.delivery, url: URL_OF_ROUTE } });
+        return eventOf((await renderer.render(job)).body);
+      }),
+    );
+    const together = await share(parts);
+    expect(await eventsOf(together.body)).to.deep.equal(alone);
+    expect(together.parts).to.have.length(parts.length);
+  });
+
+  it('carry each the id of its delivery', async () => {
+    const { body } = await share(partsOf([crlf('Subject: a', '', 'x'), crlf('Subject: b', '', 'x')]));
+    expect((await eventsOf(body)).map(({ _id, msg }) => [_id, msg.subject, msg.email])).to.deep.equal([
+      ['m0-abc', 'a', 'box-0@example.net'],
+      ['m1-abc', 'b', 'box-1@example.net'],
+    ]);
+  });
+
+  it('are signed as a whole, under the id of the POST and with every key', async () => {
+    const { body, headers } = await share(partsOf([crlf('Subject: a', '', 'é'), crlf('', 'x')]), [KEY, 'previous']);
+    const form = await bytesOf(body);
+    expect(headers['webhook-id']).to.equal('batch-1');
+    for (const key of [KEY, 'previous'])
+      new Webhook(toSigningSecret(key)).verify(form, { ...headers }, { jsonParse: false });
+    expect(headers['X-Mandrill-Signature']).to.equal(
+      createHmac('sha1', KEY)
+        .update(`${URL_OF_ROUTE}mandrill_events${formValue(form)}`)
+        .digest('base64'),
+    );
+  });
+
+  it('hold one that nothing may parse as it is alone: raw, and the others are parsed', async () => {
+    const deep = multipart('mixed', ['Subject: many'], ...Array.from({ length: 3000 }, () => ['', 'x']));
+    const { body, parts } = await share(partsOf([crlf('Subject: a', '', 'x'), deep, crlf('Subject: c', '', 'x')]));
+    const events = await eventsOf(body);
+    expect(parts[1]?.parseError).to.be.a('string');
+    expect(events[1]?.msg.parse_error).to.equal(parts[1]?.parseError);
+    expect(events[1]?.msg.raw_msg).to.contain('Subject: many');
+    expect([0, 2].map((i) => [events[i]?.msg.subject, parts[i]?.parseError])).to.deep.equal([
+      ['a', null],
+      ['c', null],
+    ]);
+  });
+
+  it('have their verdicts each: those that a message has, or what is found now', async () => {
+    const [first, second] = partsOf([crlf('Subject: a', '', 'x'), crlf('Subject: b', '', 'x')]);
+    if (!first || !second) throw new Error('two messages');
+    const unseen = { ...second, message: { ...second.message, verdicts: null } };
+    const { body, parts } = await share([first, unseen]);
+    expect(parts.map(({ verdicts }) => verdicts.spf.result)).to.deep.equal(['pass', 'temperror']);
+    expect((await eventsOf(body)).map(({ msg }) => msg.spf.result)).to.deep.equal(['pass', 'temperror']);
+  });
+
+  it('leave the bytes of the messages as they are', async () => {
+    const raw = crlf('Subject: x', '', 'body');
+    const before = Buffer.from(raw);
+    await share(partsOf([raw, raw]));
+    expect(raw.equals(before)).to.equal(true);
+  });
+});
