@@ -117,7 +117,14 @@ describe('beyond the documented interface', () => {
       expect(waiting).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
       const [dead] = (await world.call('/inbound/deliveries', { id: DEAD })).body;
       expect(dead.attempts).to.deep.equal([
-        { time: '2026-01-05 11:30:01', duration_ms: 12, status: 500, error: null, answer: 'Internal Server Error' },
+        {
+          time: '2026-01-05 11:30:01',
+          duration_ms: 12,
+          status: 500,
+          error: null,
+          answer: 'Internal Server Error',
+          batch: null,
+        },
       ]);
     });
 

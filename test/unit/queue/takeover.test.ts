@@ -15,7 +15,7 @@ import { postern } from '../../support/command.ts';
 import { answered } from '../../support/delivery.ts';
 import { createTestLog } from '../../support/log.ts';
 import { createWebhookDispatcher, NO_SENDER_REPORTS } from '../../support/roads.ts';
-import { freshSpool, openOne } from '../../support/spool.ts';
+import { attempt, freshSpool, openOne, settled } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
@@ -55,9 +55,12 @@ const STORY: Readonly<Record<DeliveryKind, readonly string[]>> = {
   ],
 };
 
-async function oldQueue(): Promise<string> {
+/** The same queue, taken over by the version with format 6, which tried one of its deliveries once more. */
+const FORMAT_6 = 'test/fixtures/queue-format-6.db.gz';
+
+async function oldQueue(fixture = FIXTURE): Promise<string> {
   const dir = await tempDir();
-  await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(FIXTURE)));
+  await writeFile(join(dir, 'spool.db'), gunzipSync(await readFile(fixture)));
   return dir;
 }
 
@@ -68,7 +71,7 @@ async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
   return rows.reverse().map((row) => `${nameOf(row)} ${row.state}`);
 }
 
-describe('a queue of the version before', () => {
+describe('a queue whose kinds stood in URLs', () => {
   it('is taken over with every delivery under its kind', async () => {
     const { spool } = await freshSpool(await oldQueue());
     for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][]) {
@@ -275,6 +278,36 @@ describe('a queue of the version before', () => {
     expect(await storyOf(spool, 'events')).to.deep.equal(
       STORY.events.map((line) => line.replace('waiting waiting', 'waiting dead')),
     );
+  });
+});
+
+describe('a queue of the version before', () => {
+  it('is taken over with every delivery and attempt', async () => {
+    const { spool } = await freshSpool(await oldQueue(FORMAT_6));
+    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][])
+      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
+    const retried = (await spool.list({ kinds: ['inbound'] }, 100)).find((row) => nameOf(row) === 'inbound-retried');
+    const attempts = await spool.attempts(retried?.id ?? '');
+    expect(attempts.map(({ status, answer, batch }) => [status, answer, batch])).to.deep.equal([
+      [503, 'answer', undefined],
+      [502, 'Bad Gateway', undefined],
+    ]);
+  });
+
+  it('notes from then on which POST an attempt shared', async () => {
+    const { spool, clock, reopen } = await freshSpool(await oldQueue(FORMAT_6));
+    const [delivery] = await spool.list({ kinds: ['inbound'], states: ['waiting'] }, 1);
+    if (!delivery) throw new Error('nothing waits');
+    await spool.settle(settled(clock, delivery, { attempt: { ...attempt(clock), batch: 'batch-3-x' } }));
+    expect((await (await reopen()).attempts(delivery.id)).at(-1)).to.include({ status: 200, batch: 'batch-3-x' });
+  });
+
+  it('is shown to the command line by the daemon alone, which brings it up to date', async () => {
+    const dir = await oldQueue(FORMAT_6);
+    const visitor = () => openOne(dir, { clock: createTestClock(), log: createTestLog(), role: 'visitor' });
+    expect(String(await visitor().catch((error: unknown) => error))).to.contain('start the daemon');
+    await freshSpool(dir);
+    expect(await storyOf(await visitor(), 'events')).to.deep.equal(STORY.events);
   });
 });
 
