@@ -120,14 +120,14 @@ export function rendererSettings(settings: Settings) {
 }
 
 /** What each road may do at one time, and for how long it tries. */
-export function roadSettings({ delivery, outbound, smtp }: Settings) {
+export function roadSettings({ delivery, webhooks: { batch_bytes: batchBytes }, outbound, smtp }: Settings) {
   const webhooks = {
     concurrency: delivery.concurrency,
     concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
     retryHours: delivery.retry_hours,
   };
   return {
-    webhooks,
+    webhooks: { ...webhooks, batchBytes },
     returns: { ...webhooks, postmaster: smtp.postmaster },
     outbound: {
       concurrency: outbound.concurrency,

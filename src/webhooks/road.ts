@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import type { Ids } from '../base/ids.ts';
+import { type Ids, sharedPostId } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -9,11 +9,12 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { Delivery, Message, Spool } from '../queue/delivery.ts';
 import type { Carried, Engine, Gate, Road, SenderReports } from '../queue/road.ts';
 import type { Waiting } from '../queue/schedule/lane.ts';
-import { type Settled, settle, settleUnattempted } from '../queue/settle.ts';
+import { type AttemptResult, type Settled, settle, settleUnattempted } from '../queue/settle.ts';
 import { createBeliefs } from '../store/beliefs.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { Store } from '../store/store.ts';
-import type { Poster, Rendered, Renderer } from './types.ts';
+import { createSharedPosts } from './shared-posts.ts';
+import type { Poster, Rendered, Renderer, RenderPart } from './types.ts';
 
 // The road of the kinds `inbound` and `events`: a message or a batch of events, as a signed POST.
 
@@ -26,6 +27,8 @@ const WITHOUT_STORE = 10_000;
 export interface WebhookRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
   /** How long a delivery is tried. */
   readonly retryHours: number;
+  /** The most bytes of JSON in a POST of several events. */
+  readonly batchBytes: number;
 }
 
 export interface WebhookRoadDeps {
@@ -44,46 +47,92 @@ export interface WebhookRoadDeps {
   readonly metrics: Metrics;
 }
 
+/** A delivery with its message. */
+interface Mail extends RenderPart {
+  readonly waiting: Waiting;
+  readonly delivery: Delivery;
+}
+
+/** A POST with all that it holds. */
+interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
+  /** Its id, when several share it. */
+  readonly batch: string | undefined;
+  readonly parts: readonly (Mail & Pick<Rendered, 'verdicts' | 'parseError'>)[];
+}
+
+const TURNED_BACK = { kind: 'turned back' } as const;
+
+/** The same for all of them. */
+const each = (all: readonly unknown[], carried: Carried): readonly Carried[] => all.map(() => carried);
+
 /** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
   const { spool, renderer, poster, destinations, signingKeys, clock, ids, log, time } = deps;
   const limit = settings.retryHours * 3_600_000;
   const unparsed = deps.metrics.counter('postern_message_parse_failures_total');
   const countVerdicts = createVerdictMeters(deps.metrics);
+  const sharedPosts = createSharedPosts(settings, { batchEvents: destinations.batchEvents, clock });
 
-  async function attempt(waiting: Waiting, gate: Gate, engine: Engine): Promise<Carried> {
-    const { delivery } = waiting;
-    const destination = await destinations.of(delivery);
-    if (destination.kind !== 'here') return await follow(delivery, destination);
+  /** One attempt, for one delivery or for several of one route. What came of each, in their order. */
+  async function attempt(all: readonly Waiting[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
+    const [first] = all;
+    if (!first) return [];
+    const destination = await destinations.of(first.delivery);
+    if (destination.kind !== 'here') return each(all, await follow(first.delivery, destination));
+    const found = await Promise.all(all.map((waiting) => find(waiting, all.length > 1, engine)));
+    const mail = found.filter((one) => 'message' in one);
+    const carried = await carry(mail, gate, engine);
+    return found.map((one) => ('message' in one ? (carried[mail.indexOf(one)] ?? TURNED_BACK) : one));
+  }
+
+  /** The message of a delivery, or what is to become of it without one. */
+  async function find(waiting: Waiting, shared: boolean, engine: Engine): Promise<Mail | Carried> {
+    const { delivery, parked } = waiting;
     const found = await spool.message(delivery.messageId, delivery.id);
     if (!found) {
-      await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', waiting.parked, clock.now()));
+      await engine.settle(delivery, settleUnattempted(delivery.id, 'dropped', parked, clock.now()));
       return { kind: 'gone' };
     }
-    const keys = await signingKeys.keysFor(delivery.account, delivery.url);
-    if (!keys) return { kind: 'put off', at: clock.now() + WITHOUT_STORE };
-    const rendered = await renderer.render({
-      ...found,
-      delivery,
-      keys: inTurn(keys, waiting.attempts),
-      at: clock.now(),
-    });
-    if (rendered.parseError !== null) unparsed.add();
+    // A post is made in memory where several share it.
+    if (shared && found.body.kind === 'blob') return { kind: 'turned back', alone: true };
+    return { waiting, delivery, ...found };
+  }
+
+  async function carry(mail: readonly Mail[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
+    const [first] = mail;
+    if (!first) return [];
+    const { account, url } = first.delivery;
+    const keys = await signingKeys.keysFor(account, url);
+    if (!keys) return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
+    const rendered = await render(first, mail, inTurn(keys, first.waiting.attempts));
+    if (!rendered) return each(mail, { kind: 'turned back', alone: true });
+    for (const { parseError } of rendered.parts) if (parseError !== null) unparsed.add();
     try {
-      const carried = await post(waiting, rendered, gate, engine);
-      if (carried.kind !== 'settled') return carried;
-      const fresh = found.message.verdicts || delivery.kind === 'events' ? undefined : rendered.verdicts;
-      if (fresh) countVerdicts(fresh);
-      await engine.settle(delivery, carried.settled.settlement, fresh);
-      if (found.message.envelope.dsn)
-        await tell(found.message, found.message.verdicts ?? rendered.verdicts, delivery, carried.settled.outcome);
-      return carried;
+      return await post(first, rendered, gate, engine);
     } finally {
       // A file that cannot be removed is no reason to say anything else of the attempt.
       await renderer
         .discard(rendered.body)
-        ?.catch((error: unknown) => log.error('delivery.fault', { delivery: delivery.id, error }));
+        ?.catch((error: unknown) => log.error('delivery.fault', { delivery: first.delivery.id, error }));
     }
+  }
+
+  /** Nothing when several break the parser together. */
+  async function render(
+    first: Mail,
+    mail: readonly Mail[],
+    keys: readonly string[],
+  ): Promise<RenderedMail | undefined> {
+    const at = clock.now();
+    if (mail.length === 1) {
+      const { body, headers, ...part } = await renderer.render({ ...first, keys, at });
+      return { body, headers, batch: undefined, parts: [{ ...first, ...part }] };
+    }
+    const id = sharedPostId(mail.map(({ delivery }) => delivery.id));
+    const shared = await renderer.renderShared({ id, url: first.delivery.url, parts: mail, keys, at });
+    if (!shared) return undefined;
+    const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
+    return { ...shared, batch: id, parts };
   }
 
   /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
@@ -94,20 +143,47 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     return destination.kind === 'unknown' ? { kind: 'put off', at: clock.now() + WITHOUT_STORE } : { kind: 'gone' };
   }
 
-  async function post(waiting: Waiting, rendered: Rendered, gate: Gate, engine: Engine): Promise<Carried> {
-    if (!(await gate.enter())) return { kind: 'turned back' };
-    const result = await poster.post(waiting.delivery.url, rendered.headers, rendered.body);
-    const settled = settle({
-      delivery: { id: waiting.delivery.id, attempts: waiting.attempts, parked: waiting.parked },
+  async function post(
+    { delivery: { url, routeId } }: Mail,
+    { headers, body, batch, parts }: RenderedMail,
+    gate: Gate,
+    engine: Engine,
+  ): Promise<readonly Carried[]> {
+    if (!(await gate.enter())) return each(parts, TURNED_BACK);
+    const result = await poster.post(url, headers, body);
+    const judged = parts.map((part) => ({ part, settled: judge(part, batch, result, gate) }));
+    const [first] = judged;
+    const delivered = first?.settled.outcome === 'delivered';
+    if (!first || (engine.abandoned() && !delivered)) return each(parts, TURNED_BACK);
+    gate.leave(result, first.settled, parts.length);
+    if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
+    await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));
+    return judged.map(({ settled }) => ({ kind: 'settled', settled, result }));
+  }
+
+  function judge({ waiting }: Mail, batch: string | undefined, result: AttemptResult, gate: Gate): Settled {
+    const { delivery, attempts, parked, budgetFrom } = waiting;
+    return settle({
+      delivery: { id: delivery.id, attempts, parked },
       result,
       now: clock.now(),
       jitter: ids.jitter(),
-      budget: { age: time.age(waiting.budgetFrom), limit, mayEnd: time.sure() },
+      budget: { age: time.age(budgetFrom), limit, mayEnd: time.sure() },
       othersPass: gate.othersPass(),
+      batch,
     });
-    if (engine.abandoned() && settled.outcome !== 'delivered') return { kind: 'turned back' };
-    gate.leave(result, settled);
-    return { kind: 'settled', settled, result };
+  }
+
+  /** Writes what came of a delivery, with verdicts that were just taken, and tells the sender who asked to be told. */
+  async function note(
+    { delivery, message, verdicts }: RenderedMail['parts'][number],
+    { settlement, outcome }: Settled,
+    engine: Engine,
+  ): Promise<void> {
+    const fresh = message.verdicts || delivery.kind === 'events' ? undefined : verdicts;
+    if (fresh) countVerdicts(fresh);
+    await engine.settle(delivery, settlement, fresh);
+    if (message.envelope.dsn) await tell(message, message.verdicts ?? verdicts, delivery, outcome);
   }
 
   /**
@@ -131,7 +207,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     limit,
     timed: false,
     isAlarming: () => true,
-    attempt,
+    attempt: async (waiting, gate, engine) => (await attempt([waiting], gate, engine))[0] ?? TURNED_BACK,
+    sharing: frozen({ with: sharedPosts.with, attempt }),
     async expire({ delivery, parked }, engine): Promise<Carried> {
       await engine.settle(delivery, settleUnattempted(delivery.id, 'dead', parked, clock.now()));
       const found = await spool.message(delivery.messageId);
@@ -181,6 +258,8 @@ type Destination = { readonly kind: 'here' | 'nowhere' | 'unknown' } | { readonl
 /** Whether posts still go where the queue of this host has them go: another host may have been told otherwise. */
 export interface Destinations {
   of(delivery: Pick<Delivery, 'url' | 'routeId' | 'recipient' | 'batch'>): Promise<Destination>;
+  /** How many messages of its route may share a POST. */
+  batchEvents(delivery: Pick<Delivery, 'routeId' | 'recipient'>): number;
 }
 
 interface DestinationDeps {
@@ -222,6 +301,7 @@ export function createDestinations({ store, routing, clock }: DestinationDeps): 
   }
 
   return frozen({
+    batchEvents: ({ routeId, recipient }) => routing.routeOf(routeId, domainOf(recipient))?.batchEvents ?? 1,
     async of(delivery) {
       try {
         return delivery.batch ? await ofBatch(delivery.url, delivery.batch.webhook) : await ofMail(delivery);

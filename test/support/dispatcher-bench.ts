@@ -108,10 +108,10 @@ export function createBench(
     async stop() {},
   };
   const signingKeys = { keysFor: async () => keys, rotate: async () => '', carryOver: async () => undefined };
-  const destinations: Destinations = { of: async () => ({ kind: 'here' }) };
+  const destinations: Destinations = { of: async () => ({ kind: 'here' }), batchEvents: () => 1 };
   const open = () =>
     createWebhookDispatcher(
-      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, ...settings },
+      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, batchBytes: 1024 ** 2, ...settings },
       {
         spool,
         renderer,

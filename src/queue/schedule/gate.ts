@@ -20,7 +20,7 @@ export function createGate(
   lane: Lane,
   waiting: Waiting,
   deps: GateDeps,
-  onResult: (change: Change | null, result: AttemptSummary, settled: Settled) => void,
+  onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
 ): Gate & { close(): void } {
   const { clock, ids, posts } = deps;
   const probe = lane.prepare(clock.monotonic());
@@ -61,10 +61,10 @@ export function createGate(
         posts.add(lane);
       });
     },
-    leave(result, settled) {
+    leave(result, settled, deliveries = 1) {
       const change = lane.learn(settled.lesson, { now: clock.monotonic(), jitter: ids.jitter(), probe });
       close();
-      onResult(change, result, settled);
+      onResult(change, result, settled, deliveries);
     },
     othersPass: () => lane.hasPassedSince(failedAt),
     close,

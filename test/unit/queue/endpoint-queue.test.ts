@@ -9,6 +9,7 @@ const waiting = (due = 0, more: Partial<Waiting> = {}): Waiting => ({
   attempts: 0,
   budgetFrom: 0,
   parked: false,
+  alone: false,
   scheduled: false,
   timed: false,
   due,

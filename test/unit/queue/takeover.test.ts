@@ -135,7 +135,7 @@ describe('a queue whose kinds stood in URLs', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120 },
+      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, batchBytes: 1024 ** 2 },
       {
         ...shared,
         renderer: {
@@ -154,7 +154,7 @@ describe('a queue whose kinds stood in URLs', () => {
           discard: () => undefined,
         },
         poster: { post: async () => answered(200), head: async () => answered(200), async stop() {} },
-        destinations: { of: async () => ({ kind: 'here' }) },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
         signingKeys: { keysFor: async () => ['key'] },
       },
       {

@@ -34,7 +34,7 @@ describe('deliveries from the spool to receivers', () => {
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, retryHours },
+      { concurrency: 16, concurrencyPerEndpoint: 4, retryHours, batchBytes: 1024 ** 2 },
       {
         spool,
         poster,
@@ -42,7 +42,7 @@ describe('deliveries from the spool to receivers', () => {
         clock,
         ids: createIds(clock),
         log: createTestLog(),
-        destinations: { of: async () => ({ kind: 'here' }) },
+        destinations: { of: async () => ({ kind: 'here' }), batchEvents: () => 1 },
         time: createRunningTime(clock),
         signingKeys: { keysFor: async () => ['k'] },
       },
