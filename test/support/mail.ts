@@ -38,6 +38,8 @@ export interface Session {
   close(): void;
 }
 
+const GREETING_MS = 30_000;
+
 /** An SMTP session that waits for each reply; rejects when the connection is lost. */
 export async function openSession({ host, port }: Place): Promise<Session> {
   const socket = connect(port, host);
@@ -72,7 +74,9 @@ export async function openSession({ host, port }: Place): Promise<Session> {
       give();
       if (socket.destroyed) lost();
     });
-  await reply();
+  // A port that was just given up may belong to anybody, who need not greet.
+  const deadline = setTimeout(() => socket.destroy(new Error('no greeting came')), GREETING_MS);
+  await reply().finally(() => clearTimeout(deadline));
   return {
     say(line) {
       const answer = reply();
