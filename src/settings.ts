@@ -155,6 +155,7 @@ export const schema = z.strictObject({
   delivery: z.strictObject({
     concurrency: count(1, 10_000),
     concurrency_per_endpoint: count(1, 10_000),
+    concurrency_per_endpoint_start: count(1, 10_000),
     retry_hours: count(1),
     keep_dead_days: count(0),
     keep_delivered_hours: count(0),

@@ -136,6 +136,11 @@ export const METRICS = {
     help: 'Deliveries given up. For outbound mail: bounces and messages that expired.',
     labels: { class: CLASS },
   },
+  postern_endpoint_places: {
+    kind: 'gauge',
+    help: 'Attempts that may be on their way to endpoints at one time, as each has shown that it can take; of those with work lately, in total.',
+    labels: { endpoint: ENDPOINT },
+  },
   postern_endpoints: {
     kind: 'gauge',
     help: 'Endpoints with recent work, by state of the circuit breaker: half_open during a probe, paused after a 410.',

@@ -119,18 +119,30 @@ export function rendererSettings(settings: Settings) {
   return { tmpDir: join(spoolDir(settings), 'tmp') };
 }
 
+/** Messages at one time to a mail server that nobody knows yet. */
+const SMTP_START = 2;
+/** What comes back is read here, or goes to one server of the operator's. */
+const RETURNS = { concurrency: 64, concurrencyPerEndpoint: 8 };
+
 /** What each road may do at one time, and for how long it tries. */
-export function roadSettings({ delivery, webhooks: { batch_bytes: batchBytes }, outbound, smtp }: Settings) {
-  const webhooks = {
-    concurrency: delivery.concurrency,
-    concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
-    retryHours: delivery.retry_hours,
-  };
+export function roadSettings({ delivery, webhooks, outbound, smtp }: Settings) {
   return {
-    webhooks: { ...webhooks, batchBytes },
-    returns: { ...webhooks, postmaster: smtp.postmaster },
+    webhooks: {
+      concurrency: delivery.concurrency,
+      concurrencyPerEndpoint: delivery.concurrency_per_endpoint,
+      concurrencyAtStart: delivery.concurrency_per_endpoint_start,
+      retryHours: delivery.retry_hours,
+      batchBytes: webhooks.batch_bytes,
+    },
+    returns: {
+      ...RETURNS,
+      concurrencyAtStart: SMTP_START,
+      retryHours: delivery.retry_hours,
+      postmaster: smtp.postmaster,
+    },
     outbound: {
       concurrency: outbound.concurrency,
+      concurrencyAtStart: SMTP_START,
       concurrencyPerEndpoint:
         outbound.relay === '' ? outbound.concurrency_per_destination : outbound.concurrency_to_relay,
       maxAgeHours: outbound.max_age_hours,

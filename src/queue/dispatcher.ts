@@ -10,7 +10,7 @@ import { createMeters, createNotices, type Meters, showEndpoints } from './meter
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
-import { createAgenda, createGate, createRounds, type Rounds } from './schedule/gate.ts';
+import { createAgenda, createGate, createLag, createRounds, type Rounds } from './schedule/gate.ts';
 import { createLanes, type Lane, type Times, type Waiting } from './schedule/lane.ts';
 
 export interface DispatcherDeps {
@@ -30,8 +30,9 @@ export interface Dispatcher extends Service {
   idle(): boolean;
 }
 
-/** Attempts that are made ready, on their way or noted at one time, for each that is on its way. */
-const ATTEMPTS_PER_PLACE = 4;
+/** Attempts that are made ready or noted at one time beside each that is on its way, and beside all of them. */
+const BESIDE_EACH = 3;
+const BESIDE_ALL = 192;
 /** How long `stop` waits for those in flight. */
 const STOP_WAIT = 10_000;
 /** How long an attempt that could not be made for a reason of ours is put off. */
@@ -53,6 +54,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
   const notices = createNotices(log, roads);
+  const lag = createLag(clock);
   const lanes = createLanes(clock, roads);
   const meters = createMeters(metrics);
   showEndpoints(lanes, metrics);
@@ -65,7 +67,8 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   // for.
   const places = placesOf(roads, (concurrency): Places => {
     const posts = createRounds(concurrency, (lane) => postOne(lane, posts));
-    return { posts, attempts: createRounds(concurrency * ATTEMPTS_PER_PLACE, startOne) };
+    const beside = Math.min(concurrency * BESIDE_EACH, BESIDE_ALL);
+    return { posts, attempts: createRounds(concurrency + beside, startOne) };
   });
   const allPlaces = [...new Set(Object.values(places))];
 
@@ -93,13 +96,18 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   async function send(lane: Lane, waiting: Waiting, along: readonly Waiting[]): Promise<void> {
     const { inDoubt } = lane;
     const { attempts, posts } = places[lane.kind];
-    attempts.begin(inDoubt);
-    const gate = createGate(lane, waiting, { clock, ids, posts, stopping }, (change, result, settled, deliveries) => {
-      meters.attempt(waiting.delivery, result, settled, deliveries);
-      if (change) notices.endpoint(lane, change, result);
-      keep(lane);
-      poke(lane);
-    });
+    attempts.begin(lane, inDoubt);
+    const gate = createGate(
+      lane,
+      waiting,
+      { clock, ids, posts, lag, stopping },
+      (change, result, settled, deliveries) => {
+        meters.attempt(waiting.delivery, result, settled, deliveries);
+        if (change) notices.endpoint(lane, change, result);
+        keep(lane);
+        poke(lane);
+      },
+    );
     const outcomes = await engine.carry(waiting, along, gate);
     gate.close();
     const now = { wall: clock.now(), steady: clock.monotonic() };
@@ -107,7 +115,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     for (const { waiting, carried } of outcomes.toReversed()) requeue(lane.queue, waiting, carried, now);
     for (const { waiting, carried } of outcomes)
       if (carried.kind === 'settled') notices.attempt(lane, waiting, carried);
-    attempts.end(inDoubt);
+    attempts.end(lane, inDoubt);
     poke(lane);
   }
 
@@ -117,11 +125,11 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
     const { attempts } = places[lane.kind];
     const isOver = ({ delivery, budgetFrom }: Waiting) => time.age(budgetFrom) >= roads[delivery.kind].limit;
     for (const waiting of lane.queue.takeOver(now, isOver)) {
-      attempts.begin(false);
+      attempts.begin(lane, false);
       void engine.giveUp(waiting).then((carried) => {
         requeue(lane.queue, waiting, carried, { wall: clock.now(), steady: clock.monotonic() });
         if (carried.kind === 'gone') notices.givenUp(lane, waiting);
-        attempts.end(false);
+        attempts.end(lane, false);
       });
     }
   }

@@ -53,11 +53,19 @@ export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
     );
   });
-  metrics.gauge('postern_attempts_in_flight', () => {
+  const sum = (of: (lane: Lane) => number) => () => {
     const counts = table(ENDPOINTS, () => 0);
-    for (const { kind, posting } of lanes.all()) counts[ENDPOINT_KINDS[kind]] += posting;
-    return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]]);
-  });
+    for (const lane of lanes.all()) counts[ENDPOINT_KINDS[lane.kind]] += of(lane);
+    return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]] as const);
+  };
+  metrics.gauge(
+    'postern_attempts_in_flight',
+    sum(({ posting }) => posting),
+  );
+  metrics.gauge(
+    'postern_endpoint_places',
+    sum(({ places }) => places),
+  );
 }
 
 function codeOf(result: AttemptSummary): (typeof CODES)[number] {

@@ -11,8 +11,11 @@ import type { AttemptSummary, Settled } from './settle.ts';
 export interface Road {
   /** Attempts on their way over this road at one time. */
   readonly concurrency: number;
-  /** The same to one endpoint. */
+  /** The most to one endpoint, and with how many it begins. In between they follow what it takes (schedule/places.ts). */
   readonly concurrencyPerEndpoint: number;
+  readonly concurrencyAtStart: number;
+  /** Whether slow answers are a sign of load. */
+  readonly heedsLatency: boolean;
   /** After how many milliseconds a delivery is given up. */
   readonly limit: number;
   /**

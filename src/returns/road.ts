@@ -21,7 +21,7 @@ import type { Handled, Returns } from './returns.ts';
 // The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
 // operator, and reports go to the senders who asked for them.
 
-interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+interface ReturnRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is tried; what is given up is a dead letter, and can be read as long as those are kept. */
   readonly retryHours: number;
   /** `smtp.postmaster`; empty: mail to the postmaster waits. */
@@ -178,6 +178,9 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   return frozen({
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    concurrencyAtStart: settings.concurrencyAtStart,
+    // Mail servers are slow on purpose: greylisting, tarpits, filters that take their time.
+    heedsLatency: false,
     limit,
     timed: false,
     // A report that its sender's server refuses is like any bounce.

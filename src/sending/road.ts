@@ -35,7 +35,7 @@ export interface MailParts {
   reported(): void;
 }
 
-interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+interface OutboundRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long mail is tried. */
   readonly maxAgeHours: number;
 }
@@ -285,6 +285,9 @@ export function createOutboundRoad(settings: OutboundRoadSettings, deps: Outboun
   return frozen({
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    concurrencyAtStart: settings.concurrencyAtStart,
+    // Mail servers are slow on purpose: greylisting, tarpits, filters that take their time.
+    heedsLatency: false,
     limit,
     timed: true,
     // Bounces are nothing that somebody must look after.

@@ -24,7 +24,8 @@ import type { Poster, Rendered, Renderer, RenderPart } from './types.ts';
  */
 const WITHOUT_STORE = 10_000;
 
-export interface WebhookRoadSettings extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint'> {
+export interface WebhookRoadSettings
+  extends Pick<Road, 'concurrency' | 'concurrencyPerEndpoint' | 'concurrencyAtStart'> {
   /** How long a delivery is tried. */
   readonly retryHours: number;
   /** The most bytes of JSON in a POST of several events. */
@@ -204,6 +205,8 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
   return frozen({
     concurrency: settings.concurrency,
     concurrencyPerEndpoint: settings.concurrencyPerEndpoint,
+    concurrencyAtStart: settings.concurrencyAtStart,
+    heedsLatency: true,
     limit,
     timed: false,
     isAlarming: () => true,

@@ -111,7 +111,14 @@ export function createBench(
   const destinations: Destinations = { of: async () => ({ kind: 'here' }), batchEvents: () => 1 };
   const open = () =>
     createWebhookDispatcher(
-      { concurrency: 64, concurrencyPerEndpoint: 8, retryHours: 120, batchBytes: 1024 ** 2, ...settings },
+      {
+        concurrency: 64,
+        concurrencyPerEndpoint: 8,
+        concurrencyAtStart: 2,
+        batchBytes: 1024 ** 2,
+        retryHours: 120,
+        ...settings,
+      },
       {
         spool,
         renderer,

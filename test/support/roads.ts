@@ -10,6 +10,8 @@ const nobody = () => Promise.reject(new Error('this test has no such road'));
 export const NO_ROAD: Road = {
   concurrency: 1,
   concurrencyPerEndpoint: 1,
+  concurrencyAtStart: 1,
+  heedsLatency: false,
   limit: Number.POSITIVE_INFINITY,
   timed: false,
   isAlarming: () => true,

@@ -134,7 +134,7 @@ export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
   };
   const bench: Bench = createBench({}, {}, (shared) => ({
     outbound: createOutboundRoad(
-      { concurrency: 10, concurrencyPerEndpoint: 5, maxAgeHours: 120 },
+      { concurrency: 10, concurrencyPerEndpoint: 5, concurrencyAtStart: 2, maxAgeHours: 120 },
       {
         ...shared,
         ...mail,

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import type { Lesson } from '../settle.ts';
+import { count, newPlaces, type PlaceBounds, type Places } from './places.ts';
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -17,8 +18,6 @@ const LATER = 6 * HOUR;
 const PROBE_JITTER = 0.2;
 /** An endpoint that said 410 is asked again once a day, in case that was a mistake. */
 const PAUSE_GAP = 24 * HOUR;
-/** In flight at first: an endpoint nobody knows gets more when it has shown that it answers. */
-const FIRST_LIMIT = 2;
 
 interface Half {
   readonly passed: number;
@@ -32,10 +31,8 @@ export interface EndpointState {
   readonly since: number;
   /** When the next probe may go out, while the phase is not closed. */
   readonly probeAt: number;
-  /** Deliveries in flight at most, while closed. */
-  readonly limit: number;
-  /** Passed since the limit last changed. */
-  readonly streak: number;
+  /** How many deliveries may be in flight, while closed. */
+  readonly places: Places;
   /** Attempts in a row that got no answer. */
   readonly misses: number;
   readonly halfFrom: number;
@@ -51,8 +48,12 @@ export interface Occasion {
   readonly jitter: number;
   /** The attempt was the probe of an endpoint that is not closed. */
   readonly probe: boolean;
-  /** `delivery.concurrency_per_endpoint`. */
-  readonly most: number;
+  /** When it was sent, whether all places were taken then, and by how much our event loop is late. */
+  readonly sentAt: number;
+  readonly full: boolean;
+  readonly lag: number;
+  /** For its places. */
+  readonly bounds: PlaceBounds;
 }
 
 export type Change = 'opened' | 'closed' | 'paused' | 'resumed';
@@ -64,13 +65,12 @@ export interface Learned {
 
 const EMPTY: Half = { passed: 0, failed: 0 };
 
-export function newEndpoint(now: number, most: number): EndpointState {
+export function newEndpoint(now: number, { start, most }: PlaceBounds): EndpointState {
   return {
     phase: 'closed',
     since: now,
     probeAt: now,
-    limit: Math.min(FIRST_LIMIT, most),
-    streak: 0,
+    places: newPlaces(Math.min(start, most)),
     misses: 0,
     halfFrom: now,
     half: EMPTY,
@@ -103,16 +103,16 @@ export function askNow(state: EndpointState, now: number): EndpointState {
   return state.phase === 'closed' ? state : { ...state, probeAt: now };
 }
 
-function learnPass(before: EndpointState, { now, most }: Occasion): Learned {
+function learnPass(before: EndpointState, occasion: Occasion): Learned {
+  const { now, bounds } = occasion;
   if (before.phase !== 'closed') {
-    const state = { ...newEndpoint(now, 1), passedAt: now };
+    // One at a time again, whatever it could do before.
+    const state = { ...newEndpoint(now, bounds), places: newPlaces(1), passedAt: now };
     return { state, change: before.phase === 'paused' ? 'resumed' : 'closed' };
   }
   const window = counted(before, now, 1, 0);
-  const streak = before.streak + 1;
-  const grows = streak >= before.limit && before.limit < most;
-  const limit = grows ? Math.min(before.limit * 2, most) : before.limit;
-  return unchanged({ ...before, ...window, limit, streak: grows ? 0 : streak, misses: 0, passedAt: now });
+  const places = count(before.places, { ...occasion, kind: 'ok' }, bounds);
+  return unchanged({ ...before, ...window, places, misses: 0, passedAt: now });
 }
 
 function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion): Learned {
@@ -120,8 +120,9 @@ function learnFailure(before: EndpointState, lesson: Lesson, occasion: Occasion)
   if (lesson.aside) return unchanged(before);
   const window = counted(before, now, 0, 1);
   const misses = lesson.kind === 'unanswered' ? before.misses + 1 : 0;
-  const limit = lesson.strained ? Math.max(1, Math.floor(before.limit / 2)) : before.limit;
-  const state = { ...before, ...window, misses, limit, streak: 0 };
+  const kind = lesson.strained || lesson.kind === 'unanswered' ? 'strained' : 'failed';
+  const places = count(before.places, { ...occasion, kind }, occasion.bounds);
+  const state = { ...before, ...window, misses, places };
   if (misses < MISSES && !mostlyFails(state)) return unchanged(state);
   return {
     state: { ...state, phase: 'open', since: now, probeAt: nextProbe(now, lesson, occasion) },
@@ -187,8 +188,8 @@ export function toMemory(state: EndpointState, shift: number): string | null {
  * The endpoint as it was kept. Text that we did not write counts as nothing, and no wrong clock can put a probe off
  * beyond its gap.
  */
-export function fromMemory(memory: string | null, shift: number, now: number, most: number): EndpointState {
-  const fresh = newEndpoint(now, most);
+export function fromMemory(memory: string | null, shift: number, now: number, bounds: PlaceBounds): EndpointState {
+  const fresh = newEndpoint(now, bounds);
   const kept = memory === null ? undefined : parseMemory(memory);
   if (!kept) return fresh;
   const longest = kept.phase === 'paused' ? PAUSE_GAP : LATER;

@@ -12,6 +12,7 @@ interface GateDeps {
   readonly ids: Ids;
   /** The posts of all endpoints. */
   readonly posts: Rounds;
+  readonly lag: Lag;
   readonly stopping: () => boolean;
 }
 
@@ -22,11 +23,13 @@ export function createGate(
   deps: GateDeps,
   onResult: (change: Change | null, result: AttemptSummary, settled: Settled, deliveries: number) => void,
 ): Gate & { close(): void } {
-  const { clock, ids, posts } = deps;
+  const { clock, ids, posts, lag } = deps;
   const probe = lane.prepare(clock.monotonic());
   const { failedAt } = waiting;
   let place: 'preparing' | 'waiting' | 'posting' | 'left' = 'preparing';
   let inDoubt = false;
+  let sentAt = 0;
+  let full = false;
 
   const mayPost = (): boolean => !deps.stopping() && (probe || lane.phase === 'closed');
 
@@ -34,8 +37,10 @@ export function createGate(
     if (!mayPost()) return false;
     place = 'posting';
     inDoubt = lane.inDoubt;
-    lane.setOut();
-    posts.begin(inDoubt);
+    sentAt = clock.monotonic();
+    full = lane.setOut();
+    posts.begin(lane, inDoubt);
+    lag.look();
     return true;
   }
 
@@ -45,7 +50,7 @@ export function createGate(
     if (place === 'preparing') lane.unprepare();
     if (place === 'posting') {
       lane.comeBack();
-      posts.end(inDoubt);
+      posts.end(lane, inDoubt);
     }
     place = 'left';
     if (probe) lane.endProbe();
@@ -62,7 +67,15 @@ export function createGate(
       });
     },
     leave(result, settled, deliveries = 1) {
-      const change = lane.learn(settled.lesson, { now: clock.monotonic(), jitter: ids.jitter(), probe });
+      const now = clock.monotonic();
+      const change = lane.learn(settled.lesson, {
+        now,
+        jitter: ids.jitter(),
+        probe,
+        sentAt,
+        full,
+        lag: lag.ms(),
+      });
       close();
       onResult(change, result, settled, deliveries);
     },
@@ -71,18 +84,55 @@ export function createGate(
   };
 }
 
-/** Takes the endpoints in turn: one delivery from each that may start one, as many at a time as the setting says. */
+/** How often it is looked, and how fast an old value fades. */
+const LOOK = 20;
+const FADE = 0.8;
+
+/** How late our own event loop is: answers wait as long in it before they are read. */
+export interface Lag {
+  /** Called while answers are awaited: looks now and then. */
+  look(): void;
+  /** Milliseconds, of late at most. */
+  ms(): number;
+}
+
+export function createLag(clock: Clock): Lag {
+  let ms = 0;
+  let looking = false;
+  return frozen({
+    look() {
+      if (looking) return;
+      looking = true;
+      const due = clock.monotonic() + LOOK;
+      clock.after(LOOK, () => {
+        looking = false;
+        ms = Math.max(clock.monotonic() - due, ms * FADE);
+      });
+    },
+    ms: () => ms,
+  });
+}
+
+/**
+ * Takes the endpoints in turn: one delivery from each that may start one, as many at a time as the setting says. No
+ * endpoint holds more than `SHARE` times what is still free, so that there are always places for others, however long
+ * those that are taken stay taken, and equal shares for all that want many (dynamic thresholds: Choudhury and Hahne,
+ * "Dynamic queue length thresholds for shared-memory packet switches", 1998).
+ */
 export interface Rounds {
   /** Something may start in this lane now. */
   add(lane: Lane): void;
   /** Something began that is in flight until `end`; `inDoubt` as the lane said then. */
-  begin(inDoubt: boolean): void;
-  end(inDoubt: boolean): void;
+  begin(lane: Lane, inDoubt: boolean): void;
+  end(lane: Lane, inDoubt: boolean): void;
   /** Something is in flight, or may start. */
   busy(): boolean;
   /** Starts nothing any more; resolves when nothing is in flight, or when `giveUp` calls back. */
   stop(giveUp: (expired: () => void) => () => void): Promise<void>;
 }
+
+/** One endpoint alone gets four fifths of all places, five of them 19 % each. */
+const SHARE = 4;
 
 /** `startOne` starts one delivery of the lane and says by `add` whether there are more. */
 export function createRounds(concurrency: number, startOne: (lane: Lane) => void): Rounds {
@@ -90,6 +140,8 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
   const sound = new Set<Lane>();
   const doubtful = new Set<Lane>();
   const doubtfulMost = Math.max(1, Math.floor(concurrency / 2));
+  /** In flight, by lane. */
+  const held = new Map<Lane, number>();
   let inFlight = 0;
   let doubtfulInFlight = 0;
   let doubtfulNext = false;
@@ -116,10 +168,17 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
 
   /** Sound and doubtful lanes take turns, so that neither waits for ever for the other. */
   function next(): Lane | undefined {
-    const [firstSound] = sound;
-    const [firstDoubtful] = doubtfulInFlight < doubtfulMost ? doubtful : [];
+    const firstSound = firstOf(sound);
+    const firstDoubtful = doubtfulInFlight < doubtfulMost ? firstOf(doubtful) : undefined;
     doubtfulNext = !doubtfulNext;
     return doubtfulNext ? (firstDoubtful ?? firstSound) : (firstSound ?? firstDoubtful);
+  }
+
+  /** The first that has nothing in flight or less than its share of what would be left. */
+  function firstOf(lanes: Iterable<Lane>): Lane | undefined {
+    const share = SHARE * (concurrency - inFlight - 1);
+    for (const lane of lanes) if ((held.get(lane) ?? 0) < Math.max(1, share)) return lane;
+    return undefined;
   }
 
   return frozen({
@@ -129,12 +188,16 @@ export function createRounds(concurrency: number, startOne: (lane: Lane) => void
       (inDoubt ? doubtful : sound).add(lane);
       pumpSoon();
     },
-    begin(inDoubt) {
+    begin(lane, inDoubt) {
       inFlight++;
+      held.set(lane, (held.get(lane) ?? 0) + 1);
       if (inDoubt) doubtfulInFlight++;
     },
-    end(inDoubt) {
+    end(lane, inDoubt) {
       inFlight--;
+      const left = (held.get(lane) ?? 0) - 1;
+      if (left > 0) held.set(lane, left);
+      else held.delete(lane);
       if (inDoubt) doubtfulInFlight--;
       if (inFlight === 0) onEmpty();
       if (sound.size + doubtful.size > 0) pumpSoon();

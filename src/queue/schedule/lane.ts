@@ -15,6 +15,7 @@ import {
 } from './breaker.ts';
 import { createEndpointQueue, type EndpointQueue } from './endpoint-queue.ts';
 import type { Sleeper } from './gate.ts';
+import { afterIdle, type PlaceBounds } from './places.ts';
 
 /** Attempts that are made ready at one time for one endpoint. */
 const PREPARED = 32;
@@ -33,8 +34,7 @@ export class Lane implements Endpoint, Sleeper {
   readonly host: string;
   readonly queue: EndpointQueue = createEndpointQueue();
   wakeAt = Number.POSITIVE_INFINITY;
-  /** Deliveries on their way to it at one time. */
-  readonly #most: number;
+  readonly #bounds: PlaceBounds;
   #state: EndpointState;
   /** What was last kept on the spool. */
   #kept: string | null;
@@ -50,14 +50,14 @@ export class Lane implements Endpoint, Sleeper {
   #lookAt: number;
   #usedAt: number;
 
-  /** Begins with what the spool kept of the endpoint. `most`: deliveries on their way to it at one time. */
-  constructor({ account, url, kind }: Endpoint, most: number, memory: string | null, { wall, steady }: Times) {
+  /** Begins with what the spool kept of the endpoint. */
+  constructor({ account, url, kind }: Endpoint, bounds: PlaceBounds, memory: string | null, { wall, steady }: Times) {
     this.account = account;
     this.url = url;
     this.kind = kind;
     this.host = URL.parse(url)?.host ?? '';
-    this.#most = most;
-    this.#state = fromMemory(memory, wall - steady, steady, most);
+    this.#bounds = bounds;
+    this.#state = fromMemory(memory, wall - steady, steady, bounds);
     this.#kept = memory;
     this.#lookAt = steady;
     this.#usedAt = steady;
@@ -76,6 +76,11 @@ export class Lane implements Endpoint, Sleeper {
   /** Attempts on their way. */
   get posting(): number {
     return this.#posting;
+  }
+
+  /** How many may be on their way. */
+  get places(): number {
+    return this.#state.phase === 'closed' ? Math.floor(this.#state.places.limit) : 1;
   }
 
   /**
@@ -144,6 +149,10 @@ export class Lane implements Endpoint, Sleeper {
 
   /** An attempt is being made ready. Whether it is a probe of an endpoint that is away. */
   prepare(now: number): boolean {
+    if (this.#posting === 0) {
+      const places = afterIdle(this.#state.places, now - this.#usedAt, this.#bounds);
+      this.#state = { ...this.#state, places };
+    }
     this.#usedAt = now;
     this.#preparing++;
     const probe = this.#state.phase !== 'closed';
@@ -179,9 +188,10 @@ export class Lane implements Endpoint, Sleeper {
     return this.#turns.length > 0 && this.#hasPlace();
   }
 
-  /** An attempt sets out. */
-  setOut(): void {
+  /** An attempt sets out. Whether it took the last place. */
+  setOut(): boolean {
     this.#posting++;
+    return this.#posting >= this.places;
   }
 
   /** An attempt has come back. */
@@ -195,8 +205,8 @@ export class Lane implements Endpoint, Sleeper {
   }
 
   /** Learns from an attempt. */
-  learn(lesson: Lesson, occasion: Omit<Occasion, 'most'>): Change | null {
-    const { state, change } = learn(this.#state, lesson, { ...occasion, most: this.#most });
+  learn(lesson: Lesson, occasion: Omit<Occasion, 'bounds'>): Change | null {
+    const { state, change } = learn(this.#state, lesson, { ...occasion, bounds: this.#bounds });
     this.#state = state;
     if (change === 'closed' || change === 'resumed') this.#pulling = this.queue.pull(occasion.now);
     return change;
@@ -234,21 +244,22 @@ export class Lane implements Endpoint, Sleeper {
 
   /** Whether one more that is ready may set out now. */
   #hasPlace(): boolean {
-    return this.#state.phase !== 'closed' || this.#posting < this.#state.limit;
+    return this.#state.phase !== 'closed' || this.#posting < this.places;
   }
 
   /**
    * Whether one more attempt may start. Making it ready can take seconds (the name servers of its sender may be slow)
    * and costs the endpoint nothing, so more are made ready than set out; many more once the endpoint has shown that it
-   * takes all it may have, for then it should never wait for us.
+   * answers, for then it should never wait for us.
    */
   #hasRoom(now: number): boolean {
-    const { phase, limit } = this.#state;
+    const { phase, passedAt, since, misses } = this.#state;
     if (phase !== 'closed') return mayProbe(this.#state, now, this.#probing);
-    const proven = limit >= this.#most;
+    const { places } = this;
+    const answers = passedAt >= since && misses === 0;
     return (
-      this.#preparing < (proven ? PREPARED : 2 * limit) &&
-      this.#turns.length + this.#posting < (proven ? 2 * limit : limit)
+      this.#preparing < (answers ? PREPARED : 2 * places) &&
+      this.#turns.length + this.#posting < places + (answers ? Math.min(places, PREPARED) : 0)
     );
   }
 }
@@ -284,8 +295,9 @@ export function createLanes(clock: Clock, roads: Roads): Lanes {
       if (known) return known;
       const now = clock.monotonic();
       if (lanes.size >= sweepAt) sweep(now);
-      const most = roads[endpoint.kind].concurrencyPerEndpoint;
-      const lane = new Lane(endpoint, most, memory, { wall: clock.now(), steady: now });
+      const { concurrencyPerEndpoint: most, concurrencyAtStart: start, heedsLatency } = roads[endpoint.kind];
+      const bounds = { start, most, heedsLatency };
+      const lane = new Lane(endpoint, bounds, memory, { wall: clock.now(), steady: now });
       lanes.set(key, lane);
       return lane;
     },

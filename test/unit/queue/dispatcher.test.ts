@@ -192,7 +192,7 @@ describe('the dispatcher', () => {
     };
 
     it('has as many posts to one endpoint as the setting says, once it has shown that it answers', async () => {
-      await open({ concurrencyPerEndpoint: 8 });
+      await open({ concurrencyPerEndpoint: 8, concurrencyAtStart: 2 });
       const endpoint = held();
       for (let i = 0; i < 200; i++) bench.spool.put([aDelivery(URL_A)]);
       await settleDown(bench);
@@ -237,6 +237,59 @@ describe('the dispatcher', () => {
         places.join(),
       ).to.equal(true);
       expect(bench.posts).to.have.length(53);
+    });
+
+    it('leaves places for others, however many slow endpoints could use them', async () => {
+      await open({ concurrency: 20 });
+      bench.endpoint(
+        ({ url }) =>
+          new Promise((resolve) => {
+            if (url === URL_B) resolve(answered(200));
+            else bench.clock.after(20 * SECOND, () => resolve(answered(200)));
+          }),
+      );
+      for (let i = 0; i < 5; i++) put(200, `https://slow${i}.example/`);
+      await bench.clock.advance(2 * MINUTE);
+      for (let round = 1; round < 20; round++) {
+        put(1, URL_B);
+        await settleDown(bench);
+        expect(bench.postsTo(URL_B)).to.have.length(round);
+        expect(bench.inFlight.now).to.be.within(15, 19);
+        await bench.clock.advance(7 * SECOND);
+      }
+      const shares = Array.from({ length: 5 }, (_, i) => bench.postsTo(`https://slow${i}.example/`).length);
+      expect(Math.max(...shares) - Math.min(...shares), shares.join()).to.be.at.most(8);
+    });
+
+    it('gives one endpoint four fifths of the places, the next the same of the rest, and the last place to a third', async () => {
+      await open({ concurrency: 20, concurrencyPerEndpoint: 100, concurrencyAtStart: 100 });
+      held();
+      const names = ['a', 'b', 'c', 'd'].map((name) => `https://${name}.example/`);
+      for (const url of names) {
+        put(50, url);
+        await settleDown(bench);
+      }
+      expect(names.map((url) => bench.postsTo(url).length)).to.deep.equal([16, 3, 1, 0]);
+    });
+
+    it('halves the posts to one endpoint at once when it answers 429, and to no other', async () => {
+      await open({ concurrencyPerEndpoint: 16, concurrencyAtStart: 16 });
+      const waiting: ((status: number) => void)[] = [];
+      bench.endpoint(
+        ({ url }) =>
+          new Promise((resolve) => {
+            if (url === URL_A) waiting.push((status) => resolve(answered(status)));
+          }),
+      );
+      put(100, URL_A);
+      put(100, URL_B);
+      await settleDown(bench);
+      expect(waiting).to.have.length(16);
+      await bench.clock.advance(SECOND);
+      for (const [n, answer] of waiting.splice(0).entries()) answer(n % 4 === 0 ? 429 : 200);
+      await settleDown(bench);
+      expect(waiting, 'halved once for all that were on their way').to.have.length(8);
+      expect(bench.postsTo(URL_B)).to.have.length(16);
     });
 
     it('lets a hanging endpoint among a hundred cost the others nothing', async () => {

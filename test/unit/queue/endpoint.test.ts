@@ -9,6 +9,7 @@ import {
   newEndpoint,
   toMemory,
 } from '../../../src/queue/schedule/breaker.ts';
+import type { PlaceBounds } from '../../../src/queue/schedule/places.ts';
 import type { Lesson } from '../../../src/queue/settle.ts';
 
 const MINUTE = 60_000;
@@ -20,8 +21,12 @@ const fail: Lesson = { kind: 'failed', aside: false, strained: false, leaveAlone
 const miss: Lesson = { kind: 'unanswered', aside: false, strained: false, leaveAlone: 0 };
 const gone: Lesson = { kind: 'gone', aside: false, strained: false, leaveAlone: 0 };
 
+const BOUNDS: PlaceBounds = { start: 2, most: 8, heedsLatency: true };
+/** An attempt that was sent and came back now, among as many as there may be. */
+const occasionAt = (now: number) => ({ now, jitter: 0.5, sentAt: now, full: true, lag: 0, bounds: BOUNDS });
+
 /** An endpoint that lessons are told to, one after the other. */
-function pupil(state: EndpointState = newEndpoint(0, 8)) {
+function pupil(state: EndpointState = newEndpoint(0, BOUNDS)) {
   let now = 0;
   const changes: Change[] = [];
   return {
@@ -33,7 +38,7 @@ function pupil(state: EndpointState = newEndpoint(0, 8)) {
     },
     tell(lesson: Lesson, times = 1, probe = state.phase !== 'closed') {
       for (let i = 0; i < times; i++) {
-        const learned = learn(state, lesson, { now, jitter: 0.5, probe, most: 8 });
+        const learned = learn(state, lesson, { ...occasionAt(now), probe });
         state = learned.state;
         if (learned.change) changes.push(learned.change);
       }
@@ -90,7 +95,7 @@ describe('the breaker of an endpoint', () => {
 
   it('spreads probes by a fifth to either side', () => {
     const at = (jitter: number) =>
-      learn(pupil().tell(miss, 4).state(), miss, { now: 0, jitter, probe: false, most: 8 }).state.probeAt;
+      learn(pupil().tell(miss, 4).state(), miss, { ...occasionAt(0), jitter, probe: false }).state.probeAt;
     expect(at(0)).to.equal(24_000);
     expect(at(0.9999)).to.be.closeTo(36_000, 10);
   });
@@ -112,29 +117,16 @@ describe('the breaker of an endpoint', () => {
   it('closes when a probe passes, and lets 1, 2, 4 and then 8 out at a time', () => {
     const site = pupil().tell(miss, 5).wait(30_000).tell(pass);
     expect(site.changes).to.deep.equal(['opened', 'closed']);
-    const limits = [site.state().limit];
-    for (let i = 0; i < 20; i++) limits.push(site.tell(pass).state().limit);
+    const limits = [site.state().places.limit];
+    for (let i = 0; i < 20; i++) limits.push(site.tell(pass).state().places.limit);
     expect([...new Set(limits)]).to.deep.equal([1, 2, 4, 8]);
     expect(mayProbe(site.state(), Number.MAX_SAFE_INTEGER, false)).to.equal(false);
   });
 
   it('halves what is in flight when the endpoint is at its limit', () => {
-    const site = pupil()
-      .tell(pass, 30)
-      .tell({ ...fail, strained: true });
-    expect(site.state().limit).to.equal(4);
-    expect(site.tell({ ...fail, strained: true }, 3).state().limit).to.equal(1);
-  });
-
-  it('begins a new endpoint with two at a time, and never exceeds the setting', () => {
-    expect(newEndpoint(0, 8).limit).to.equal(2);
-    expect(newEndpoint(0, 1).limit).to.equal(1);
-    const state = newEndpoint(0, 3);
-    const grown = [pass, pass, pass, pass, pass, pass].reduce(
-      (before, lesson) => learn(before, lesson, { now: 0, jitter: 0, probe: false, most: 3 }).state,
-      state,
-    );
-    expect(grown.limit).to.equal(3);
+    const strained = { ...fail, strained: true };
+    expect(pupil().tell(pass, 30).tell(strained).state().places.limit).to.equal(4);
+    expect(pupil().tell(pass, 30).tell(miss).state().places.limit).to.equal(4);
   });
 });
 
@@ -153,7 +145,7 @@ describe('an endpoint that answers 410', () => {
   it('resumes when a probe passes', () => {
     const site = pupil().tell(gone).wait(DAY).tell(pass);
     expect(site.changes).to.deep.equal(['paused', 'resumed']);
-    expect(site.state().limit).to.equal(1);
+    expect(site.state().places.limit).to.equal(1);
   });
 
   it('is asked at once when an operator moved the queue', () => {
@@ -173,20 +165,20 @@ describe('the memory of an endpoint', () => {
   it('keeps breaker and pause over a restart', () => {
     const open = pupil().tell(miss, 5).state();
     const laterShift = SHIFT + 10_000; // ten seconds later the new process counts from 0
-    const restored = fromMemory(toMemory(open, SHIFT), laterShift, 0, 8);
+    const restored = fromMemory(toMemory(open, SHIFT), laterShift, 0, BOUNDS);
     expect(restored).to.include({ phase: 'open', since: -10_000, probeAt: 20_000 });
-    const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT), laterShift, 0, 8);
+    const paused = fromMemory(toMemory(pupil().tell(gone).state(), SHIFT), laterShift, 0, BOUNDS);
     expect(paused).to.include({ phase: 'paused', probeAt: DAY - 10_000 });
   });
 
   it('lets a probe out at once when its time passed meanwhile', () => {
-    const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT), SHIFT + HOUR, 0, 8);
+    const restored = fromMemory(toMemory(pupil().tell(miss, 5).state(), SHIFT), SHIFT + HOUR, 0, BOUNDS);
     expect(mayProbe(restored, 0, false)).to.equal(true);
   });
 
   it('is not put off for ever by a clock that was wrong', () => {
     const memory = toMemory(pupil().tell(miss, 5).state(), SHIFT + 400 * DAY);
-    expect(fromMemory(memory, SHIFT, 0, 8).probeAt).to.be.at.most(6 * HOUR);
+    expect(fromMemory(memory, SHIFT, 0, BOUNDS).probeAt).to.be.at.most(6 * HOUR);
   });
 
   it('counts as nothing when it is not ours', () => {
@@ -199,7 +191,7 @@ describe('the memory of an endpoint', () => {
       '{"phase":"open","since":"x","probeAt":1}',
       '{"__proto__":{"phase":"open"}}',
     ]) {
-      expect(fromMemory(text, SHIFT, 0, 8), text).to.deep.equal(newEndpoint(0, 8));
+      expect(fromMemory(text, SHIFT, 0, BOUNDS), text).to.deep.equal(newEndpoint(0, BOUNDS));
     }
   });
 });

@@ -135,7 +135,7 @@ describe('a queue whose kinds stood in URLs', () => {
     const shared = { spool, clock, ids, log, time: createRunningTime(clock), metrics: NO_METRICS };
     const senderReports = NO_SENDER_REPORTS;
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, batchBytes: 1024 ** 2 },
+      { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours: 120 },
       {
         ...shared,
         renderer: {
@@ -159,11 +159,17 @@ describe('a queue whose kinds stood in URLs', () => {
       },
       {
         outbound: createOutboundRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, maxAgeHours: 120 },
+          { concurrency: 8, concurrencyPerEndpoint: 8, concurrencyAtStart: 2, maxAgeHours: 120 },
           { ...shared, senderReports, ...outboundParts((recipient) => seen.push(`mail ${recipient}`)) },
         ),
         return: createReturnRoad(
-          { concurrency: 8, concurrencyPerEndpoint: 8, retryHours: 120, postmaster: 'ops@example.org' },
+          {
+            concurrency: 8,
+            concurrencyPerEndpoint: 8,
+            concurrencyAtStart: 2,
+            retryHours: 120,
+            postmaster: 'ops@example.org',
+          },
           {
             ...shared,
             returns: {

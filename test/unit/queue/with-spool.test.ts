@@ -34,7 +34,7 @@ describe('deliveries from the spool to receivers', () => {
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(
-      { concurrency: 16, concurrencyPerEndpoint: 4, retryHours, batchBytes: 1024 ** 2 },
+      { concurrency: 16, concurrencyPerEndpoint: 4, concurrencyAtStart: 2, batchBytes: 1024 ** 2, retryHours },
       {
         spool,
         poster,

@@ -72,7 +72,13 @@ describe('returned mail on its way to an event', () => {
       trace: '',
       verdicts: null,
     };
-    const settings = { concurrency: 1, concurrencyPerEndpoint: 1, retryHours: 120, postmaster: '' };
+    const settings = {
+      concurrency: 1,
+      concurrencyPerEndpoint: 1,
+      concurrencyAtStart: 2,
+      retryHours: 120,
+      postmaster: '',
+    };
     const road = createReturnRoad(settings, {
       spool: { message: async () => ({ message, body }) },
       returns,
