@@ -36,7 +36,7 @@ const log: Log = {
 const quiet: Log = { info() {}, warn() {}, error: console.error, debug() {} };
 
 const open = async (file: string) =>
-  openStore(await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }));
+  openStore(await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet, clock: systemClock }));
 
 /** In a process of its own, so that its memory does not count. */
 async function seed(file: string): Promise<void> {

@@ -3,6 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { systemClock } from '../src/base/clock.ts';
 import { createLog } from '../src/base/log.ts';
+import { NO_METRICS } from '../src/base/metrics.ts';
 import type { Spool } from '../src/queue/delivery.ts';
 import { openSpool } from '../src/queue/spool.ts';
 import { openEmbedded } from '../src/store/driver/embedded.ts';
@@ -36,7 +37,10 @@ async function each(count: number, work: (i: number) => Promise<unknown>): Promi
 /** Fills a folder in which a daemon has made its account and the domain in.example. */
 export async function fill(dir: string, sink: string, what: Fill): Promise<void> {
   const store = await openStore(
-    await openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 60_000, room: NO_FLOOR }, { log: quiet }),
+    await openEmbedded(
+      { file: join(dir, 'store.db'), timeoutMs: 60_000, room: NO_FLOOR },
+      { log: quiet, clock: systemClock },
+    ),
   );
   const [account] = await store.accounts.many({});
   if (!account) throw new Error('the daemon made no account');
@@ -46,7 +50,7 @@ export async function fill(dir: string, sink: string, what: Fill): Promise<void>
   mkdirSync(folder, { recursive: true });
   const spool = await openSpool(
     { dir: folder, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 26_214_400 },
-    { clock: systemClock, log: quiet },
+    { clock: systemClock, log: quiet, role: 'daemon', metrics: NO_METRICS },
   );
   await each(what.waiting, (i) => wait(spool, account.id, i));
   await spool.close();

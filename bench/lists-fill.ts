@@ -1,4 +1,4 @@
-import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../src/store/rows/counters.ts';
+import { type CounterSubject, counterId, NO_COUNTS, SPANS_OF, startOf } from '../src/store/rows/counters.ts';
 import { rejectId } from '../src/store/rows/lists.ts';
 import { templateLabelId } from '../src/store/rows/templates.ts';
 import type { Store } from '../src/store/store.ts';
@@ -99,7 +99,7 @@ function template(account: string, i: number) {
   };
 }
 
-function counters(account: string, kind: Counted, key: string) {
+function counters(account: string, kind: CounterSubject, key: string) {
   return SPANS_OF[kind].map((span) => {
     const start = startOf(span, NOW);
     return {

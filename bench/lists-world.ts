@@ -1,3 +1,4 @@
+import { systemClock } from '../src/base/clock.ts';
 import { openEmbedded } from '../src/store/driver/embedded.ts';
 import type { Store } from '../src/store/store.ts';
 import { cleanUpFile } from '../test/support/cleanup.ts';
@@ -20,7 +21,9 @@ export async function openLists(file: string): Promise<ListsWorld> {
   let usages = new Map<string, Usage>();
   const world = await startStages(undefined, {
     async database(log) {
-      const watched = watchUsages(await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log }));
+      const watched = watchUsages(
+        await openEmbedded({ file, timeoutMs: 60_000, room: NO_FLOOR }, { log, clock: systemClock }),
+      );
       usages = watched.usages;
       return watched.database;
     },

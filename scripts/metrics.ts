@@ -1,4 +1,11 @@
 import { DECLARED, type MetricDeclaration } from '../src/base/metric-list.ts';
+import { DELIVERY_KINDS, ENDPOINT_KINDS, KINDS } from '../src/queue/delivery.ts';
+
+/** Values of labels that are listed elsewhere. */
+const LISTED: Readonly<Record<string, string>> = {
+  '{kinds}': DELIVERY_KINDS.map((kind) => `${kind} (${KINDS[kind].about})`).join(', '),
+  '{endpoints}': ENDPOINT_KINDS.join(', '),
+};
 
 /** Makes docs/metrics.md from the declarations. */
 export function metricsDoc(): string {
@@ -21,7 +28,7 @@ export function metricsDoc(): string {
 
 function* describe({ kind, help, labels = {}, buckets }: MetricDeclaration): Generator<string> {
   yield `${kind[0]?.toUpperCase()}${kind.slice(1)}. ${help}`;
-  const lines = Object.entries(labels).map(([label, values]) => `- \`${label}\`: ${values}`);
+  const lines = Object.entries(labels).map(([label, values]) => `- \`${label}\`: ${LISTED[values] ?? values}`);
   if (lines.length > 0) yield* ['', ...lines];
   if (buckets) yield* ['', `Buckets: ${buckets.join(', ')}`];
 }

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
-import type { Owned } from '../store/rows/collection.ts';
+import type { OwnedRow } from '../store/rows/collection.ts';
 import type { AccountStore, BoundCollection } from '../store/store.ts';
 import type { LimitedKind, UsageMeter } from '../store/usage.ts';
 import { invalid, tooMany } from './errors.ts';
@@ -63,7 +63,7 @@ export function createAccountLimits(
   }
 
   /** The collection, with a look at the limits before anything is added, and before a row is made much larger. */
-  function held<R extends Owned>(account: string, rows: BoundCollection<R>, kind?: LimitedKind): BoundCollection<R> {
+  function held<R extends OwnedRow>(account: string, rows: BoundCollection<R>, kind?: LimitedKind): BoundCollection<R> {
     return frozen<BoundCollection<R>>({
       ...rows,
       async insert(row) {

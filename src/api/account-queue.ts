@@ -3,7 +3,7 @@ import type { Clock } from '../base/clock.ts';
 import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Acceptance, AcceptResult, Arrival, RoutedRecipient } from '../inbound/types.ts';
-import type { Message, QueuedDelivery, Selection, Spool } from '../queue/delivery.ts';
+import { kindsOf, type Message, type QueuedDelivery, type Selection, type Spool } from '../queue/delivery.ts';
 import type { Releasing } from '../sending/leave.ts';
 import type { Scheduling } from '../sending/scheduling.ts';
 import type { Submission, SubmitOutcome, Submitting } from '../sending/types.ts';
@@ -26,7 +26,7 @@ type OwnSelection = Omit<Selection, 'account' | 'kinds' | 'webhook'>;
 /** Inbound mail of one account on this host's queue. */
 export function bindQueue(deps: QueueDeps, account: string) {
   const { spool, clock } = deps;
-  const own = (selection: OwnSelection) => ({ ...selection, account, kinds: ['inbound'] as const });
+  const own = (selection: OwnSelection) => ({ ...selection, account, kinds: kindsOf('route') });
   return {
     backlog: () => spool.backlog(account),
     deliveries: (selection: OwnSelection, limit: number) => spool.list(own(selection), limit),

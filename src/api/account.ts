@@ -11,8 +11,8 @@ import type { Acceptance, Lookup, Match, Routing, SigningKeys } from '../inbound
 import type { ClickTracking } from '../mail/outgoing.ts';
 import type { ReservedNames } from '../mail/reserved-names.ts';
 import type { Spool } from '../queue/delivery.ts';
-import type { TrackingDomains } from '../sending/domains/custom-domains.ts';
 import type { SenderDomains } from '../sending/domains/sender-domains.ts';
+import type { TrackingDomains } from '../sending/domains/tracking-domains.ts';
 import type { AccountRow } from '../store/rows/accounts.ts';
 import type { InboundDomainRow, TrackingDomainRow } from '../store/rows/domains.ts';
 import type { AccountStore, Store } from '../store/store.ts';
@@ -113,7 +113,7 @@ export function createAccountParts(
   deps: OperationDeps,
 ): (account: AccountRow, apiKey?: string) => AccountParts {
   const { store, limits, resolver, names, urlFault, poke, clock, ids } = deps;
-  const inTurn = createTurns();
+  const inTurn = createTurns('run');
   return (account, apiKey) => ({
     account,
     apiKey: apiKey ?? null,

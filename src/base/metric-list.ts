@@ -12,9 +12,9 @@ export interface MetricDeclaration {
 }
 
 const LISTENER = 'smtp, submission, submissions (TLS from the first byte)';
-const CLASS =
-  'inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts), return (bounces, mail to the postmaster, reports to senders)';
-const ENDPOINT = 'webhook, outbound (a destination of mail going out), return';
+// What `KINDS` in src/queue/delivery.ts says; docs/metrics.md has it written out.
+const CLASS = '{kinds}';
+const ENDPOINT = '{endpoints}';
 
 /** Milliseconds to half a minute, as posts and look-ups take. */
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];

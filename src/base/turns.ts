@@ -1,27 +1,25 @@
 import { setImmediate } from 'node:timers/promises';
 
 /** Runs what has the same name one after the other, in the order it came. */
-type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
+export type Turns = <T>(name: string, run: () => Promise<T>) => Promise<T>;
 
 /**
  * For rows that many would rewrite at once. The store decides who wins; of those in one process, nobody has to lose
  * first. Without it, n calls would take n² rounds.
+ *
+ * What fails holds nobody up: those that waited for it run all the same, or else (`fail`) fail with it. That is for
+ * callers who would only wait for the same deadline in turn while the store is away.
  */
-export function createTurns(): Turns {
-  const last = new Map<string, Promise<void>>();
+export function createTurns(behindFailure: 'run' | 'fail'): Turns {
+  const last = new Map<string, Promise<unknown>>();
   return (name, run) => {
-    const turn = (last.get(name) ?? Promise.resolve()).then(run);
-    // What fails holds nobody up.
-    const over = turn
-      .then(
-        () => {},
-        () => {},
-      )
-      .then(() => {
-        if (last.get(name) === over) last.delete(name);
-      });
-    last.set(name, over);
-    return turn;
+    const mine = (last.get(name) ?? Promise.resolve()).then(run, behindFailure === 'run' ? run : undefined);
+    last.set(name, mine);
+    const done = () => {
+      if (last.get(name) === mine) last.delete(name);
+    };
+    mine.then(done, done);
+    return mine;
   };
 }
 

@@ -17,9 +17,7 @@ import {
 } from './domain.ts';
 import { importMandrill } from './import.ts';
 import { ipAdd, ipList, ipRemove } from './ip.ts';
-
 import { queueDrop, queueFlush, queueList, queueRetry, queueShow, replay } from './queue.ts';
-
 import { serve } from './serve.ts';
 
 const all: readonly Command[] = [

@@ -47,6 +47,7 @@ async function runDemo(folder: string, once: boolean, io: Io): Promise<number> {
   const posts = queue<Caught>();
   const [catcher, zone] = await Promise.all([startCatcher(posts.push), startDemoZone()]);
   const daemon = await openDaemon(demoSettings(folder, zone.server), {
+    role: 'daemon',
     log: createLog('silent'),
     clock: systemClock,
     ids: createIds(systemClock),

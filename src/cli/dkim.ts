@@ -1,6 +1,7 @@
 import { systemClock, toTimestamp } from '../base/clock.ts';
 import { toAsciiDomain } from '../mail/address.ts';
-import { createKeyRotation, keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
+import { createKeyRotation } from '../sending/domains/key-rotation.ts';
+import { keyPlace, keyRecord, newKeyPair, selectorOf } from '../sending/domains/keys.ts';
 import type { Settings } from '../settings.ts';
 import type { DomainKeyRow } from '../store/rows/domains.ts';
 import type { Store } from '../store/store.ts';

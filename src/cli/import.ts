@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout } from 'node:timers/promises';
 import { type Command, EXIT, type Invocation, type Io, toTable, UsageError } from './command.ts';
 import { type ApiClient, CallRefused, createApiClient, Unreachable } from './import/client.ts';
-import { type Item, KINDS, type Kind } from './import/kinds.ts';
+import { IMPORTED_KINDS, type Item, type Kind } from './import/kinds.ts';
 
 const THEIRS = 'https://mandrillapp.com/api/1.0';
 /** Concurrent calls to the target. */
@@ -36,7 +36,7 @@ export const importMandrill: Command = {
       type: 'string',
       multiple: true,
       value: 'KIND',
-      help: `only ${KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may be repeated`,
+      help: `only ${IMPORTED_KINDS.map(({ name }) => name.replace(' ', '-')).join(', ')}; may be repeated`,
     },
     'dry-run': { type: 'boolean', help: 'only show what would be imported' },
   },
@@ -65,9 +65,9 @@ export const importMandrill: Command = {
 
 function chooseKinds(call: Invocation): readonly Kind[] {
   const names = call.texts('only').map((name) => name.replaceAll('-', ' '));
-  const unknown = names.find((name) => !KINDS.some((kind) => kind.name === name));
+  const unknown = names.find((name) => !IMPORTED_KINDS.some((kind) => kind.name === name));
   if (unknown !== undefined) throw new UsageError(`unknown kind "${unknown}"`);
-  return names.length === 0 ? KINDS : KINDS.filter(({ name }) => names.includes(name));
+  return names.length === 0 ? IMPORTED_KINDS : IMPORTED_KINDS.filter(({ name }) => names.includes(name));
 }
 
 function clients(call: Invocation, io: Io): { readonly from: ApiClient; readonly to: ApiClient } {

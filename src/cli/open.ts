@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
 import { createIds } from '../base/ids.ts';
 import { createLog, type Log } from '../base/log.ts';
+import { NO_METRICS } from '../base/metrics.ts';
 import { createPrometheus } from '../base/prometheus.ts';
 import { openDatabase } from '../composition/storage.ts';
 import { type Daemon, openDaemon } from '../daemon.ts';
@@ -23,7 +24,7 @@ export async function withSpool<T>(settings: Settings, use: (spool: Spool) => Pr
   mustHaveQueue(dir);
   const spool = await openSpool(
     { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: settings.smtp.max_message_bytes },
-    { clock: systemClock, log: quiet, role: 'visitor' },
+    { clock: systemClock, log: quiet, role: 'visitor', metrics: NO_METRICS },
   );
   try {
     return await use(spool);

@@ -7,6 +7,8 @@ import {
   DELIVERY_KINDS,
   type DeliveryKind,
   type DeliveryState,
+  KINDS,
+  kindsOf,
   type Progress,
   type QueuedDelivery,
   type Selection,
@@ -23,7 +25,7 @@ const selecting = {
     value: 'KIND',
     multiple: true,
     values: DELIVERY_KINDS,
-    help: 'only this kind: inbound (messages for routes), events (batches for webhooks), outbound (messages of accounts) or return (bounces, mail to postmaster, delivery reports); may be repeated',
+    help: `only this kind: ${DELIVERY_KINDS.map((kind) => `${kind} (${KINDS[kind].about})`).join(', ')}; may be repeated`,
   },
   webhook: { type: 'string', value: 'ID', help: 'only event batches of this webhook' },
   url: { type: 'string', value: 'URL', help: 'only to this webhook URL' },
@@ -89,7 +91,7 @@ function toShown(delivery: QueuedDelivery) {
     state,
     recipient: batch ? null : recipient,
     url,
-    route: kind === 'inbound' ? routeId : null,
+    route: KINDS[kind].owner === 'route' ? routeId : null,
     webhook: batch?.webhook ?? null,
     events: batch?.events ?? null,
     account,
@@ -351,8 +353,8 @@ export const replay = changing({
     // Mail that an account sent has bounced or was cancelled: it goes out again only when somebody says so. So does
     // what was delivered of the operator's own mail, such as a report to a sender.
     return [
-      { ...selection, kinds: ['inbound', 'events'], states },
-      { ...selection, kinds: ['return'], states: ended },
+      { ...selection, kinds: kindsOf('route', 'webhook'), states },
+      { ...selection, kinds: kindsOf('operator'), states: ended },
     ];
   },
   change: (spool, selection, now, progress) => spool.replay(selection, now, progress),

@@ -85,6 +85,7 @@ async function open(
   try {
     const sockets = inheritedSockets(io.env, io.pid);
     const daemon = await openDaemon(settings, {
+      role: 'daemon',
       log,
       clock: systemClock,
       ids: createIds(systemClock),

@@ -26,8 +26,11 @@ export interface DaemonDeps {
   readonly clock: Clock;
   readonly ids: Ids;
   readonly sockets?: readonly HandedSocket[];
-  /** visitor: built beside a daemon that may run, and never started, to run operations by its rules. */
-  readonly role?: 'daemon' | 'visitor';
+  /**
+   * daemon: the one that serves · visitor: built beside a daemon that may run, and never started, to run operations by
+   * its rules.
+   */
+  readonly role: 'daemon' | 'visitor';
   /** Where numbers are kept and shown. */
   readonly metrics: Metrics & Exposition;
 }

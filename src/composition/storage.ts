@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import type { Clock } from '../base/clock.ts';
+import { type Clock, systemClock } from '../base/clock.ts';
 import type { Log } from '../base/log.ts';
 import { createRunningTime, type RunningTime, readTimeMemory } from '../base/running-time.ts';
 import type { Spool } from '../queue/delivery.ts';
@@ -27,7 +27,7 @@ export interface Storage {
 /** The queue and the store. */
 export async function openStorage(
   settings: Settings,
-  { log, clock, ids, metrics, role = 'daemon' }: DaemonDeps,
+  { log, clock, ids, metrics, role }: DaemonDeps,
 ): Promise<Storage> {
   const dir = spoolDir(settings);
   mkdirSync(dir, { recursive: true, mode: 0o750 });
@@ -66,17 +66,20 @@ async function openTime(
   return time;
 }
 
-/** The store's database: MongoDB when a URL is set, else a file under data_dir. */
+/**
+ * The store's database: MongoDB when a URL is set, else a file under data_dir. How long a thread or a server may take is
+ * real time, whatever clock the rest runs by.
+ */
 export async function openDatabase(settings: Settings, log: Log): Promise<Database> {
   const { timeout_ms: timeoutMs } = settings.store;
   const address = readStoreUrl(settings.store);
   if (address !== '') {
     // The driver takes 30 MB and a tenth of the start: who does not use it should not have it.
     const { openMongo } = await import('../store/driver/mongo.ts');
-    return openMongo({ url: address, timeoutMs }, { log });
+    return openMongo({ url: address, timeoutMs }, { log, clock: systemClock });
   }
   return openEmbedded(
     { file: join(resolve(settings.data_dir), 'store.db'), timeoutMs, room: roomSettings(settings) },
-    { log },
+    { log, clock: systemClock },
   );
 }

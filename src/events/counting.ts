@@ -2,8 +2,8 @@ import { frozen } from '../base/frozen.ts';
 import type { Collection, Filter, Patch, Row } from '../store/driver/port.ts';
 import {
   COUNTS,
-  type Counted,
   type CounterRow,
+  type CounterSubject,
   type Counts,
   counterId,
   LONGEST_COUNTED_URL,
@@ -52,11 +52,11 @@ function amountsOf(event: MessageEventRow, message: SentMessageRow): Partial<Cou
 }
 
 /** What an event of a message is counted of. */
-function countedOf({ account, sender, tags, template, subaccount }: SentMessageRow): [Counted, string][] {
-  const things: [Counted, string][] = [
+function countedOf({ account, sender, tags, template, subaccount }: SentMessageRow): [CounterSubject, string][] {
+  const things: [CounterSubject, string][] = [
     ['account', account],
     ['sender', sender],
-    ...tags.map((tag): [Counted, string] => ['tag', tag]),
+    ...tags.map((tag): [CounterSubject, string] => ['tag', tag]),
   ];
   if (template !== null) things.push(['template', template]);
   if (subaccount !== null) things.push(['subaccount', subaccount]);

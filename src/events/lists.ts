@@ -4,6 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Task } from '../base/service.ts';
+import { createTurns, type Turns } from '../base/turns.ts';
 import { listedAddress } from '../mail/address.ts';
 import { isExpired, isOfEvents, newListing, renewed, suppressing } from '../mail/suppression.ts';
 import { createSteadiness } from '../queue/purge.ts';
@@ -71,7 +72,8 @@ export function createLists(deps: ListsDeps): Lists {
   const { store } = deps;
   const rejects = rejectRows(store.rejects);
   const whitelists = whitelistRows(store.whitelists);
-  const inTurn = createTurns();
+  // Callers that want the same row go one after the other; a store that is away fails all of them at once.
+  const inTurn = createTurns('fail');
   const announce = createAnnouncer(deps, inTurn);
   const change: typeof changeEntry = (rows, id, decide) => inTurn(id, () => changeEntry(rows, id, decide));
   const isWhitelisted = async (account: string, email: string) =>
@@ -196,7 +198,7 @@ function takenOffWhitelist(live: WhitelistRow, deps: SyncDeps): Step<WhitelistRo
   return { row: { ...live, ...kept(deps), removed: true }, event: whitelistEvent('remove', live, deps) };
 }
 
-function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: InTurn) {
+function createAnnouncer({ outbox, log }: Pick<ListsDeps, 'outbox' | 'log'>, inTurn: Turns) {
   return async <R extends ListRow>(rows: ListRows<R>, { after, event }: EntryChange<R>): Promise<void> => {
     if (!after || !event) return;
     try {
@@ -356,28 +358,6 @@ async function forgetEvents<R extends ListRow>(
     const rest = unsent.length === 0 ? { unsent: null, unsentSince: null } : { unsent };
     if (await rows.replace({ ...row, ...rest, version: row.version + 1 }, row.version)) return;
   }
-}
-
-/**
- * Runs work for a row after all work for the same row that came before. When that failed, so does what waited for it.
- */
-type InTurn = <T>(id: string, work: () => Promise<T>) => Promise<T>;
-
-/**
- * Callers of one process that want the same row go one after the other: losing rounds to one another would cost the
- * square of their number. A store that is away fails all of them at once, so nobody waits for a row of deadlines.
- */
-function createTurns(): InTurn {
-  const last = new Map<string, Promise<unknown>>();
-  return (id, work) => {
-    const mine = (last.get(id) ?? Promise.resolve()).then(work);
-    last.set(id, mine);
-    const done = () => {
-      if (last.get(id) === mine) last.delete(id);
-    };
-    mine.then(done, done);
-    return mine;
-  };
 }
 
 /** Entries that are marked side by side; then the next so many. */

@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { type Counted, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
+import { type CounterSubject, counterId, NO_COUNTS, SPANS_OF, startOf } from '../store/rows/counters.ts';
 import type { MessageTagRow, TagRemovalRow } from '../store/rows/messages.ts';
 import type { Store } from '../store/store.ts';
 import type { Lists } from './lists.ts';
@@ -8,7 +8,7 @@ import type { Lists } from './lists.ts';
 /** Takes numbers away again. */
 export interface Numbers {
   /** Deletes everything that was counted of one thing. */
-  forget(account: string, kind: Counted, key: string): Promise<void>;
+  forget(account: string, kind: CounterSubject, key: string): Promise<void>;
   /**
    * Deletes the numbers of a tag and takes it off the messages that were sent with it; with very many, `finishRemovals`
    * does the rest.
@@ -31,7 +31,7 @@ const IN_CALL = 2000;
 /** Takes numbers away, and tags from messages. */
 export function createNumbers({ store, clock }: NumbersDeps): Numbers {
   /** The total last: it is what lists show, so a call that was cut off can be made again. */
-  async function forget(account: string, kind: Counted, key: string): Promise<void> {
+  async function forget(account: string, kind: CounterSubject, key: string): Promise<void> {
     for (const span of SPANS_OF[kind]) {
       for (;;) {
         const rows = await store.counters.many({ account, kind, span, key }, { limit: AT_ONCE });

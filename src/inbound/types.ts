@@ -1,14 +1,8 @@
 import type { Envelope } from '../mail/envelope.ts';
 import type { Body, BodyWriter, Delivery } from '../queue/delivery.ts';
 
-/** What an address hit: a route, or a mailbox of ours, whose mail is of the kind `return`. */
-export interface Match extends Pick<Delivery, 'task'> {
-  readonly kind: 'inbound' | 'return';
-  readonly account: string;
-  readonly routeId: string;
-  readonly pattern: string;
-  readonly url: string;
-}
+/** What an address hit, a route or a mailbox of ours: what each delivery that comes of it says. */
+export type Match = Pick<Delivery, 'kind' | 'task' | 'account' | 'routeId' | 'pattern' | 'url'>;
 
 /**
  * matched · no-route: our domain, but no route for the mailbox (550 5.1.1) · not-ours (550 5.7.1) · unknown: the store

@@ -1,4 +1,5 @@
 import type { RoomSettings } from '../base/room.ts';
+import { namesOf } from '../base/tables.ts';
 import type { Envelope, Verdicts } from '../mail/envelope.ts';
 import type { EventQueue } from './events.ts';
 
@@ -19,32 +20,59 @@ export interface Message {
   readonly verdicts: Verdicts | null;
 }
 
+/** What a kind of delivery is where there is no road to ask: in the queue file, in commands, in the docs. */
+interface KindFacts {
+  /** Its number in the queue file, for ever: it never changes, and no other kind may have it. */
+  readonly code: number;
+  /** What these deliveries are, in the words of the help and the docs. */
+  readonly about: string;
+  /**
+   * Whose they are. route: `routeId` says of which, and its account may list and replay them · sender: an account's
+   * mail, which is replayed only when somebody names it or its kind · operator: replayed with all others when given up,
+   * but not when delivered.
+   */
+  readonly owner: 'route' | 'webhook' | 'sender' | 'operator';
+  /** What their endpoints are, as metrics name them. Messages and events for one URL share its endpoint. */
+  readonly endpoint: string;
+}
+
 /**
- * What a delivery is: one vocabulary for the queue file, the command line, metrics, the log and the docs.
- *
- * - inbound: a message that came in, on its way to the webhook of its route.
- * - events: a batch of events, on its way to a webhook.
- * - outbound: a message of an account, on its way to the server of its recipient.
- * - return: mail that is the operator's own business and no account's: what comes back to the return domain (bounces,
- *   complaints, unsubscribe mails), mail to the postmaster, and the delivery reports that we owe to senders.
- *
- * The queue file holds the place of a kind in this list: a new one goes to the end.
+ * What a delivery can be: one vocabulary for the queue file, the command line, metrics, the log and the docs. All of
+ * them read this list; a new road adds its kind here.
  */
-export const DELIVERY_KINDS = ['inbound', 'events', 'outbound', 'return'] as const;
+export const KINDS = {
+  /** A message that came in, on its way to the webhook of its route. */
+  inbound: { code: 0, about: 'messages for routes', owner: 'route', endpoint: 'webhook' },
+  /** A batch of events, on its way to a webhook. */
+  events: { code: 1, about: 'batches for webhooks', owner: 'webhook', endpoint: 'webhook' },
+  /** A message of an account, on its way to the server of its recipient. */
+  outbound: { code: 2, about: 'messages of accounts', owner: 'sender', endpoint: 'outbound' },
+  /**
+   * Mail that is the operator's own business and no account's: what comes back to the return domain (bounces,
+   * complaints, unsubscribe mails), mail to the postmaster, and the delivery reports that we owe to senders.
+   */
+  return: {
+    code: 3,
+    about: 'bounces, mail to postmaster, delivery reports',
+    owner: 'operator',
+    endpoint: 'return',
+  },
+} as const satisfies Readonly<Record<string, KindFacts>>;
 
-/** One of `DELIVERY_KINDS`. */
-export type DeliveryKind = (typeof DELIVERY_KINDS)[number];
+/** A name in `KINDS`. */
+export type DeliveryKind = keyof typeof KINDS;
 
-/** What the endpoint of a delivery is, as metrics name it. Messages and events for one URL share its endpoint. */
-export const ENDPOINT_KINDS = {
-  inbound: 'webhook',
-  events: 'webhook',
-  outbound: 'outbound',
-  return: 'return',
-} as const satisfies Record<DeliveryKind, string>;
+/** What an endpoint is, as metrics name it. */
+export type EndpointKind = (typeof KINDS)[DeliveryKind]['endpoint'];
 
-/** One of the values of `ENDPOINT_KINDS`. */
-export type EndpointKind = (typeof ENDPOINT_KINDS)[DeliveryKind];
+export const DELIVERY_KINDS = namesOf(KINDS);
+
+export const ENDPOINT_KINDS: readonly EndpointKind[] = [...new Set(DELIVERY_KINDS.map((kind) => KINDS[kind].endpoint))];
+
+/** The kinds whose deliveries belong to one of these. */
+export function kindsOf(...owners: readonly KindFacts['owner'][]): readonly DeliveryKind[] {
+  return DELIVERY_KINDS.filter((kind) => owners.includes(KINDS[kind].owner));
+}
 
 /**
  * What is done with a delivery of the kind `return`. read: feedback about a message that was sent · forward: mail to

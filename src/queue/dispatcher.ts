@@ -5,8 +5,9 @@ import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
 import type { Service } from '../base/service.ts';
-import type { DeliveryKind, Spool } from './delivery.ts';
-import { createMeters, createNotices, type Meters, showEndpoints } from './meters.ts';
+import { tableOf } from '../base/tables.ts';
+import { DELIVERY_KINDS, type DeliveryKind, type Spool } from './delivery.ts';
+import { createDeliveryMeters, createDeliveryNotices, type Meters, showEndpoints } from './meters.ts';
 import type { Carried, Engine, Gate, Roads } from './road.ts';
 import type { EndpointQueue } from './schedule/endpoint-queue.ts';
 import { createFeeder, createIntake } from './schedule/feeder.ts';
@@ -53,10 +54,10 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
   const { spool, roads, time, clock, ids, log, metrics } = deps;
   let phase: 'new' | 'running' | 'stopping' | 'abandoned' = 'new';
   const stopping = (): boolean => phase === 'stopping' || phase === 'abandoned';
-  const notices = createNotices(log, roads);
+  const notices = createDeliveryNotices(log, roads);
   const lag = createLag(clock);
   const lanes = createLanes(clock, roads);
-  const meters = createMeters(metrics);
+  const meters = createDeliveryMeters(metrics);
   showEndpoints(lanes, metrics);
   const agenda = createAgenda<Lane>(clock, poke);
   const intake = createIntake({ spool, clock, log, roads, lanes, poke });
@@ -161,8 +162,7 @@ export function createDispatcher(deps: DispatcherDeps): Dispatcher {
 /** Places for each kind; kinds that go over the same road share them. */
 function placesOf(roads: Roads, create: (concurrency: number) => Places): Readonly<Record<DeliveryKind, Places>> {
   const made = new Map(Object.values(roads).map((road) => [road, create(road.concurrency)]));
-  const of = (kind: DeliveryKind) => made.get(roads[kind]) ?? create(roads[kind].concurrency);
-  return { inbound: of('inbound'), events: of('events'), outbound: of('outbound'), return: of('return') };
+  return tableOf(DELIVERY_KINDS, (kind) => made.get(roads[kind]) ?? create(roads[kind].concurrency));
 }
 
 interface EngineDeps extends Pick<DispatcherDeps, 'spool' | 'roads' | 'clock' | 'log'> {

@@ -19,7 +19,7 @@ export interface SpooledEvent {
 }
 
 /** Which events a webhook wants. */
-export interface Wanted {
+export interface EventsForHook {
   readonly hook: Hook;
   readonly events: readonly SpooledEvent[];
 }
@@ -40,7 +40,7 @@ export interface Pending {
 }
 
 /** What became of the wish to make a batch. */
-export interface Frozen {
+export interface FreezeOutcome {
   /** Null: nothing was pending, or as many batches as may be are open. */
   readonly delivery: Delivery | null;
   readonly blocked: boolean;
@@ -74,14 +74,14 @@ export interface EventQueue {
    * Resolves after the sync. Throws SpoolFull or SpoolFault when nothing of it was kept, or nobody knows whether it
    * was.
    */
-  publish(wanted: readonly Wanted[], now: number): Promise<void>;
+  publish(wanted: readonly EventsForHook[], now: number): Promise<void>;
   /**
    * Makes the oldest pending events of a webhook one batch: a message with one delivery, in one transaction. At most
    * four batches of a webhook are open at one time; parked ones do not count, for they may wait for hours.
    */
-  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Promise<Frozen>;
+  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Promise<FreezeOutcome>;
   /** A batch of exactly these events, at once. Throws as `publish`. */
-  send(wanted: Wanted, messageId: string, now: number): Promise<Delivery>;
+  send(wanted: EventsForHook, messageId: string, now: number): Promise<Delivery>;
   /** Every webhook for which events are pending, counted up to `limit` each. */
   pending(limit: number): Promise<{ readonly webhook: string; readonly pending: Pending }[]>;
   /** Webhooks that have pending events or batches that may still go out. */

@@ -1,7 +1,8 @@
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../base/metrics.ts';
-import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, type EndpointKind } from './delivery.ts';
+import { tableOf } from '../base/tables.ts';
+import { DELIVERY_KINDS, type Delivery, type DeliveryKind, ENDPOINT_KINDS, KINDS } from './delivery.ts';
 import type { Carried, Roads } from './road.ts';
 import type { Change } from './schedule/breaker.ts';
 import type { Lane, Waiting } from './schedule/lane.ts';
@@ -9,7 +10,6 @@ import type { AttemptSummary, Settled } from './settle.ts';
 
 const OUTCOMES = ['delivered', 'deferred', 'failed'] as const;
 const CODES = ['2xx', '3xx', '4xx', '5xx', 'other', 'none'] as const;
-const ENDPOINTS = ['webhook', 'outbound', 'return'] as const satisfies readonly EndpointKind[];
 
 /** What is counted of deliveries. */
 export interface Meters {
@@ -24,15 +24,15 @@ export interface Meters {
   dead(kind: DeliveryKind): void;
 }
 
-export function createMeters(metrics: Metrics): Meters {
-  const attempts = table(DELIVERY_KINDS, (of) =>
-    table(OUTCOMES, (outcome) =>
-      table(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
+export function createDeliveryMeters(metrics: Metrics): Meters {
+  const attempts = tableOf(DELIVERY_KINDS, (of) =>
+    tableOf(OUTCOMES, (outcome) =>
+      tableOf(CODES, (code) => metrics.counter('postern_attempts_total', { class: of, outcome, code })),
     ),
   );
-  const seconds = table(DELIVERY_KINDS, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
+  const seconds = tableOf(DELIVERY_KINDS, (of) => metrics.histogram('postern_attempt_seconds', { class: of }));
   const shared = metrics.counter('postern_batched_deliveries_total');
-  const dead = table(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
+  const dead = tableOf(DELIVERY_KINDS, (of) => metrics.counter('postern_dead_letters_total', { class: of }));
   return frozen({
     attempt(delivery, result, { outcome }, deliveries) {
       attempts[delivery.kind][outcome][codeOf(result)].add(deliveries);
@@ -46,17 +46,17 @@ export function createMeters(metrics: Metrics): Meters {
 /** Shows what is known of endpoints; one pass over those that have work, or had some of late. */
 export function showEndpoints(lanes: { all(): Iterable<Lane> }, metrics: Metrics): void {
   metrics.gauge('postern_endpoints', () => {
-    const counts = table(ENDPOINTS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
+    const counts = tableOf(ENDPOINT_KINDS, () => ({ closed: 0, open: 0, half_open: 0, paused: 0 }));
     for (const { kind, phase, probing } of lanes.all())
-      counts[ENDPOINT_KINDS[kind]][probing && phase !== 'closed' ? 'half_open' : phase]++;
-    return ENDPOINTS.flatMap((endpoint) =>
+      counts[KINDS[kind].endpoint][probing && phase !== 'closed' ? 'half_open' : phase]++;
+    return ENDPOINT_KINDS.flatMap((endpoint) =>
       Object.entries(counts[endpoint]).map(([state, count]) => [{ endpoint, state }, count] as const),
     );
   });
   const sum = (of: (lane: Lane) => number) => () => {
-    const counts = table(ENDPOINTS, () => 0);
-    for (const lane of lanes.all()) counts[ENDPOINT_KINDS[lane.kind]] += of(lane);
-    return ENDPOINTS.map((endpoint) => [{ endpoint }, counts[endpoint]] as const);
+    const counts = tableOf(ENDPOINT_KINDS, () => 0);
+    for (const lane of lanes.all()) counts[KINDS[lane.kind].endpoint] += of(lane);
+    return ENDPOINT_KINDS.map((endpoint) => [{ endpoint }, counts[endpoint]] as const);
   };
   metrics.gauge(
     'postern_attempts_in_flight',
@@ -74,12 +74,6 @@ function codeOf(result: AttemptSummary): (typeof CODES)[number] {
   return result.status < 300 ? '2xx' : result.status < 400 ? '3xx' : result.status < 500 ? '4xx' : '5xx';
 }
 
-/** A value for each name, so that none is looked up by text. */
-function table<const K extends string, V>(names: readonly K[], make: (name: K) => V): Record<K, V>;
-function table(names: readonly string[], make: (name: string) => unknown): Record<string, unknown> {
-  return Object.fromEntries(names.map((name) => [name, make(name)]));
-}
-
 /** The log lines of the dispatcher. They name the host of an endpoint and never its URL, which may hold secrets. */
 interface Notices {
   attempt(lane: Lane, waiting: Waiting, carried: Extract<Carried, { kind: 'settled' }>): void;
@@ -88,7 +82,7 @@ interface Notices {
   endpoint(lane: Lane, change: Change, result: AttemptSummary): void;
 }
 
-export function createNotices(log: Log, roads: Roads): Notices {
+export function createDeliveryNotices(log: Log, roads: Roads): Notices {
   return frozen({
     attempt(lane, waiting, { settled, result }) {
       const { batch } = settled.settlement.attempt ?? {};

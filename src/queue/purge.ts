@@ -15,35 +15,36 @@ const JUMP_MS = 3_600_000;
 const STEADY_MS = 600_000;
 
 /** Whether the clock was doubtful at the start. */
-export type Belief = Pick<RunningTime, 'believed'> | undefined;
+export type Belief = Pick<RunningTime, 'believed'>;
 
 /**
  * Tells whether the wall clock can be believed: a jump of days must not forget in one step what was to be kept for
  * weeks.
  */
-export function createSteadiness(clock: Clock, time?: Belief): () => boolean {
+export function createSteadiness(clock: Clock, time: Belief): () => boolean {
   let offset = clock.now() - clock.monotonic();
   let jumpedAt = Number.NEGATIVE_INFINITY;
   return () => {
     const now = clock.now() - clock.monotonic();
     if (Math.abs(now - offset) > JUMP_MS) jumpedAt = clock.monotonic();
     offset = now;
-    return clock.monotonic() - jumpedAt >= STEADY_MS && time?.believed() !== false;
+    return clock.monotonic() - jumpedAt >= STEADY_MS && time.believed();
   };
 }
 
 /** Forgets what ended long enough ago: delivered messages after hours, dead letters after weeks. */
 export function purgeTask(
   settings: PurgeSettings,
-  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time?: Belief },
+  deps: { spool: Pick<Spool, 'purge'>; clock: Clock; time: Belief },
 ): Task {
-  const isSteady = createSteadiness(deps.clock);
+  // Of a clock that is in doubt from the start, `run` itself knows what may go by it.
+  const isSteady = createSteadiness(deps.clock, { believed: () => true });
   return {
     perHost: true,
     async run() {
       if (!isSteady()) return undefined;
       // What is too much goes even then: in an hour the disk could fill up.
-      const before = (ms: number) => (deps.time?.believed() === false ? 0 : deps.clock.now() - ms);
+      const before = (ms: number) => (deps.time.believed() ? deps.clock.now() - ms : 0);
       const forgotten = await deps.spool.purge({
         deliveredBefore: before(settings.keepDeliveredHours * 3_600_000),
         deadBefore: before(settings.keepDeadDays * 86_400_000),

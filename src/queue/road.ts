@@ -53,7 +53,10 @@ export interface Company {
   takes(next: Waiting): boolean;
 }
 
-/** The road of each kind. One that takes several kinds stands there several times. */
+/**
+ * The road of each kind. One that takes several kinds stands there several times. Kinds of different roads never go to
+ * one URL of an account: its places are those of the kind that it got first.
+ */
 export type Roads = Readonly<Record<DeliveryKind, Road>>;
 
 /** What the endpoint has to say while a delivery is on its way to it. */

@@ -81,7 +81,7 @@ interface Budget {
   readonly mayEnd: boolean;
 }
 
-export interface Attempted {
+export interface AttemptFacts {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'attempts' | 'parked'>;
   readonly result: AttemptResult;
   /** Milliseconds since 1970. */
@@ -118,7 +118,7 @@ export interface Settled {
  * Says what an attempt means for its delivery and its endpoint. Any 2xx is success, everything else is tried again
  * until the time is over.
  */
-export function settle(attempted: Attempted): Settled {
+export function settle(attempted: AttemptFacts): Settled {
   const { delivery, result, now, batch } = attempted;
   const attempt = { ...toRecord(result, now), ...(batch !== undefined && { batch }) };
   const base = { deliveryId: delivery.id, attempt, at: now, parked: delivery.parked };
@@ -244,7 +244,7 @@ function lessonOf(result: AttemptResult, parked: boolean, leaveAlone: number): L
   return { kind: 'failed', aside: parked && !strained, strained, leaveAlone };
 }
 
-function shouldPark({ delivery, result, othersPass }: Attempted): boolean {
+function shouldPark({ delivery, result, othersPass }: AttemptFacts): boolean {
   if (!othersPass || delivery.attempts + 1 < PARK_AFTER) return false;
   // No connection is nothing that a message could cause.
   return result.kind === 'answered' || result.connected;

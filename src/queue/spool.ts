@@ -3,7 +3,7 @@ import { crc32 } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import type { Log } from '../base/log.ts';
-import { type Metrics, NO_METRICS } from '../base/metrics.ts';
+import type { Metrics } from '../base/metrics.ts';
 import { createRoom, lookAtDisk, type Room } from '../base/room.ts';
 import type {
   AcceptOutcome,
@@ -28,11 +28,11 @@ export interface SpoolDeps {
   readonly clock: Clock;
   readonly log: Log;
   /**
-   * daemon (when nothing is said): the one process that takes mail; it holds the folder and makes good what a crash
+   * daemon: the one process that takes mail; it holds the folder and makes good what a crash
    * left. visitor: the command line, which looks and changes beside it.
    */
-  readonly role?: 'daemon' | 'visitor';
-  readonly metrics?: Metrics | undefined;
+  readonly role: 'daemon' | 'visitor';
+  readonly metrics: Metrics;
 }
 
 /** Bytes of bodies just accepted that are kept in memory. */
@@ -60,7 +60,7 @@ interface Parts {
  * it, SpoolFault when it cannot be had.
  */
 export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promise<Spool> {
-  const { clock, log, role = 'daemon', metrics = NO_METRICS } = deps;
+  const { clock, log, role, metrics } = deps;
   const folder = folderOf(settings.dir);
   makeFolders(folder);
   const lock = role === 'daemon' ? takeLock(folder.lock) : null;
@@ -93,7 +93,7 @@ export async function openSpool(settings: SpoolSettings, deps: SpoolDeps): Promi
 async function openParts(
   settings: SpoolSettings,
   folder: Folder,
-  { clock, log, role, metrics }: Required<SpoolDeps> & { readonly metrics: Metrics },
+  { clock, log, role, metrics }: SpoolDeps,
 ): Promise<Parts> {
   const data = { dir: folder.dir, role, now: clock.now() };
   const listeners = createListeners(log);

@@ -6,7 +6,7 @@ import { decodeTransfer, toTransferEncoding } from '../mail/transfer.ts';
 import { parseDsn, parsePlainBounce, type RecipientStatus } from './bounce-report.ts';
 
 /** A mail that came back, as far as it is needed to say what it is. */
-export interface Returned {
+export interface ReturnedMessage {
   readonly fields: readonly HeaderField[];
   /** Parts that are no multiparts, in their order. */
   readonly leaves: readonly Leaf[];
@@ -29,7 +29,7 @@ const LONGEST_LINE = 998;
  * Reads the bytes of a mail that came back; undefined when it breaks a cap that no sane message does
  * (mail/outgoing.ts).
  */
-function readReturned(bytes: Buffer): Returned | undefined {
+function readReturned(bytes: Buffer): ReturnedMessage | undefined {
   const scan = scanStructure(bytes);
   if (scan.breach !== undefined) return undefined;
   const { root } = scan;
@@ -42,7 +42,7 @@ function readReturned(bytes: Buffer): Returned | undefined {
  * The value of a field of the mail itself, '' when there is none; as long as a line may be (RFC 5322 section 2.1.1), so
  * that no pattern takes long over it.
  */
-export function valueOf({ fields }: Returned, name: string): string {
+export function valueOf({ fields }: ReturnedMessage, name: string): string {
   return (firstValue(fields, name) ?? '').slice(0, LONGEST_LINE).trim();
 }
 
@@ -50,7 +50,7 @@ export function valueOf({ fields }: Returned, name: string): string {
  * The text that a person would read first, at most 64 Ki characters, LF line ends; HTML without its tags when there is
  * nothing else.
  */
-export function readText({ leaves }: Returned): string {
+export function readText({ leaves }: ReturnedMessage): string {
   const leaf = leaves.find(({ type }) => type === 'text/plain') ?? leaves.find(({ type }) => type === 'text/html');
   if (!leaf) return '';
   const text = leaf.bytes().subarray(0, LONGEST_TEXT).toString('utf8').replaceAll('\r\n', '\n');
@@ -154,7 +154,7 @@ function judgeFeedback({ type, userAgent, original }: FeedbackReport): Judgement
   return { kind: 'spam', diag: [type || 'complaint', userAgent].filter((word) => word !== '').join(' by '), original };
 }
 
-function judgeAttached(mail: Returned): Judgement {
+function judgeAttached(mail: ReturnedMessage): Judgement {
   const attached = autoReplyKind(mail) === undefined ? parseAttached(mail) : undefined;
   return attached ? judgeFeedback(attached) : { kind: 'nothing', why: 'no report' };
 }
@@ -171,7 +171,7 @@ function judgeDsn(statuses: readonly RecipientStatus[], email: string | null): J
   return toFailure(worst.action, worst.status, worst.diag);
 }
 
-function judgeText(mail: Returned): Judgement {
+function judgeText(mail: ReturnedMessage): Judgement {
   // Bounces call themselves auto-replied too (RFC 3834 allows it), so they are looked for first.
   const bounce = parsePlainBounce(mail);
   if (bounce && autoReplyKind(mail) !== 'challenge') return toFailure(bounce.action, bounce.status, bounce.diag);
@@ -204,7 +204,7 @@ const CHALLENGE =
  * Why a mail is one of those that programs send by themselves and that say nothing of the delivery; undefined when it
  * is none.
  */
-function autoReplyKind(mail: Returned): 'receipt' | 'challenge' | 'auto-reply' | undefined {
+function autoReplyKind(mail: ReturnedMessage): 'receipt' | 'challenge' | 'auto-reply' | undefined {
   // RFC 8098: somebody read it, or deleted it unread
   if (mail.reportType === 'disposition-notification') return 'receipt';
   const has = (name: string) => firstValue(mail.fields, name) !== undefined;
@@ -249,7 +249,7 @@ const QUOTED = ['original-mail-from', 'original-rcpt-to', 'removal-recipient', '
 const MOST_BLOCKS = 4;
 
 /** Reads a feedback report; undefined when the mail is none. The fields that a reporter hides are simply not there. */
-function parseFeedback(mail: Returned): FeedbackReport | undefined {
+function parseFeedback(mail: ReturnedMessage): FeedbackReport | undefined {
   const leaf = mail.leaves.find(({ type }) => type === REPORT);
   return leaf && toReport(mail, readBlocks(leaf.bytes(), MOST_BLOCKS).flat());
 }
@@ -258,11 +258,11 @@ function parseFeedback(mail: Returned): FeedbackReport | undefined {
  * Reads a report of those who do not write the format: the message as an attachment, and that is all (the JMRP of
  * Microsoft, people who write to abuse@). Undefined when no message is attached.
  */
-function parseAttached(mail: Returned): FeedbackReport | undefined {
+function parseAttached(mail: ReturnedMessage): FeedbackReport | undefined {
   return mail.leaves.some(({ type }) => ORIGINAL.test(type)) ? toReport(mail, []) : undefined;
 }
 
-function toReport(mail: Returned, fields: Parameters<typeof firstValue>[0]): FeedbackReport {
+function toReport(mail: ReturnedMessage, fields: Parameters<typeof firstValue>[0]): FeedbackReport {
   const quoted = fields.filter(({ name }) => QUOTED.includes(name.toLowerCase())).map(({ value }) => value);
   const originals = mail.leaves.filter(({ type }) => ORIGINAL.test(type)).map((leaf) => headerText(leaf.bytes()));
   return {

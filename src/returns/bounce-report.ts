@@ -1,7 +1,7 @@
 import { parseAddressList } from '../mail/address-list.ts';
 import { correspondentsOf } from '../mail/author.ts';
 import { firstValue, type HeaderField } from '../mail/headers.ts';
-import { type Returned, readBlocks, readText, valueOf } from './bounce-message.ts';
+import { type ReturnedMessage, readBlocks, readText, valueOf } from './bounce-message.ts';
 
 /** What a delivery status notification (RFC 3464) says of one recipient. */
 export interface RecipientStatus {
@@ -27,7 +27,7 @@ const ACTIONS = {
 } as const;
 
 /** The recipients of a delivery status notification; undefined when the mail is none. */
-export function parseDsn(mail: Returned): readonly RecipientStatus[] | undefined {
+export function parseDsn(mail: ReturnedMessage): readonly RecipientStatus[] | undefined {
   const leaf = mail.leaves.find(({ type }) => TYPES.has(type));
   if (!leaf) return undefined;
   const found = readBlocks(leaf.bytes(), MOST_BLOCKS)
@@ -119,7 +119,7 @@ const LONGEST_LINE = 1000;
 const TEXT = 16 * 1024;
 
 /** Reads a bounce of qmail, Exim, Exchange and others; undefined when the mail does not look like one. */
-export function parsePlainBounce(mail: Returned): PlainBounce | undefined {
+export function parsePlainBounce(mail: ReturnedMessage): PlainBounce | undefined {
   const text = clipped(readText(mail));
   const subject = valueOf(mail, 'subject');
   if (!isBounce(mail, subject, text)) return undefined;
@@ -130,7 +130,7 @@ export function parsePlainBounce(mail: Returned): PlainBounce | undefined {
   return { action: delayed ? 'delayed' : 'failed', status: said.status, diag: `smtp;${said.line}` };
 }
 
-function isBounce(mail: Returned, subject: string, text: string): boolean {
+function isBounce(mail: ReturnedMessage, subject: string, text: string): boolean {
   if (OPENING.some((opening) => opening.test(text))) return true;
   const { from } = correspondentsOf(mail.fields);
   const sender = SENDER.test(from ? `${from.name ?? ''} <${from.address}>` : valueOf(mail, 'from'));

@@ -27,12 +27,17 @@ interface ReturnsDeps {
 }
 
 /** done: in few words what became of it · later: the message it is about is not in the store yet. */
-export type Handled = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
+export type ReturnOutcome = { readonly kind: 'done'; readonly words: string } | { readonly kind: 'later' };
 
 /** Reads mail that came back and records what it says. */
 export interface Returns {
   /** Throws `StoreAway` when the store is away: nothing is recorded then, or all of it is the next time. */
-  handle(delivery: Pick<Delivery, 'id' | 'recipient'>, message: Message, body: Body, now: number): Promise<Handled>;
+  handle(
+    delivery: Pick<Delivery, 'id' | 'recipient'>,
+    message: Message,
+    body: Body,
+    now: number,
+  ): Promise<ReturnOutcome>;
 }
 
 /** A report of that size is parsed as a whole; of a larger one only the beginning, where reports say what they are. */
@@ -70,10 +75,10 @@ function createReturns(deps: ReturnsDeps): Returns {
   }
 
   return frozen({
-    async handle(delivery, message, body, now): Promise<Handled> {
+    async handle(delivery, message, body, now): Promise<ReturnOutcome> {
       const secret = await deps.secret();
       const mailbox = readMailbox(secret, delivery.recipient);
-      const done = (words: string): Handled => {
+      const done = (words: string): ReturnOutcome => {
         log.info('return.handled', { delivery: delivery.id, message: message.id, to: mailbox?.kind, words });
         return { kind: 'done', words };
       };

@@ -16,7 +16,7 @@ import {
   summaryOf,
 } from '../queue/settle.ts';
 import { StoreAway } from '../store/driver/port.ts';
-import type { Handled, Returns } from './returns.ts';
+import type { ReturnOutcome, Returns } from './returns.ts';
 
 // The road of the kind `return`: feedback is read here and goes no further, mail to the postmaster is forwarded to the
 // operator, and reports go to the senders who asked for them.
@@ -81,7 +81,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
   }
 
   /** Undefined: not now, because the store is away. */
-  async function read({ delivery }: Waiting, { message, body }: Found): Promise<Handled | 'fault' | undefined> {
+  async function read({ delivery }: Waiting, { message, body }: Found): Promise<ReturnOutcome | 'fault' | undefined> {
     try {
       return await returns.handle(delivery, message, body, clock.now());
     } catch (error) {
@@ -99,7 +99,7 @@ export function createReturnRoad(settings: ReturnRoadSettings, deps: ReturnRoadD
     waiting: Waiting,
     gate: Gate,
     engine: Engine,
-    handled: Handled | 'fault',
+    handled: ReturnOutcome | 'fault',
     durationMs: number,
   ): Promise<Carried> {
     const { delivery, attempts, parked } = waiting;

@@ -16,7 +16,7 @@ import { subaccountId } from '../store/rows/subaccounts.ts';
 import type { Store } from '../store/store.ts';
 import { fillingSubject } from './compose/merge-fields.ts';
 import type { OwnDomains } from './domains/own-domains.ts';
-import type { Leaving, Submission, SubmitOutcome, Submitted, Submitting } from './types.ts';
+import type { Leaving, RecipientOutcome, Submission, SubmitOutcome, Submitting } from './types.ts';
 
 interface SubmitSettings {
   /** Stands in our Received line. */
@@ -50,7 +50,7 @@ interface SortedSubmission {
   readonly suppressed: readonly { readonly delivery: Delivery; readonly reason: string }[];
   /** The rows of all of them, by the delivery's id. */
   readonly rows: ReadonlyMap<string, NewSentMessage>;
-  readonly answers: readonly Submitted[];
+  readonly answers: readonly RecipientOutcome[];
 }
 
 /**
@@ -122,7 +122,7 @@ async function sort(
   const messageId = ids.message();
   const receivedAt = clock.now();
   const notBefore = sendAt && sendAt.getTime() > receivedAt ? { notBefore: sendAt.getTime() } : {};
-  const answers: Submitted[] = [];
+  const answers: RecipientOutcome[] = [];
   const deliveries: Delivery[] = [];
   const suppressed: { delivery: Delivery; reason: string }[] = [];
   const wanted = distinct(recipients);
@@ -168,7 +168,7 @@ async function sort(
 }
 
 /** The account may not write From this address: nobody gets the message, and nothing is kept of it. */
-function refuseSender({ recipients }: Submission, { ids }: SubmitDeps): Submitted[] {
+function refuseSender({ recipients }: Submission, { ids }: SubmitDeps): RecipientOutcome[] {
   const messageId = ids.message();
   return distinct(recipients).map(({ text, read }) => ({
     id: sentId(deliveryId(messageId, 'out', read?.recipient ?? text)),

@@ -62,7 +62,7 @@ export interface Submission {
 }
 
 /** What became of one recipient at once. `id` is the message's, 32 hex digits. */
-export interface Submitted {
+export interface RecipientOutcome {
   readonly id: string;
   readonly email: string;
   readonly status: 'queued' | 'scheduled' | 'rejected' | 'invalid';
@@ -80,7 +80,7 @@ export interface Submitted {
  * later.
  */
 export type SubmitOutcome =
-  | { readonly outcome: 'accepted'; readonly recipients: readonly Submitted[] }
+  | { readonly outcome: 'accepted'; readonly recipients: readonly RecipientOutcome[] }
   | { readonly outcome: 'unknown-subaccount' | 'full' | 'fault' };
 
 /** The one way of an account's mail onto the spool. */
@@ -143,7 +143,7 @@ export interface ComposeSettings {
 }
 
 /** A message ready to be sent: CRLF line ends, signed. */
-export interface Composed {
+export interface ComposedMessage {
   readonly bytes: Uint8Array;
   /** VERP address, without brackets. */
   readonly mailFrom: string;
@@ -156,7 +156,7 @@ export interface Composed {
  * mended.
  */
 export type ComposeReply =
-  | { readonly kind: 'composed'; readonly composed: Composed }
+  | { readonly kind: 'composed'; readonly composed: ComposedMessage }
   | { readonly kind: 'refused'; readonly reason: string; readonly final: boolean };
 
 /** Composes mail going out on worker threads, under a deadline and a memory limit. */
@@ -168,7 +168,7 @@ export interface Composer {
 /** Carries a composed message to the servers of its recipient's domain, or to the relay. Never throws. */
 export interface MailCarrier {
   carry(mail: {
-    readonly composed: Composed;
+    readonly composed: ComposedMessage;
     readonly recipient: string;
     readonly sourceAddresses: readonly string[];
   }): Promise<MailAttempt>;

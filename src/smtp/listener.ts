@@ -14,7 +14,7 @@ import { createInboundSide } from './inbound.ts';
 import type { BareNewline } from './reception.ts';
 import { REFUSALS } from './replies.ts';
 import { createSession, type Side } from './session.ts';
-import { createMeters } from './session-log.ts';
+import { createSessionMeters } from './session-log.ts';
 
 /** The SMTP side of the daemon. */
 export interface Listener extends Service {
@@ -96,7 +96,10 @@ export function createListenerFor(
 ): Listener {
   const { clock, log } = deps;
   const implicitTls = settings.implicitTls ?? false;
-  const meters = createMeters(side.name === 'submission' && implicitTls ? 'submissions' : side.name, deps.metrics);
+  const meters = createSessionMeters(
+    side.name === 'submission' && implicitTls ? 'submissions' : side.name,
+    deps.metrics,
+  );
   const open = new Set<Connection>();
   let stopping = false;
   let tls = settings.tls !== undefined;

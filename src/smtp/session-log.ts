@@ -105,7 +105,7 @@ export interface Meters {
 const VERSIONS = ['TLSv1.2', 'TLSv1.3', 'other'] as const;
 
 /** Counts for a listener; `listener` is the value of its label. */
-export function createMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
+export function createSessionMeters(listener: 'smtp' | 'submission' | 'submissions', metrics: Metrics): Meters {
   const sessions = metrics.counter('postern_smtp_sessions_total', { listener });
   const byVersion = new Map<string, Counter>(
     VERSIONS.map((version) => [version, metrics.counter('postern_smtp_tls_sessions_total', { listener, version })]),

@@ -1,8 +1,9 @@
 import { frozen } from '../base/frozen.ts';
 import { createMemory } from '../base/memory.ts';
+import { namesOf } from '../base/tables.ts';
 import type { Collection, Database, Filter, Patch, Row } from './driver/port.ts';
 import { accounts, keys } from './rows/accounts.ts';
-import type { Declaration, Owned } from './rows/collection.ts';
+import type { Declaration, OwnedRow } from './rows/collection.ts';
 import { counters, urlHours, urls } from './rows/counters.ts';
 import {
   domainKeys,
@@ -86,7 +87,7 @@ export interface AccountStore extends Views {
  * What an account may do with its rows, by the access that a collection declares; with those of other accesses nothing.
  */
 interface Operations {
-  readonly own: keyof BoundCollection<Owned>;
+  readonly own: keyof BoundCollection<OwnedRow>;
   readonly lent: 'one' | 'many' | 'change';
   readonly read: 'one' | 'many';
 }
@@ -94,14 +95,14 @@ interface Operations {
 type Views = {
   readonly [N in Name as AccessOf<N> extends keyof Operations ? N : never]: View<RowOf<N>, AccessOf<N>>;
 };
-type View<R, A> = R extends Owned
+type View<R, A> = R extends OwnedRow
   ? A extends keyof Operations
     ? Pick<BoundCollection<R>, Operations[A]>
     : never
   : never;
 
 /** A collection in which an account finds, adds and changes rows of its own only. */
-export interface BoundCollection<R extends Owned> {
+export interface BoundCollection<R extends OwnedRow> {
   one(filter: Unowned<Filter<R>>): ReturnType<Collection<R>['one']>;
   many(filter: Unowned<Filter<R>>, page?: Parameters<Collection<R>['many']>[1]): ReturnType<Collection<R>['many']>;
   insert(row: Omit<R, 'account'>): ReturnType<Collection<R>['insert']>;
@@ -137,13 +138,13 @@ export async function openStore(database: Database): Promise<Store> {
   });
 }
 
-const NAMES = Object.keys(COLLECTIONS).filter((name): name is Name => Object.hasOwn(COLLECTIONS, name));
+const NAMES = namesOf(COLLECTIONS);
 const VISIBLE = NAMES.filter((name): name is keyof Views => !['none', 'hidden'].includes(COLLECTIONS[name].access));
 
 function viewsOf(store: Opened, account: string): Views {
   const views = {} as Views;
   for (const name of VISIBLE) {
-    const { one, many, insert, change, remove } = bind<Owned>(store[name], account);
+    const { one, many, insert, change, remove } = bind<OwnedRow>(store[name], account);
     const { access } = COLLECTIONS[name];
     if (access === 'own') Object.assign(views, { [name]: frozen({ one, many, insert, change, remove }) });
     else Object.assign(views, { [name]: frozen(access === 'lent' ? { one, many, change } : { one, many }) });
@@ -151,7 +152,7 @@ function viewsOf(store: Opened, account: string): Views {
   return views;
 }
 
-function bind<R extends Owned>(collection: Collection<R>, account: string): BoundCollection<R> {
+function bind<R extends OwnedRow>(collection: Collection<R>, account: string): BoundCollection<R> {
   const mine = <T>(value: Unowned<T>) => ({ ...value, account }) as T;
   return {
     one: (filter) => collection.one(mine<Filter<R>>(filter)),

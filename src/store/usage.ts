@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
 import { createExpiringMemory } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
+import { tableOf } from '../base/tables.ts';
 import {
   type Collection,
   type CollectionSpec,
@@ -35,8 +36,8 @@ type Usage = Omit<UsageRow, 'id'>;
 type UsagePart = keyof Usage;
 const USAGE_PARTS: readonly UsagePart[] = ['bytes', ...LIMITED_KINDS];
 
-/** What a new account has. TypeScript does not see that every part is in it. */
-const NOTHING = frozen(Object.fromEntries(USAGE_PARTS.map((part) => [part, 0])) as Usage);
+/** What a new account has. */
+const NOTHING: Usage = frozen(tableOf(USAGE_PARTS, () => 0));
 
 /** How long what this host counted is kept back, and how old what the others counted may be. Milliseconds. */
 const FLUSH_MS = 1000;

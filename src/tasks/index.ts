@@ -16,9 +16,9 @@ import {
   provisionIpsTask,
   retestReverseDnsTask,
 } from '../sending/dedicated-ips.ts';
-import { type RetestTrackingDeps, retestTrackingDomainsTask } from '../sending/domains/custom-domains.ts';
 import { type DomainTests, retestSenderDomainsTask } from '../sending/domains/domain-tests.ts';
-import type { KeySwitch } from '../sending/domains/keys.ts';
+import type { KeySwitch } from '../sending/domains/key-rotation.ts';
+import { type RetestTrackingDeps, retestTrackingDomainsTask } from '../sending/domains/tracking-domains.ts';
 import { sendNoticesTask } from '../sending/notices.ts';
 import { type Scheduling, tendScheduledTask } from '../sending/scheduling.ts';
 import type { Notices } from '../sending/types.ts';

@@ -4,7 +4,7 @@ import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Service, Task } from '../base/service.ts';
 import type { Spool } from '../queue/delivery.ts';
-import type { BatchLimits, EventNews, Frozen, HookTally, Pending } from '../queue/events.ts';
+import type { BatchLimits, EventNews, FreezeOutcome, HookTally, Pending } from '../queue/events.ts';
 import { type Belief, createSteadiness } from '../queue/purge.ts';
 import { StoreAway } from '../store/driver/port.ts';
 import type { WebhookTallyRow } from '../store/rows/webhooks.ts';
@@ -85,7 +85,7 @@ export function createBatching(
    * What came while the batch was made is counted already, and may stand in `left` once more: that costs a question, no
    * event.
    */
-  function take(queue: Queue, { blocked, left }: Frozen): void {
+  function take(queue: Queue, { blocked, left }: FreezeOutcome): void {
     queue.blocked = blocked && !queue.ended;
     if (left.events > 0) queue.since = steady(left.since);
     queue.events += left.events;

@@ -4,7 +4,7 @@ import { createRecent } from '../base/memory.ts';
 import type { Task } from '../base/service.ts';
 import type { Outbox } from '../events/apply.ts';
 import type { Spool } from '../queue/delivery.ts';
-import type { Wanted } from '../queue/events.ts';
+import type { EventsForHook } from '../queue/events.ts';
 import type { RejectRow, WhitelistRow } from '../store/rows/lists.ts';
 import type { MessageEventRow } from '../store/rows/messages.ts';
 import {
@@ -46,7 +46,7 @@ export function createOutbox(deps: {
   });
 }
 
-function toWanted({ id, account, url, events: named }: WebhookRow, events: readonly UnsentEvent[]): Wanted {
+function toWanted({ id, account, url, events: named }: WebhookRow, events: readonly UnsentEvent[]): EventsForHook {
   return { hook: { id, account, url }, events: events.filter(({ event }) => wants(named, event)) };
 }
 

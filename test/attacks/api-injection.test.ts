@@ -21,8 +21,8 @@ const SETTINGS = { maxBadKeysPerMinute: 1_000_000, maxMessageBytes: 2_000_000 };
 
 async function open(driver = drivers[0]): Promise<ApiWorld> {
   const world = await startApi({ settings: SETTINGS, ...(driver && { database: (log) => driver.open({ log }) }) });
-  putDeadDelivery(world);
-  putBatch(world.spool, ACCOUNT);
+  await putDeadDelivery(world);
+  await putBatch(world.spool, ACCOUNT);
   await putMessages(world, ACCOUNT);
   return world;
 }

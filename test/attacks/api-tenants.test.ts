@@ -12,6 +12,7 @@ import { SMALL } from '../support/attacks/sizes.ts';
 import { createStage, type Stage, startStages } from '../support/contract/stage.ts';
 import { ENTRIES } from '../support/contract/table.ts';
 import { putMessages } from '../support/messages.ts';
+import { queued } from '../support/shared-spool.ts';
 import { putBatch } from '../support/webhooks.ts';
 
 // Two worlds that differ in one thing: in the first, another account has everything that the examples of the reference
@@ -38,17 +39,16 @@ async function holdings(world: ApiWorld): Promise<Record<string, unknown>> {
   const { spool } = world;
   return {
     ...Object.fromEntries(rows),
-    deliveries: spool.deliveries.filter(({ account }) => account === ACCOUNT),
-    tended: [...spool.tended],
-    redirects: [...spool.redirects],
-    sent: spool.sent.filter(({ hook }) => hook.account === ACCOUNT),
+    queued: (await queued(spool)).filter(({ deliveries }) => deliveries[0]?.account === ACCOUNT),
+    hooks: (await spool.events.hooks()).filter(({ account }) => account === ACCOUNT),
+    tallies: (await spool.events.tallies()).filter(({ hook }) => hook.account === ACCOUNT),
   };
 }
 
 async function openWorlds() {
   const [full, empty] = await Promise.all([startApi(SETTINGS), startApi(SETTINGS)]);
-  putDeadDelivery(full);
-  putBatch(full.spool, ACCOUNT);
+  await putDeadDelivery(full);
+  await putBatch(full.spool, ACCOUNT);
   await putMessages(full, ACCOUNT);
   for (const [, collection] of everything(empty))
     for (const row of await collection.many({})) if (row.account === ACCOUNT) await collection.remove({ id: row.id });
@@ -101,8 +101,8 @@ const NAMES: readonly string[] = [
   '2026-01-05 09:20:28.13842',
   '5c1e0d0000000000000000000000000a',
   '5c1e0d0000000000000000000000000b',
-  '01kcexamplemessage00000000-ExampleHash0',
-  '01kcexamplebatch0000000000-ExampleHash1',
+  '01kcexamplemessage00000000-eKx7WvL3VyFo',
+  '01kcexamplebatch0000000000-VzrLfS8YweWn',
   'password-resets',
   'later@example.com',
   'ABC Widgets, Inc.',

@@ -90,6 +90,7 @@ describe('text of others, in what leaves', () => {
       written.push(line);
     });
     daemon = await openDaemon(settings, {
+      role: 'daemon',
       log,
       clock: systemClock,
       ids: createIds(systemClock),

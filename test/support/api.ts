@@ -1,6 +1,7 @@
 import { copyFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { type ApiDeps, type ApiSettings, createApi } from '../../src/api/server.ts';
+import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import type { Log } from '../../src/base/log.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
@@ -21,9 +22,8 @@ import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 import { LIMITED_KINDS, type LimitedKind, meteredDatabase } from '../../src/store/usage.ts';
 import { createSigningKeys } from '../../src/webhooks/signing.ts';
-import { createTestSpool } from './api-spool.ts';
 import { afterFile } from './cleanup.ts';
-import { createTestClock } from './clock.ts';
+import { clockAt, createTestClock } from './clock.ts';
 
 import { putCounts } from './counts.ts';
 import { seedExports } from './exports.ts';
@@ -33,6 +33,8 @@ import { createTestLog } from './log.ts';
 import { createTestMessages } from './messages.ts';
 import { NO_FLOOR } from './room.ts';
 import { createTestSenders, seedSenderDomains, seedTrackingDomains, TEST_SPF } from './senders.ts';
+import { borrowSpool } from './shared-spool.ts';
+import { attempt, put, settled } from './spool.ts';
 import { tempDir } from './temp.ts';
 import { seedTemplates } from './templates.ts';
 import { createTestTracking } from './tracking.ts';
@@ -73,8 +75,7 @@ export function limitsOf(rows: number): Record<LimitedKind, number> {
 }
 
 /**
- * The API over HTTP with two accounts and the real store, routing and acceptance; the queue, DNS and the endpoints are
- * doubles.
+ * The API over HTTP with two accounts and the real store, routing, acceptance and queue; DNS and the endpoints are doubles.
  */
 export async function startApi(
   options: {
@@ -89,7 +90,7 @@ export async function startApi(
 ) {
   const clock = createTestClock();
   const log = createTestLog();
-  const ids = { ...createIds(clock), signingKey: signingKeys() };
+  const ids = { ...createIds(clock), signingKey: signingKeys(), message: messageIds() };
   const embedded = async () => {
     const file = join(await tempDir(), 'store.db');
     await copyFile(await seededFile(), file);
@@ -98,7 +99,7 @@ export async function startApi(
   const { database, meter } = await meteredDatabase(await (options.database?.(log) ?? embedded()), { clock });
   const real = await openStore(database);
   const store = options.store?.(real) ?? real;
-  const spool = createTestSpool();
+  const spool = await borrowSpool({ clock, log });
   const missingUrls = new Set<string>();
   const poked: string[] = [];
   /** Accounts whose webhooks changed. */
@@ -233,6 +234,7 @@ export async function startApi(
       await routing.stop();
       await senders.notices.stop();
       await real.close();
+      await spool.close();
     },
   };
 }
@@ -254,7 +256,7 @@ export function mailEverywhere(zone: Resolver): Resolver {
 }
 
 const openFile = (file: string, log: Log) =>
-  openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log });
+  openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log, clock: systemClock });
 
 let seeded: Promise<string> | undefined;
 afterFile(async () => {
@@ -276,6 +278,12 @@ function seededFile(): Promise<string> {
 function signingKeys(): () => string {
   let count = 0;
   return () => `ExampleSigningKey${String(++count).padStart(15, '0')}`;
+}
+
+/** Ids of what comes onto the queue, and of what is to be told. */
+function messageIds(): () => string {
+  let count = 0;
+  return () => `01kcexamplebatch${String(++count).padStart(10, '0')}`;
 }
 
 /** What the examples of the reference start from. */
@@ -347,33 +355,20 @@ async function seedLinks(store: Store, account: string): Promise<void> {
   });
 }
 
-/** A delivery that was given up, as the examples show it. */
-export function putDeadDelivery(
-  world: Pick<ApiWorld, 'spool'>,
+/** A delivery that was given up, as the examples show it; answers its id. */
+export async function putDeadDelivery(
+  { spool }: Pick<ApiWorld, 'spool'>,
   account = ACCOUNT,
-  id = '01kcexamplemessage00000000-ExampleHash0',
-): void {
-  world.spool.put(
-    {
-      id,
-      account,
-      messageId: '01kcexamplemessage00000000',
-      routeId: '1.1',
-      pattern: 'mailbox-*',
-      recipient: 'mailbox-123@inbound.example.com',
-      state: 'dead',
-      createdAt: Date.UTC(2026, 0, 5, 11, 30),
-      endedAt: Date.UTC(2026, 0, 5, 11, 45),
-      lastStatus: 500,
-    },
-    [
-      {
-        at: Date.UTC(2026, 0, 5, 11, 30, 1),
-        durationMs: 12,
-        status: 500,
-        error: null,
-        answer: 'Internal Server Error',
-      },
-    ],
-  );
+  id = '01kcexamplemessage00000000',
+): Promise<string> {
+  const { delivery } = await put(spool, clockAt(Date.UTC(2026, 0, 5, 11, 30)), {
+    id,
+    account,
+    url: 'https://app.example.com/hooks/mail',
+    pattern: 'mailbox-*',
+    recipients: ['mailbox-123@inbound.example.com'],
+  });
+  const failed = { ...attempt(clockAt(Date.UTC(2026, 0, 5, 11, 30, 1)), 500), answer: 'Internal Server Error' };
+  await spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 11, 45)), delivery, { state: 'dead', attempt: failed }));
+  return delivery.id;
 }

@@ -9,11 +9,52 @@ export interface TestClock extends Clock {
   jump(ms: number): void;
 }
 
-export function createTestClock(start = Date.UTC(2026, 0, 5, 12, 0, 0)): TestClock {
+/** Knows which calls of some parts are under way, so that a clock of the test can wait for them. */
+export interface Watch {
+  /** The part with every function watched. */
+  over<Part extends object>(part: Part): Part;
+  /** Resolves when no call is under way and nothing has followed from the last one. */
+  quiet(): Promise<void>;
+  /** Whether there ever was a call. */
+  used(): boolean;
+}
+
+export function createWatch(): Watch {
+  const calls = new Set<Promise<unknown>>();
+  let used = false;
+  const watched =
+    (call: (...args: unknown[]) => unknown) =>
+    (...args: unknown[]) => {
+      used = true;
+      const answer = call(...args);
+      if (answer instanceof Promise) {
+        calls.add(answer);
+        const forget = () => calls.delete(answer);
+        answer.then(forget, forget);
+      }
+      return answer;
+    };
+  return {
+    over: <Part extends object>(part: Part): Part =>
+      Object.fromEntries(Object.entries(part).map(([name, call]) => [name, watched(call)])) as Part,
+    used: () => used,
+    async quiet() {
+      do {
+        await Promise.allSettled(calls);
+        await new Promise((resolve) => setImmediate(resolve));
+      } while (calls.size > 0);
+    },
+  };
+}
+
+/** `breathe`: what is waited for between two timers, so that what the first has set off is done before the second. */
+export function createTestClock(
+  start = Date.UTC(2026, 0, 5, 12, 0, 0),
+  breathe: () => Promise<unknown> = () => new Promise<void>((resolve) => setImmediate(resolve)),
+): TestClock {
   let elapsed = 0;
   let offset = start;
   let waiting: { at: number; fn: () => void }[] = [];
-  const breathe = () => new Promise<void>((resolve) => setImmediate(resolve));
   return {
     now: () => offset + elapsed,
     monotonic: () => elapsed,
@@ -43,6 +84,9 @@ export function createTestClock(start = Date.UTC(2026, 0, 5, 12, 0, 0)): TestClo
     },
   };
 }
+
+/** The time of what was done then. */
+export const clockAt = (time: number): Pick<Clock, 'now'> => ({ now: () => time });
 
 /** Running time of a process whose clock was never in doubt. */
 export function createSureTime({ now }: Pick<Clock, 'now'>): RunningTime {

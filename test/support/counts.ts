@@ -1,11 +1,18 @@
-import { type Counted, type Counts, counterId, NO_COUNTS, SPANS_OF, startOf } from '../../src/store/rows/counters.ts';
+import {
+  type CounterSubject,
+  type Counts,
+  counterId,
+  NO_COUNTS,
+  SPANS_OF,
+  startOf,
+} from '../../src/store/rows/counters.ts';
 import type { Store } from '../../src/store/store.ts';
 
 /** Counts of one thing at a time, in every span that its kind has, as events would have left them. */
 export async function putCounts(
   store: Pick<Store, 'counters'>,
   account: string,
-  kind: Counted,
+  kind: CounterSubject,
   key: string,
   counts: Partial<Counts>,
   at: Date,

@@ -59,7 +59,7 @@ export async function startDaemon(
   const clock = options.clock ?? systemClock;
   const ids = options.ids ?? createIds(clock);
   const metrics = createPrometheus({ clock }, { ofProcess: false });
-  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids, metrics });
+  const daemon = await openDaemon(testSettings(dir, env), { log, clock, ids, metrics, role: 'daemon' });
   const { smtp, submission, http } = await daemon.start();
   const base = `http://${http.host}:${http.port}`;
   const place = smtp[0];

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { MongoClient } from 'mongodb';
+import { systemClock } from '../../src/base/clock.ts';
 import type { Log } from '../../src/base/log.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { openMongo } from '../../src/store/driver/mongo.ts';
@@ -34,7 +35,10 @@ const embedded: TestDriver = {
   name: 'embedded',
   kind: 'embedded',
   open: async ({ log = createTestLog() } = {}) =>
-    openEmbedded({ file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log }),
+    openEmbedded(
+      { file: join(await tempDir(), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR },
+      { log, clock: systemClock },
+    ),
 };
 
 const kind = mongoKind();
@@ -63,7 +67,7 @@ const mongo: TestDriver | undefined = kind && {
     const url = (await mongoServer()).url(newDatabaseName());
     return openMongo(
       { url: crowded && lacks(kind, 'atomic changes') ? `${url}maxPoolSize=1` : url, timeoutMs: 5000 * PATIENCE },
-      { log },
+      { log, clock: systemClock },
     );
   },
 };

@@ -1,5 +1,6 @@
 import type { Clock } from '../../src/base/clock.ts';
 import { systemClock } from '../../src/base/clock.ts';
+import { deliveryId } from '../../src/base/ids.ts';
 import type { Answer } from '../../src/dns/types.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
@@ -67,12 +68,11 @@ export const timedOut: AttemptResult = { kind: 'unanswered', error: 'timeout', c
 let count = 0;
 
 /** A delivery of a message of its own. */
-export function aDelivery(url = 'https://hooks.example/a', more: Partial<Delivery> = {}): Delivery {
+export function aDelivery(url = 'https://hooks.example/a', more: Partial<Omit<Delivery, 'id'>> = {}): Delivery {
   const n = String(++count).padStart(6, '0');
-  return {
-    id: `d${n}`,
-    kind: 'inbound',
-    messageId: `m${n}`,
+  const rest = {
+    kind: 'inbound' as const,
+    messageId: `01kctest000000000000${n}`,
     account: 'acc',
     url,
     routeId: '1.1',
@@ -80,4 +80,5 @@ export function aDelivery(url = 'https://hooks.example/a', more: Partial<Deliver
     recipient: `r${n}@in.example`,
     ...more,
   };
+  return { ...rest, id: deliveryId(rest.messageId, rest.routeId, rest.recipient) };
 }

@@ -1,15 +1,18 @@
 import type { Ids } from '../../src/base/ids.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
+import type { Outgoing } from '../../src/mail/outgoing.ts';
+import type { Delivery, QueuedDelivery } from '../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../src/queue/dispatcher.ts';
 import type { Roads } from '../../src/queue/road.ts';
 import type { AttemptResult } from '../../src/queue/settle.ts';
 import type { Destinations, WebhookRoadSettings } from '../../src/webhooks/road.ts';
 import type { PostBody, Poster, Rendered, Renderer, RenderJob } from '../../src/webhooks/types.ts';
-import { createTestClock, type TestClock } from './clock.ts';
+import { afterTest } from './cleanup.ts';
+import { createTestClock, createWatch, type TestClock, type Watch } from './clock.ts';
 import { answered } from './delivery.ts';
-import { createFakeSpool, type FakeSpool } from './fake-spool.ts';
 import { createTestLog } from './log.ts';
 import { createWebhookDispatcher, type WebhookDispatcherDeps } from './roads.ts';
+import { borrowSpool, type TestSpool } from './shared-spool.ts';
 
 /** One post as the endpoint saw it. */
 export interface Post {
@@ -22,10 +25,21 @@ export interface Post {
 
 export type Endpoint = (post: Post) => AttemptResult | Promise<AttemptResult>;
 
-/** A dispatcher on a bench: the spool in memory, endpoints as functions, a clock that is moved by hand. */
+/**
+ * A dispatcher on a bench: the real queue, endpoints as functions, a clock that is moved by hand and waits for the
+ * queue.
+ */
 export interface Bench {
   readonly clock: TestClock;
-  readonly spool: FakeSpool;
+  /** Of calls that the clock waits for. */
+  readonly watch: Watch;
+  readonly spool: TestSpool;
+  /** Accepts a message for each of these, as a session would, or as an account would send it. */
+  put(deliveries: readonly Delivery[], outgoing?: Outgoing): Promise<void>;
+  /** Everything on the queue, the oldest first. */
+  rows(): Promise<QueuedDelivery[]>;
+  /** Reads of what is due, so far. */
+  readonly reads: { readonly url: string; readonly limit: number }[];
   readonly log: ReturnType<typeof createTestLog>;
   readonly posts: Post[];
   readonly jobs: RenderJob[];
@@ -46,14 +60,38 @@ export interface Bench {
 
 export const ids: Ids = { message: () => 'm', key: () => 'k', signingKey: () => 's', jitter: () => 0 };
 
-export function createBench(
+/** Given back after each test. */
+const borrowed: TestSpool[] = [];
+afterTest(async () => {
+  for (const spool of borrowed.splice(0)) await spool.close();
+});
+
+const BYTES = new TextEncoder().encode('Subject: hello\r\n\r\nhello\r\n');
+
+export async function createBench(
   settings: Partial<WebhookRoadSettings> = {},
   replace: Partial<WebhookDispatcherDeps> = {},
   others: (parts: Pick<Bench, 'clock' | 'spool' | 'log'>) => Partial<Roads> = () => ({}),
-): Bench {
-  const clock = createTestClock();
-  const spool = createFakeSpool(clock.now);
+): Promise<Bench> {
+  const watch = createWatch();
+  const clock = createTestClock(undefined, watch.quiet);
   const log = createTestLog();
+  const spool = await borrowSpool({ clock, log }, watch);
+  borrowed.push(spool);
+  const { due } = spool;
+  const reads: { url: string; limit: number }[] = [];
+  spool.due = (account, url, now, limit, except) => {
+    reads.push({ url, limit });
+    return due(account, url, now, limit, except);
+  };
+  async function putOne(delivery: Delivery, outgoing: Outgoing | undefined): Promise<void> {
+    const client = { address: '192.0.2.1', helo: 'there', tls: null };
+    const envelope = { mailFrom: 'a@example.org', client, ...(outgoing && { outgoing }) };
+    const body = { kind: 'inline', bytes: BYTES.slice() } as const;
+    const message = { id: delivery.messageId, receivedAt: clock.now(), envelope, trace: '', body };
+    const outcome = await spool.accept(message, [delivery]);
+    if (outcome !== 'accepted') throw new Error(`not accepted but ${outcome}`);
+  }
   const posts: Post[] = [];
   const jobs: RenderJob[] = [];
   const discarded: PostBody[] = [];
@@ -137,7 +175,13 @@ export function createBench(
 
   return {
     clock,
+    watch,
     spool,
+    async put(deliveries, outgoing) {
+      await Promise.all(deliveries.map((delivery) => putOne(delivery, outgoing)));
+    },
+    rows: async () => (await spool.list({}, 100_000)).reverse(),
+    reads,
     log,
     posts,
     jobs,

@@ -3,10 +3,12 @@
  * in the middle of the step that it is told: `node events-child.ts FOLDER ROUND STEP`. Says on standard output which
  * events were taken.
  */
+
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = '', round = '0', dieAt = '0'] = process.argv.slice(2);
@@ -14,7 +16,7 @@ const hook = { id: '4', account: 'acme', url: 'https://hooks.example.com/4' };
 const ids = createIds(systemClock);
 const spool = await openSpool(
   { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
-  { clock: systemClock, log: createLog('silent') },
+  { clock: systemClock, log: createLog('silent'), role: 'daemon', metrics: NO_METRICS },
 );
 // What the round before left open would stand in the way of new batches, and the later steps would never be reached.
 await spool.drop({ kinds: ['events'], states: ['waiting'] }, Date.now());

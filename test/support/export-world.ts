@@ -5,7 +5,7 @@ import { createRunningTime } from '../../src/base/running-time.ts';
 import type { NewNotice } from '../../src/sending/types.ts';
 import type { Database } from '../../src/store/driver/port.ts';
 import type { ExportRow } from '../../src/store/rows/exports.ts';
-import { type RejectRow, rejectId, type WhitelistRow } from '../../src/store/rows/lists.ts';
+import type { RejectRow, WhitelistRow } from '../../src/store/rows/lists.ts';
 import type { MessageTagRow, SentMessageRow } from '../../src/store/rows/messages.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
 
@@ -13,7 +13,9 @@ import { expireExportsTask } from '../../src/tasks/exports/folder.ts';
 import { type ExportSettings, runExportsTask } from '../../src/tasks/exports/run-exports.ts';
 import { createTestClock } from './clock.ts';
 import { exportRow, readArchive, readCsv } from './exports.ts';
+import { rejectRow as aReject, whitelistRow as aWhitelistEntry } from './lists.ts';
 import { createTestLog } from './log.ts';
+import { messageRow as aMessage } from './messages.ts';
 import { tempDir } from './temp.ts';
 
 export const MINE = 'ExampleAccountId000001';
@@ -99,69 +101,29 @@ export async function openExportWorld(database: Database, settings: Partial<Expo
 const AT = new Date('2026-01-04T10:00:00Z');
 
 export function rejectRow(email: string, more: Partial<RejectRow> = {}): RejectRow {
-  const { account = MINE, subaccount = '' } = more;
-  const rest: Omit<RejectRow, 'id'> = {
-    account,
-    email,
-    subaccount,
+  return aReject(more.account ?? MINE, email, {
     reason: 'hard-bounce',
     detail: 'smtp;550 no such user',
     createdAt: AT,
     lastEventAt: AT,
     expiresAt: new Date('2026-01-11T10:00:00Z'),
-    expired: false,
-    sender: null,
-    termMs: 0,
-    removed: false,
-    version: 1,
-    unsent: null,
-    unsentSince: null,
     ...more,
-  };
-  return { ...rest, id: rejectId(account, email, subaccount) };
+  });
 }
 
 export function whitelistRow(email: string, more: Partial<WhitelistRow> = {}): WhitelistRow {
-  const account = more.account ?? MINE;
-  return {
-    id: `${account} ${email}`,
-    account,
-    email,
-    detail: null,
-    createdAt: AT,
-    removed: false,
-    version: 1,
-    unsent: null,
-    unsentSince: null,
-    ...more,
-  };
+  return aWhitelistEntry(more.account ?? MINE, email, { createdAt: AT, ...more });
 }
 
 let messages = 0;
 
 export function messageRow(more: Partial<SentMessageRow> = {}): SentMessageRow {
-  return {
-    id: (++messages).toString(16).padStart(32, '0'),
-    account: MINE,
+  return aMessage(more.account ?? MINE, (++messages).toString(16).padStart(32, '0'), {
     createdAt: AT,
-    sender: 'news@example.com',
     email: 'ann@example.org',
     subject: 'Hello',
-    tags: [],
-    template: null,
-    subaccount: null,
-    metadata: {},
-    apiKey: null,
-    state: 'sent',
-    opens: 0,
-    clicks: 0,
-    openDetail: [],
-    clickDetail: [],
-    diag: null,
-    bounceDescription: null,
-    version: 1,
     ...more,
-  };
+  });
 }
 
 /** Writes a message and the rows of its tags, as events/ does. */

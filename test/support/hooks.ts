@@ -1,5 +1,5 @@
 import type { Delivery, Spool } from '../../src/queue/delivery.ts';
-import type { Hook, SpooledEvent, Wanted } from '../../src/queue/events.ts';
+import type { EventsForHook, Hook, SpooledEvent } from '../../src/queue/events.ts';
 
 /** A webhook of `acme`. */
 export function hook(id = '4', url = `https://hooks.example.com/${id}`): Hook {
@@ -14,7 +14,7 @@ export function someEvents(count: number, from = 0, size = 100): SpooledEvent[] 
   });
 }
 
-export function wanted(events: readonly SpooledEvent[], to: Hook = hook()): Wanted {
+export function wanted(events: readonly SpooledEvent[], to: Hook = hook()): EventsForHook {
   return { hook: to, events };
 }
 

@@ -1,4 +1,3 @@
-import { deliveryId } from '../../src/base/ids.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
 import type { Outbox } from '../../src/events/apply.ts';
@@ -12,9 +11,10 @@ import { createSubmitting } from '../../src/sending/submit.ts';
 import type { SentMessageRow } from '../../src/store/rows/messages.ts';
 import type { Store } from '../../src/store/store.ts';
 import type { ApiWorld } from './api.ts';
-import type { TestSpool } from './api-spool.ts';
-import { createSureTime, type TestClock } from './clock.ts';
+import { clockAt, createSureTime, type TestClock } from './clock.ts';
 import type { createTestLog } from './log.ts';
+import type { TestSpool } from './shared-spool.ts';
+import { put, settled } from './spool.ts';
 
 /** The real parts behind the messages group, with message ids that can be foretold: `…0001` and so on. */
 export function createTestMessages(deps: {
@@ -108,35 +108,36 @@ export function messageRow(account: string, id: string, fields: Partial<SentMess
 
 /** The message of the examples that was sent, and the one that waits for its time. */
 export async function putMessages({ store, spool }: ApiWorld, account: string): Promise<void> {
-  const [sent, later] = ['01kcexamplesent00000009001', '01kcexamplesent00000009002'].map((id) => ({
-    id,
-    delivery: deliveryId(id, 'out', 'reader@example.com'),
-  }));
-  if (!sent || !later) throw new Error('two');
   const outgoing = { ...PLAIN_OUTGOING, fromName: 'Example Name', globalVars: [{ name: 'name', content: 'you' }] };
-  const client = { address: null, helo: null, tls: null };
-  const body = { kind: 'inline' as const, bytes: Buffer.from(JSON.stringify(DRAFT)) };
-  spool.messages.push({
-    id: sent.id,
-    receivedAt: Date.UTC(2026, 0, 5, 9, 30),
-    envelope: { mailFrom: '', client, outgoing },
-    trace: '',
-    body,
-  });
-  const common = { kind: 'outbound' as const, account, url: mailUrl('example.com'), routeId: '', pattern: '' };
-  spool.put({ ...common, id: sent.delivery, messageId: sent.id, recipient: 'reader@example.com', state: 'delivered' });
-  spool.put({
+  const handedOver = clockAt(Date.UTC(2026, 0, 5, 9, 30));
+  const common = {
+    kind: 'outbound',
+    account,
+    url: mailUrl('example.com'),
+    routeId: '',
+    pattern: '',
+    outgoing,
+  } as const;
+  const body = () => ({ kind: 'inline' as const, bytes: Buffer.from(JSON.stringify(DRAFT)) });
+  const sent = await put(spool, handedOver, {
     ...common,
-    id: later.delivery,
-    messageId: later.id,
-    recipient: 'later@example.com',
-    dueAt: Date.UTC(2026, 0, 6, 9),
+    id: '01kcexamplesent00000009001',
+    recipients: ['reader@example.com'],
+    body: body(),
+  });
+  await spool.settle(settled(handedOver, sent.delivery));
+  const later = await put(spool, handedOver, {
+    ...common,
+    id: '01kcexamplesent00000009002',
+    recipients: ['later@example.com'],
+    body: body(),
+    notBefore: Date.UTC(2026, 0, 6, 9),
   });
   await store.messages.insert(
     messageRow(account, SENT, {
       tags: ['password-resets'],
       metadata: { website: 'www.example.com' },
-      delivery: sent.delivery,
+      delivery: sent.delivery.id,
       opens: 1,
       clicks: 1,
       openDetail: [{ ts: 1_767_605_500 }],
@@ -148,7 +149,7 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
       email: 'later@example.com',
       state: 'queued',
       subject: 'later',
-      delivery: later.delivery,
+      delivery: later.delivery.id,
       tags: ['later'],
     }),
   );
@@ -160,7 +161,7 @@ export async function putMessages({ store, spool }: ApiWorld, account: string): 
     sender: 'news@example.com',
     email: 'later@example.com',
     subject: 'example subject',
-    delivery: later.delivery,
+    delivery: later.delivery.id,
     state: null,
   });
   const seen = { ip: '192.0.2.44', user_agent: 'Example Mail/1.0' };

@@ -2,7 +2,7 @@ import { createIds } from '../../src/base/ids.ts';
 import { createLists } from '../../src/events/lists.ts';
 import type { MessageEvent, NewSentMessage } from '../../src/events/record.ts';
 import { createRecorder } from '../../src/events/record.ts';
-import { COUNTS, type Counted, type CounterRow, type Counts } from '../../src/store/rows/counters.ts';
+import { COUNTS, type CounterRow, type CounterSubject, type Counts } from '../../src/store/rows/counters.ts';
 import type { UnsentEvent } from '../../src/store/rows/webhooks.ts';
 import type { Store } from '../../src/store/store.ts';
 import { createTestClock } from './clock.ts';
@@ -68,7 +68,7 @@ export function newEvent(kind: MessageEvent['kind'], fields: Partial<MessageEven
 /** What was counted of one thing in one span, without zeros; undefined when there is no row. */
 export async function countsOf(
   store: Store,
-  kind: Counted,
+  kind: CounterSubject,
   key: string,
   span: CounterRow['span'] = 'total',
 ): Promise<Partial<Counts> | undefined> {

@@ -2,10 +2,12 @@
  * A process of its own that settles deliveries with reports, tells some of them, and says on standard output what is
  * settled (`settled ID`) and what was told (`told ID`), until it is killed: `node reports-child.ts FOLDER`.
  */
+
 import { writeSync } from 'node:fs';
 import { systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = ''] = process.argv.slice(2);
@@ -18,7 +20,7 @@ const log = createLog('error', (line) => {
 });
 const spool = await openSpool(
   { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
-  { clock: systemClock, log },
+  { clock: systemClock, log, role: 'daemon', metrics: NO_METRICS },
 );
 
 async function one(): Promise<void> {

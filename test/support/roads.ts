@@ -1,5 +1,7 @@
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import type { RunningTime } from '../../src/base/running-time.ts';
+import { tableOf } from '../../src/base/tables.ts';
+import { DELIVERY_KINDS } from '../../src/queue/delivery.ts';
 import { createDispatcher, type Dispatcher, type DispatcherDeps } from '../../src/queue/dispatcher.ts';
 import type { Road, Roads, SenderReports } from '../../src/queue/road.ts';
 import { createWebhookRoad, type WebhookRoadDeps, type WebhookRoadSettings } from '../../src/webhooks/road.ts';
@@ -36,6 +38,7 @@ export function createWebhookDispatcher(
 ): Dispatcher {
   const parts = { ...deps, senderReports: NO_SENDER_REPORTS, metrics: NO_METRICS };
   const webhooks = createWebhookRoad(settings, parts);
-  const roads = { inbound: webhooks, events: webhooks, outbound: NO_ROAD, return: NO_ROAD, ...others };
+  const none = tableOf(DELIVERY_KINDS, () => NO_ROAD);
+  const roads = { ...none, inbound: webhooks, events: webhooks, ...others };
   return createDispatcher({ ...parts, roads });
 }

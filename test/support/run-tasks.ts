@@ -11,7 +11,7 @@ import { zoneResolver } from './zone.ts';
 
 const outbox = { publish: () => Promise.resolve() };
 
-/** Runs every task of the daemon once on what is in the store of the API. What concerns the spool alone is left out. */
+/** Runs every task of the daemon once on what the API has in its store and on its queue. */
 export async function runTasks({
   store,
   meter,
@@ -63,8 +63,5 @@ export async function runTasks({
       trackingDomainTests: senders.trackingDomains,
     },
   );
-  for (const task of Object.values<Task>(tasks))
-    await task.run().catch((error: unknown) => {
-      if (!(error instanceof Error) || error.message !== 'not part of this double') throw error;
-    });
+  for (const task of Object.values<Task>(tasks)) await task.run();
 }

@@ -1,10 +1,10 @@
 import { NO_METRICS } from '../../src/base/metrics.ts';
 import { createRunningTime } from '../../src/base/running-time.ts';
-import type { MessageEvent, NewSentMessage, Recorder } from '../../src/events/record.ts';
+import type { MessageEvent } from '../../src/events/record.ts';
 import { mailUrl, type Outgoing } from '../../src/mail/outgoing.ts';
 import type { Delivery } from '../../src/queue/delivery.ts';
 import type { MailAttempt } from '../../src/queue/settle.ts';
-import { createReporter, type Reporter, readReport } from '../../src/sending/reporter.ts';
+import { readReport } from '../../src/sending/reporter.ts';
 import { createOutboundRoad, type MailParts } from '../../src/sending/road.ts';
 import type { ComposeJob, ComposeReply, Leave } from '../../src/sending/types.ts';
 import { aDelivery } from './delivery.ts';
@@ -52,53 +52,20 @@ export const noServer: MailAttempt = {
 };
 export const noDomain: MailAttempt = { kind: 'unanswered', reason: 'no such domain', permanent: true, durationMs: 5 };
 
-/** A recorder that keeps what it is told, in memory. */
-export interface TestRecorder extends Recorder {
-  readonly rows: Map<string, NewSentMessage>;
-  readonly events: Map<string, MessageEvent>;
-  /** What every call does first; it may throw. */
-  first: (what: string) => void;
-}
-
-export function createTestRecorder(): TestRecorder {
-  const rows = new Map<string, NewSentMessage>();
-  const events = new Map<string, MessageEvent>();
-  const recorder: TestRecorder = {
-    rows,
-    events,
-    first: () => {},
-    async begin(message) {
-      recorder.first(message.id);
-      if (rows.has(message.id)) return 'duplicate';
-      rows.set(message.id, message);
-      return 'recorded';
-    },
-    async record(event) {
-      recorder.first(event.id);
-      if (!rows.has(event.message)) return 'unknown';
-      if (events.has(event.id)) return 'duplicate';
-      events.set(event.id, event);
-      return 'recorded';
-    },
-  };
-  return recorder;
-}
-
 /** The dispatcher with mail going out: who may leave, how it is composed and what servers say are functions. */
 export interface SendingWorld extends Bench {
   readonly sent: { readonly recipient: string; readonly at: number; readonly text: string }[];
   readonly composed: ComposeJob[];
-  readonly recorder: TestRecorder;
-  readonly reporter: Reporter;
   serve(next: (recipient: string) => MailAttempt | Promise<MailAttempt>): void;
   leave(next: (recipientless: Outgoing, queuedAt: number, now: number) => Leave): void;
   compose(next: (job: ComposeJob) => ComposeReply): void;
-  mail(change?: Partial<Delivery>, outgoing?: Partial<Outgoing>): Delivery;
+  /** Mail of an account comes onto the queue. */
+  mail(change?: Partial<Omit<Delivery, 'id'>>, outgoing?: Partial<Outgoing>): Promise<Delivery>;
   /** What was reported, and not told yet: kinds with details. */
-  reports(): { readonly kind: string; readonly detail: MessageEvent['detail'] }[];
+  reports(): Promise<{ readonly kind: string; readonly detail: MessageEvent['detail'] }[]>;
 }
 
-export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
+export async function createWorld(parts: Partial<MailParts> = {}, maxAgeHours = 120): Promise<SendingWorld> {
   const sent: { recipient: string; at: number; text: string }[] = [];
   const composed: ComposeJob[] = [];
   let serve: (recipient: string) => MailAttempt | Promise<MailAttempt> = () => answer(250, '2.0.0 ok');
@@ -129,12 +96,12 @@ export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
       publicUrl: 'https://mx.example',
       secret: 's',
     }),
-    reported: () => world.reporter.poke(),
+    reported: () => {},
     ...parts,
   };
-  const bench: Bench = createBench({}, {}, (shared) => ({
+  const bench: Bench = await createBench({}, {}, (shared) => ({
     outbound: createOutboundRoad(
-      { concurrency: 10, concurrencyPerEndpoint: 5, concurrencyAtStart: 2, maxAgeHours: 120 },
+      { concurrency: 10, concurrencyPerEndpoint: 5, concurrencyAtStart: 2, maxAgeHours },
       {
         ...shared,
         ...mail,
@@ -151,14 +118,10 @@ export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
       },
     ),
   }));
-  const recorder = createTestRecorder();
-  const reporter = createReporter({ spool: bench.spool, recorder, clock: bench.clock, log: bench.log });
-  const world: SendingWorld = {
+  return {
     ...bench,
     sent,
     composed,
-    recorder,
-    reporter,
     serve(next) {
       serve = next;
     },
@@ -168,7 +131,7 @@ export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
     compose(next) {
       compose = next;
     },
-    mail(change = {}, outgoing = {}) {
+    async mail(change = {}, outgoing = {}) {
       const delivery = aDelivery(mailUrl('example.com'), {
         kind: 'outbound',
         routeId: '',
@@ -176,14 +139,13 @@ export function createWorld(parts: Partial<MailParts> = {}): SendingWorld {
         recipient: 'jo@example.com',
         ...change,
       });
-      bench.spool.put([delivery], bench.clock.now(), { ...OUTGOING, ...outgoing });
+      await bench.put([delivery], { ...OUTGOING, ...outgoing });
       return delivery;
     },
-    reports: () =>
-      [...bench.spool.untold.values()].flatMap((report) => {
+    reports: async () =>
+      (await bench.spool.reports(1000)).flatMap((report) => {
         const told = readReport(report);
         return told ? [{ kind: told.event.kind, detail: told.event.detail }] : [];
       }),
   };
-  return world;
 }

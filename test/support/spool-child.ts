@@ -2,11 +2,13 @@
  * A process of its own that puts messages on a spool and says on standard output which were accepted, so that a test
  * can kill it, trace it or let its disk fail: `node spool-child.ts FOLDER CALLERS MESSAGES LARGE_EVERY BYTES`.
  */
+
 import { createHash, randomBytes } from 'node:crypto';
 import { writeSync } from 'node:fs';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
 import { createLog } from '../../src/base/log.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
 import { openSpool } from '../../src/queue/spool.ts';
 
 const [dir = '', callers = '1', messages = '1', largeEvery = '0', size = '2000'] = process.argv.slice(2);
@@ -21,7 +23,7 @@ const log = createLog('info', (line) => {
 const ids = createIds(systemClock);
 const spool = await openSpool(
   { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 },
-  { clock: hasty, log },
+  { clock: hasty, log, role: 'daemon', metrics: NO_METRICS },
 );
 say('ready');
 

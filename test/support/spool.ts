@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../src/base/ids.ts';
+import { NO_METRICS } from '../../src/base/metrics.ts';
+import type { Outgoing } from '../../src/mail/outgoing.ts';
 import type { AttemptRecord, Body, Delivery, NewMessage, Settlement, Spool } from '../../src/queue/delivery.ts';
 import { openSpool, type SpoolDeps } from '../../src/queue/spool.ts';
 import { afterTest } from './cleanup.ts';
@@ -34,9 +36,13 @@ export function spoolSettings(dir: string) {
   return { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1_000_000 };
 }
 
-/** Opens a spool that the test need not close. */
-export async function openOne(dir: string, deps: SpoolDeps, settings = spoolSettings(dir)): Promise<Spool> {
-  const spool = await openSpool(settings, deps);
+/** Opens a spool that the test need not close, as a daemon when nothing else is said. */
+export async function openOne(
+  dir: string,
+  deps: Pick<SpoolDeps, 'clock' | 'log'> & Partial<SpoolDeps>,
+  settings = spoolSettings(dir),
+): Promise<Spool> {
+  const spool = await openSpool(settings, { role: 'daemon', metrics: NO_METRICS, ...deps });
   const tracked = {
     ...spool,
     async close() {
@@ -81,19 +87,26 @@ export interface MailOptions {
   readonly account?: string;
   readonly url?: string;
   readonly routeId?: string;
+  readonly pattern?: string;
   readonly recipients?: readonly string[];
   readonly body?: Body;
   readonly id?: string;
+  readonly notBefore?: number;
+  /** Set for mail of an account. */
+  readonly outgoing?: Outgoing;
 }
 
 /** A message that was received at the time of `clock`, with one delivery per recipient. */
-export function mail(clock: Clock, options: MailOptions = {}): Mail {
+export function mail(clock: Pick<Clock, 'now'>, options: MailOptions = {}): Mail {
   const {
     kind = 'inbound',
     task,
+    outgoing,
+    notBefore,
     account = 'acme',
     url = 'https://hooks.example.com/in',
     routeId = '1.1',
+    pattern = '*',
     recipients = ['jo@example.com'],
     id = ids.message(),
   } = options;
@@ -101,6 +114,7 @@ export function mail(clock: Clock, options: MailOptions = {}): Mail {
   const envelope = {
     mailFrom: 'sam@sender.example',
     client: { address: '192.0.2.1', helo: 'mail.sender.example', tls: 'TLSv1.3' },
+    ...(outgoing && { outgoing }),
   };
   const deliveries = recipients.map((recipient) => ({
     id: deliveryId(id, routeId, recipient),
@@ -110,16 +124,17 @@ export function mail(clock: Clock, options: MailOptions = {}): Mail {
     account,
     url,
     routeId,
-    pattern: '*',
+    pattern,
     recipient,
+    ...(notBefore !== undefined && { notBefore }),
   }));
   return { message: { id, receivedAt: clock.now(), envelope, trace: 'Received: from there\r\n', body }, deliveries };
 }
 
 /** Puts a message on the spool and expects that it is accepted. Answers it with its first delivery. */
 export async function put(
-  spool: Spool,
-  clock: Clock,
+  spool: Pick<Spool, 'accept'>,
+  clock: Pick<Clock, 'now'>,
   options: MailOptions = {},
 ): Promise<Mail & { readonly delivery: Delivery }> {
   const one = mail(clock, options);
@@ -130,7 +145,7 @@ export async function put(
 }
 
 /** An attempt at the time of `clock`. */
-export function attempt(clock: Clock, status: number | null = 200): AttemptRecord {
+export function attempt(clock: Pick<Clock, 'now'>, status: number | null = 200): AttemptRecord {
   return {
     at: clock.now(),
     durationMs: 12,
@@ -141,7 +156,7 @@ export function attempt(clock: Clock, status: number | null = 200): AttemptRecor
 }
 
 /** A settlement after one attempt: delivered, or what is said instead. */
-export function settled(clock: Clock, delivery: Delivery, change: Partial<Settlement> = {}): Settlement {
+export function settled(clock: Pick<Clock, 'now'>, delivery: Delivery, change: Partial<Settlement> = {}): Settlement {
   return {
     deliveryId: delivery.id,
     attempt: attempt(clock),

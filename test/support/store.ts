@@ -1,4 +1,5 @@
 import { join } from 'node:path';
+import { systemClock } from '../../src/base/clock.ts';
 import type { Log } from '../../src/base/log.ts';
 import { openEmbedded } from '../../src/store/driver/embedded.ts';
 import { openStore, type Store } from '../../src/store/store.ts';
@@ -12,7 +13,7 @@ export async function openTestStore(log: Log = createTestLog(), dir?: string): P
   return openStore(
     await openEmbedded(
       { file: join(dir ?? (await tempDir()), 'store.db'), timeoutMs: 5000 * PATIENCE, room: NO_FLOOR },
-      { log },
+      { log, clock: systemClock },
     ),
   );
 }

@@ -5,7 +5,7 @@ import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../../src/base/clock.ts';
 import { createIds } from '../../src/base/ids.ts';
 import { NO_METRICS } from '../../src/base/metrics.ts';
-import type { Submission, SubmitOutcome, Submitted } from '../../src/sending/types.ts';
+import type { RecipientOutcome, Submission, SubmitOutcome } from '../../src/sending/types.ts';
 import { WRONG_KEY_MS } from '../../src/smtp/submission/login.ts';
 import { createSubmission, type SubmissionSettings } from '../../src/smtp/submission/submission.ts';
 
@@ -176,7 +176,7 @@ export async function startSubmission(settings: Partial<SubmissionSettings> = {}
 
 export type StartedSubmission = Awaited<ReturnType<typeof startSubmission>>;
 
-function toSubmitted(email: string, index: number): Submitted {
+function toSubmitted(email: string, index: number): RecipientOutcome {
   return {
     id: String(index + 1).padStart(32, '0'),
     email,

@@ -1,7 +1,10 @@
 import type { Store } from '../../src/store/store.ts';
-import type { TestSpool } from './api-spool.ts';
+import { clockAt } from './clock.ts';
+import type { TestSpool } from './shared-spool.ts';
+import { attempt, settled } from './spool.ts';
 
 const URL = 'https://app.example.com/hooks/events';
+const BATCH = '01kcexamplebatch0000000000';
 
 /** The webhook that the examples show, the first of the first account, with the numbers of two hosts. */
 export async function seedWebhooks(store: Store, account: string): Promise<void> {
@@ -36,24 +39,12 @@ export async function seedWebhooks(store: Store, account: string): Promise<void>
   });
 }
 
-/** A batch of that webhook that was delivered. */
-export function putBatch(spool: TestSpool, account: string): void {
-  spool.put(
-    {
-      id: '01kcexamplebatch0000000000-ExampleHash1',
-      kind: 'events',
-      account,
-      messageId: '01kcexamplebatch0000000000',
-      routeId: '',
-      pattern: '',
-      recipient: '',
-      url: URL,
-      state: 'delivered',
-      createdAt: Date.UTC(2026, 0, 5, 11, 30),
-      endedAt: Date.UTC(2026, 0, 5, 11, 30, 1),
-      lastStatus: 200,
-      batch: { webhook: '4', events: 3 },
-    },
-    [{ at: Date.UTC(2026, 0, 5, 11, 30, 1), durationMs: 12, status: 200, error: null, answer: 'OK' }],
-  );
+/** A batch of that webhook that was delivered; answers the id of its delivery. */
+export async function putBatch(spool: TestSpool, account: string): Promise<string> {
+  const events = ['send', 'open', 'click'].map((id) => ({ id, body: '{}' }));
+  const made = Date.UTC(2026, 0, 5, 11, 30);
+  const batch = await spool.events.send({ hook: { id: '4', account, url: URL }, events }, BATCH, made);
+  const clock = clockAt(made + 1000);
+  await spool.settle(settled(clock, batch, { attempt: { ...attempt(clock), answer: 'OK' } }));
+  return batch.id;
 }

@@ -21,6 +21,15 @@ describe('the docs', () => {
     expect(wrong).to.deep.equal([]);
   });
 
+  it('name no folder of the repository that is not there', () => {
+    const wrong = pages.flatMap((page) =>
+      [...readFileSync(page, 'utf8').matchAll(/`((?:test|docs|config|scripts|bench|src)\/[\w./-]*\/)`/g)].flatMap(
+        ([, name = '']) => (existsSync(name) ? [] : [`${page}: ${name}`]),
+      ),
+    );
+    expect(wrong).to.deep.equal([]);
+  });
+
   it('have a README for each folder of src/, of at most a page, that says where to begin reading', () => {
     const wrong = globSync('src/*/').filter((folder) => {
       const readme = join(folder, 'README.md');

@@ -2,8 +2,8 @@ import { z } from 'zod';
 import { toTimestamp } from '../../base/clock.ts';
 import { addUpMonths, type Month, sinceHours, type Windows } from '../../mail/stats.ts';
 import {
-  type Counted,
   type CounterRow,
+  type CounterSubject,
   type Counts,
   counterId,
   reputationMonths,
@@ -134,14 +134,14 @@ type Counters = Pick<AccountStore, 'counters'>;
 type Totals = Pick<AccountStore, 'account' | 'counters'>;
 
 /** Everything that was ever counted of one thing; undefined when nothing was. */
-export function totalOf({ counters }: Counters, kind: Counted, key: string): Promise<CounterRow | undefined> {
+export function totalOf({ counters }: Counters, kind: CounterSubject, key: string): Promise<CounterRow | undefined> {
   return counters.one({ kind, span: 'total', key });
 }
 
 /** The hours of the last `days` days in which something was counted of one thing, the oldest first. */
 export function hoursOf(
   { counters }: Counters,
-  kind: Counted,
+  kind: CounterSubject,
   key: string,
   days: number,
   now: Date,
@@ -150,14 +150,14 @@ export function hoursOf(
 }
 
 /** What the reputation of one thing is made of: its counts in this month and the one before. */
-export async function recentOf({ counters }: Counters, kind: Counted, key: string, now: Date): Promise<Month> {
+export async function recentOf({ counters }: Counters, kind: CounterSubject, key: string, now: Date): Promise<Month> {
   return addUpMonths(await counters.many({ kind, span: 'month', key, start: { in: [...reputationMonths(now)] } }));
 }
 
 /** Everything of a kind that was ever counted, by key, in pages; it begins after the key `after`. */
 export function totalsAfter(
   { account, counters }: Totals,
-  kind: Counted,
+  kind: CounterSubject,
   after: string | undefined,
 ): Pages<CounterRow> {
   const start = startOf('total', new Date(0));
@@ -175,7 +175,7 @@ export function totalsAfter(
 /** For a page of totals: key to what the reputation is made of. Two queries, however long the page is. */
 export async function recentOfPage(
   { account, counters }: Totals,
-  kind: Counted,
+  kind: CounterSubject,
   page: readonly CounterRow[],
   now: Date,
 ): Promise<Map<string, Month>> {

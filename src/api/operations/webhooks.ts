@@ -271,7 +271,7 @@ const test = operation({
     events: z.int().meta({ description: 'how many events it holds' }),
   }),
   errors: ['Unknown_Webhook', 'ServiceUnavailable'],
-  example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000000-ExampleHash1', events: 3 } },
+  example: { params: { id: 4 }, answer: { id: '01kcexamplebatch0000000001-c5ww9J8SFY5a', events: 3 } },
   async handle({ id }, call) {
     const row = await findWebhook(id, call);
     const events = toExampleEvents(toWebhookRecord(row, '', []).events, call.now());
@@ -332,7 +332,7 @@ const deliveries = operation({
     params: { id: 4 },
     answer: [
       {
-        id: '01kcexamplebatch0000000000-ExampleHash1',
+        id: '01kcexamplebatch0000000000-VzrLfS8YweWn',
         url: URL,
         state: 'delivered',
         created_at: '2026-01-05 11:30:00',

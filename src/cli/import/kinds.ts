@@ -274,7 +274,7 @@ const routes: Kind = {
 };
 
 /** In order of dependency: rejects name subaccounts, and a whitelisted address cannot be rejected. */
-export const KINDS: readonly Kind[] = [
+export const IMPORTED_KINDS: readonly Kind[] = [
   subaccounts,
   templates,
   whitelist,

@@ -2,7 +2,7 @@ import type { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { deliveryId } from '../../base/ids.ts';
 import type { AttemptRecord, Delivery, Settlement } from '../delivery.ts';
-import type { BatchLimits, Frozen, Hook, HookTally, Pending, Wanted } from '../events.ts';
+import type { BatchLimits, EventsForHook, FreezeOutcome, Hook, HookTally, Pending } from '../events.ts';
 import type { Ending } from './changes.ts';
 import type { Endpoints } from './open-file.ts';
 import {
@@ -27,9 +27,9 @@ interface Published {
 
 /** Events on their way into batches, inside the common transaction. */
 export interface Batching {
-  publish(wanted: readonly Wanted[], now: number): Published[];
-  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): Frozen;
-  send(wanted: Wanted, messageId: string, now: number): Delivery;
+  publish(wanted: readonly EventsForHook[], now: number): Published[];
+  freeze(webhook: string, messageId: string, limits: BatchLimits, now: number): FreezeOutcome;
+  send(wanted: EventsForHook, messageId: string, now: number): Delivery;
 }
 
 /**
@@ -114,7 +114,7 @@ function createPending(db: DatabaseSync) {
   );
   const look = db.prepare(PENDING);
   return {
-    add(hook: number, events: Wanted['events'], now: number): { events: number; bytes: number } {
+    add(hook: number, events: EventsForHook['events'], now: number): { events: number; bytes: number } {
       const added = { events: 0, bytes: 0 };
       for (const { id, body } of events) {
         const size = Buffer.byteLength(body);

@@ -2,6 +2,7 @@ import { type Clock, createPauses } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import type { Metrics } from '../../base/metrics.ts';
+import { tableOf } from '../../base/tables.ts';
 import {
   type AcceptOutcome,
   type Delivery,
@@ -9,6 +10,7 @@ import {
   ENDPOINT_KINDS,
   type Endpoint,
   type EndpointKind,
+  KINDS,
 } from '../delivery.ts';
 import type { MessageRow } from './changes.ts';
 import { SpoolFault } from './faults.ts';
@@ -167,10 +169,10 @@ function createTally(): Tally {
   const accounts = new Map<string, number>();
   /** Of these, what goes out as mail. */
   const outgoing = new Map<string, number>();
-  let byEndpoint = { webhook: 0, outbound: 0, return: 0 };
+  let byEndpoint = tableOf(ENDPOINT_KINDS, () => 0);
   const shift = (entry: Entry, more: number) => {
     entry.waiting += more;
-    byEndpoint[ENDPOINT_KINDS[entry.kind]] += more;
+    byEndpoint[KINDS[entry.kind].endpoint] += more;
     for (const sums of entry.kind === 'outbound' ? [accounts, outgoing] : [accounts])
       sums.set(entry.account, (sums.get(entry.account) ?? 0) + more);
   };
@@ -179,7 +181,7 @@ function createTally(): Tally {
       endpoints.clear();
       accounts.clear();
       outgoing.clear();
-      byEndpoint = { webhook: 0, outbound: 0, return: 0 };
+      byEndpoint = tableOf(ENDPOINT_KINDS, () => 0);
       for (const { key, account, url, kind, memory, waiting } of loaded) {
         const entry = { account, url, kind, memory, waiting: 0 };
         endpoints.set(key, entry);

@@ -5,6 +5,7 @@ import {
   DELIVERY_KINDS,
   type DeliveryKind,
   type DeliveryState,
+  KINDS,
   type Message,
   type QueuedDelivery,
   type ReturnTask,
@@ -92,7 +93,7 @@ ALTER TABLE deliveries ADD COLUMN sum INTEGER;
 `;
 
 /**
- * What a delivery is, and what an endpoint got first: numbers of `DELIVERY_KINDS`; `task` is a number of `TASKS`, 0 for
+ * What a delivery is, and what an endpoint got first: the codes of `KINDS`; `task` is a number of `TASKS`, 0 for
  * none. Before, that stood in URLs and in the table of batches (`fillKinds`).
  */
 const KIND = `
@@ -137,12 +138,14 @@ export function stateCode(state: DeliveryState): number {
 
 /** The number of a kind in the file. */
 export function kindCode(kind: DeliveryKind): number {
-  return DELIVERY_KINDS.indexOf(kind);
+  return KINDS[kind].code;
 }
 
-/** The kind behind a number; one that was damaged is caught by the checksum of its row. */
+const KINDS_BY_CODE: ReadonlyMap<number, DeliveryKind> = new Map(DELIVERY_KINDS.map((kind) => [kindCode(kind), kind]));
+
+/** The kind behind a number; a row with one that nobody knows is not whole (`isWholeDelivery`). */
 export function kindOfCode(code: number): DeliveryKind {
-  return DELIVERY_KINDS[code] ?? 'inbound';
+  return KINDS_BY_CODE.get(code) ?? 'inbound';
 }
 
 /** A task as the file holds it; 0 is none. */
@@ -312,12 +315,16 @@ export function toDelivery(row: SqlRow): QueuedDelivery {
   };
 }
 
-/** Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. */
+/**
+ * Whether a row of `DELIVERY` says what was written; one of an older version has no checksum. A newer version may have
+ * left a kind that we have no road for: over another one it must not go.
+ */
 export function isWholeDelivery(row: SqlRow): boolean {
   const { id, kind, task, message, route, pattern, recipient, sum } = row;
   if (
     typeof id !== 'string' ||
     typeof kind !== 'number' ||
+    !KINDS_BY_CODE.has(kind) ||
     typeof task !== 'number' ||
     typeof message !== 'number' ||
     typeof route !== 'string' ||

@@ -9,7 +9,7 @@ import { FaultyTemplate, TooLong } from '../../mail/faults.ts';
 import { changeHtml, changeText, createTagging, type Relink, withoutQuery } from '../../mail/links.ts';
 import { bounceAddress, toToken, unsubAddress } from '../../mail/return-address.ts';
 import { LONGEST_COUNTED_URL, MOST_COUNTED_URLS } from '../../store/rows/counters.ts';
-import type { Composed, ComposeJob, ComposeReply } from '../types.ts';
+import type { ComposedMessage, ComposeJob, ComposeReply } from '../types.ts';
 import { composeDocument } from './document.ts';
 import { composeDraft, parseDraft } from './draft.ts';
 import { createFilling, type Filling } from './merge-fields.ts';
@@ -23,7 +23,7 @@ const MOST_KEYS = 500;
  * path and DKIM. The same job gives the same bytes. Throws `TooLarge` for what no server would take, however often it
  * is tried, and `FaultyTemplate` for what cannot be merged; anything else that is thrown is a fault of ours.
  */
-export function composeMail(job: ComposeJob): Promise<Composed> {
+export function composeMail(job: ComposeJob): Promise<ComposedMessage> {
   return createCompose()(job);
 }
 
@@ -31,7 +31,9 @@ export function composeMail(job: ComposeJob): Promise<Composed> {
  * `composeMail` that keeps the keys it has read, and what writes style sheets into elements: a signature with one that
  * was used before takes half the time.
  */
-export function createCompose(): (job: ComposeJob) => Promise<Composed & { readonly bytes: Uint8Array<ArrayBuffer> }> {
+export function createCompose(): (
+  job: ComposeJob,
+) => Promise<ComposedMessage & { readonly bytes: Uint8Array<ArrayBuffer> }> {
   const keys = createMemory<KeyObject>({ most: MOST_KEYS });
   let inlining: Promise<Inline> | undefined;
   // Few messages ask for it, and it is a lot of code.

@@ -5,7 +5,8 @@ import { checkDkim, checkSpf, type RecordCheck } from '../../dns/checks.ts';
 import type { Resolver } from '../../dns/types.ts';
 import type { SenderDomainRow } from '../../store/rows/domains.ts';
 import type { Store } from '../../store/store.ts';
-import { type DomainKeys, type KeySwitch, keyPlace, selectorOf } from './keys.ts';
+import type { KeySwitch } from './key-rotation.ts';
+import { type DomainKeys, keyPlace, selectorOf } from './keys.ts';
 
 export interface SenderSettings {
   readonly hostname: string;

@@ -40,7 +40,7 @@ interface GateParts {
 }
 
 /** AUTH (RFC 4954), and nothing for anybody who did not pass it. */
-export function createGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): Gate {
+export function createLoginGate(parts: GateParts, state: SessionState, { address, offersTls }: Client): Gate {
   const { settings, logins, spool, meter, clock } = parts;
   const developer = settings.loopbackOnly && !offersTls && isLoopback(address);
   let awaited: NextLine | undefined;

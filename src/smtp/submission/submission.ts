@@ -15,7 +15,7 @@ import {
 import { openReception } from '../reception.ts';
 import { REFUSALS } from '../replies.ts';
 import type { Side } from '../session.ts';
-import { createGate, createLogins } from './login.ts';
+import { createLoginGate, createLogins } from './login.ts';
 import { createDataMemory, openSubmissionSink } from './submit-message.ts';
 
 /** What config/default.yaml says under `submission`; the limits of sessions are those of `smtp`. */
@@ -100,7 +100,7 @@ function createSubmissionSide(settings: SubmissionSettings, deps: SubmissionDeps
     mail: () => (spool.hasRoom() ? undefined : REFUSALS.full),
     recipient: ({ domain }) => (domain.startsWith('[') ? { refused: REFUSALS.noLiteral } : { value: null }),
     data: () => (memory.isFull() ? REFUSALS.full : undefined),
-    gate: (state, client) => createGate({ settings, logins, spool, meter, clock }, state, client),
+    gate: (state, client) => createLoginGate({ settings, logins, spool, meter, clock }, state, client),
     receive(state, address) {
       if (!state.login) throw new Error('DATA of nobody');
       const sink = openSubmissionSink({ ...deps, memory, tracking: settings.tracking }, state.login, state, address);

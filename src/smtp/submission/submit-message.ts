@@ -2,7 +2,7 @@ import { frozen } from '../../base/frozen.ts';
 import { inSlices } from '../../base/turns.ts';
 import { findingFault } from '../../mail/merge/language.ts';
 import { type Outgoing, toExtras } from '../../mail/outgoing.ts';
-import type { Submission, Submitted } from '../../sending/types.ts';
+import type { RecipientOutcome, Submission } from '../../sending/types.ts';
 import { StoreAway } from '../../store/driver/port.ts';
 import type { MessageSink } from '../reception.ts';
 import { faultyTemplate, REFUSALS, type Reply, unknownThing } from '../replies.ts';
@@ -72,7 +72,7 @@ export function openSubmissionSink(parts: Parts, login: Login, state: SessionSta
   };
 }
 
-const isForeignSender = ({ rejectReason }: Submitted) => rejectReason === 'invalid-sender';
+const isForeignSender = ({ rejectReason }: RecipientOutcome) => rejectReason === 'invalid-sender';
 
 /** What is sent: the document, or the template that it fills. */
 type Body = Pick<Outgoing, 'form' | 'template' | 'subject'> & { readonly bytes: Uint8Array };

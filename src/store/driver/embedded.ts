@@ -1,6 +1,6 @@
 import { mkdir, open } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { type Clock, systemClock } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import { createRoom, lookAtDisk, type Room, type RoomSettings } from '../../base/room.ts';
@@ -58,18 +58,17 @@ const SMALL_PATCH = 4096;
  */
 export async function openEmbedded(
   settings: EmbeddedSettings,
-  deps: { readonly log: Log; readonly clock?: Clock },
+  { log, clock }: { readonly log: Log; readonly clock: Clock },
 ): Promise<Database> {
   await makeFile(settings.file);
-  const presence = createPresence(deps.log, 'embedded');
-  const clock = deps.clock ?? systemClock;
+  const presence = createPresence(log, 'embedded');
   const room = createRoom('store', settings.room, {
     clock,
-    log: deps.log,
+    log,
     look: () => lookAtDisk(dirname(settings.file)),
   });
   await room.start();
-  const link = createLink({ clock, log: deps.log, presence }, settings);
+  const link = createLink({ clock, log, presence }, settings);
   await link.open().catch((error: unknown) => {
     room.stop();
     throw error;

@@ -1,5 +1,5 @@
 import { type Db, type Document, MongoClient, type Collection as MongoCollection } from 'mongodb';
-import { type Clock, systemClock } from '../../base/clock.ts';
+import type { Clock } from '../../base/clock.ts';
 import { frozen } from '../../base/frozen.ts';
 import type { Log } from '../../base/log.ts';
 import {
@@ -30,7 +30,7 @@ interface MongoSettings {
 
 interface MongoDeps {
   readonly log: Log;
-  readonly clock?: Clock;
+  readonly clock: Clock;
   /** Is shown every command that goes to the server, for a test to look at. */
   readonly onCommand?: (name: string, command: Readonly<Record<string, unknown>>) => void;
 }
@@ -59,10 +59,7 @@ const DURABLE = { writeConcern: { w: 'majority', j: true }, readPreference: 'pri
  * `change` whose filter the patch leaves matching; to repeat an `add` or any other `change`, look first. Nothing is
  * reported as done that is not durable.
  */
-export async function openMongo(
-  settings: MongoSettings,
-  { log, clock = systemClock, onCommand }: MongoDeps,
-): Promise<Database> {
+export async function openMongo(settings: MongoSettings, { log, clock, onCommand }: MongoDeps): Promise<Database> {
   const client = createClient(settings, onCommand);
   const db = client.db(databaseName(settings));
   const presence = createPresence(log, 'mongo');

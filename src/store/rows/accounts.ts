@@ -6,7 +6,7 @@ import { createExpiringMemory } from '../../base/memory.ts';
 import { networkOf } from '../../base/networks.ts';
 import type { Row } from '../driver/port.ts';
 import type { Store } from '../store.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /** An account: everything else belongs to one. */
 export interface AccountRow extends Row {
@@ -25,7 +25,7 @@ export const accounts = collection<AccountRow>()({
 });
 
 /** An API key. The store never holds the key itself: `id` is its SHA-256, as `keyHash` makes it. */
-export interface KeyRow extends Owned {
+export interface KeyRow extends OwnedRow {
   readonly label: string;
   /** The first four characters, so that a person can tell keys apart. */
   readonly hint: string;

@@ -1,7 +1,7 @@
 import type { CollectionSpec, Row } from '../driver/port.ts';
 
 /** A row that belongs to an account. */
-export interface Owned extends Row {
+export interface OwnedRow extends Row {
   readonly account: string;
 }
 
@@ -12,7 +12,7 @@ export interface Owned extends Row {
  * - `lent`: read and change. They come from the operator, go back to the operator, and are not the account's bytes.
  * - `none`: they belong to no account.
  */
-type Access<R extends Row> = R extends Owned ? 'own' | 'read' | 'hidden' | 'lent' : 'none';
+type Access<R extends Row> = R extends OwnedRow ? 'own' | 'read' | 'hidden' | 'lent' : 'none';
 
 /** A collection as it is declared: all that the drivers, the store, the account's view and its limits know of it. */
 export interface Declaration<R extends Row, N extends string, A extends string, L extends boolean>

@@ -1,5 +1,5 @@
 import { hash } from 'node:crypto';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 import type { EventMarks } from './messages.ts';
 
 /** What is counted of sent mail, in the order the API lists it. */
@@ -32,7 +32,7 @@ export const NO_COUNTS: Counts = {
 };
 
 /** What has counters: the account as a whole, and things of its mail. */
-export type Counted = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
+export type CounterSubject = 'account' | 'sender' | 'tag' | 'template' | 'subaccount';
 
 /** Of how much time a row is the sum. `total` is everything there ever was, so that lists need one row a thing. */
 const SPANS = ['minute', 'hour', 'week', 'month', 'total'] as const;
@@ -43,7 +43,7 @@ export type Span = (typeof SPANS)[number];
  * what a subaccount may send and has sent is told by minute, week and month. More rows than that would be written and
  * never read; minutes count what was sent and nothing else, and are kept for a day.
  */
-export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
+export const SPANS_OF: Readonly<Record<CounterSubject, readonly Span[]>> = {
   account: ['minute', 'hour', 'month', 'total'],
   sender: ['hour', 'total'],
   tag: ['hour', 'month', 'total'],
@@ -55,8 +55,8 @@ export const SPANS_OF: Readonly<Record<Counted, readonly Span[]>> = {
  * The counts of one thing of an account in one span of time. `id` is `counterId`, so that ids of one kind, span and
  * start sort by key. Only events/counting.ts changes counts: it must know which events are in them.
  */
-export interface CounterRow extends Owned, Counts, EventMarks {
-  readonly kind: Counted;
+export interface CounterRow extends OwnedRow, Counts, EventMarks {
+  readonly kind: CounterSubject;
   readonly span: Span;
   /** The address, tag, slug or id that is counted; the account's own id for kind `account`. */
   readonly key: string;
@@ -117,7 +117,7 @@ export function reputationMonths(now: Date): readonly [Date, Date] {
 }
 
 /** The id of a row; ids of one account, kind, span and start sort as their keys do. */
-export function counterId(account: string, kind: Counted, span: Span, start: Date, key: string): string {
+export function counterId(account: string, kind: CounterSubject, span: Span, start: Date, key: string): string {
   return `${account} ${kind} ${span} ${start.toISOString().slice(0, span === 'minute' ? 16 : 13)} ${key}`;
 }
 
@@ -128,7 +128,7 @@ export type UrlCounts = Readonly<Record<(typeof URL_COUNTS)[number], number>>;
 /**
  * A tracked link of an account with everything ever counted of it. `id` is `urlId`. Only events/counting.ts writes it.
  */
-export interface UrlRow extends Owned, UrlCounts, EventMarks {
+export interface UrlRow extends OwnedRow, UrlCounts, EventMarks {
   readonly url: string;
   /** When it was last sent or clicked; the hour of the event. */
   readonly lastHour: Date;
@@ -142,7 +142,7 @@ export const urls = collection<UrlRow>()({
 });
 
 /** The counts of one link in one hour. `id` is the link's and the hour. */
-export interface UrlHourRow extends Owned, UrlCounts, EventMarks {
+export interface UrlHourRow extends OwnedRow, UrlCounts, EventMarks {
   /** `urlKey` of the link. */
   readonly key: string;
   readonly start: Date;

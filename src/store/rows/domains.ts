@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { toAsciiDomain } from '../../mail/address.ts';
 import type { Collection, Row } from '../driver/port.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /** A domain that mail is sent from. `id` is `senderDomainId`. */
-export interface SenderDomainRow extends Owned {
+export interface SenderDomainRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -125,7 +125,7 @@ export const domainKeys = collection<DomainKeyRow>()({
  * A link that proves who reads the mail of a domain. The store never holds the token itself: `id` is its SHA-256, as
  * `tokenHash` makes it.
  */
-interface VerificationRow extends Owned {
+interface VerificationRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
   /** Where the link was mailed to. */
@@ -148,7 +148,7 @@ export function tokenHash(token: string): string {
 }
 
 /** A domain that an account wants its tracked links to begin with. `id` is `trackingDomainId`. */
-export interface TrackingDomainRow extends Owned {
+export interface TrackingDomainRow extends OwnedRow {
   /** A-label form. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -182,7 +182,7 @@ export function trackingDomainId(account: string, domain: string): string {
  * there is one of these in all. Any number of accounts may have a claim beside it, whose `id` is the name and the
  * account: it waits for a proof.
  */
-export interface InboundDomainRow extends Owned {
+export interface InboundDomainRow extends OwnedRow {
   /** As the account wrote it; echoed in records. */
   readonly domain: string;
   readonly createdAt: Date;
@@ -219,7 +219,7 @@ export function isClaim({ id }: Pick<InboundDomainRow, 'id'>): boolean {
  * A route: mail to mailboxes of `domain` that match `pattern` is posted to `url`. `id` is `<account
  * number>.<sequence>`.
  */
-export interface InboundRouteRow extends Owned {
+export interface InboundRouteRow extends OwnedRow {
   /** `id` of the inbound domain. */
   readonly domain: string;
   readonly pattern: string;

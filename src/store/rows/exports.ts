@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 import type { SentState } from './messages.ts';
 
 export type ExportType = 'activity' | 'reject' | 'whitelist';
@@ -19,7 +19,7 @@ export interface ActivityFilter {
 }
 
 /** An export job. `id` is `exportId`. */
-export interface ExportRow extends Owned {
+export interface ExportRow extends OwnedRow {
   readonly type: ExportType;
   /** waiting, working (claimed by `holder` until `until`), complete or error, and in the end expired. */
   readonly state: 'waiting' | 'working' | 'complete' | 'error' | 'expired';

@@ -2,7 +2,7 @@ import { isIPv6 } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { normalizeAddress } from '../../base/networks.ts';
 import type { AccountStore } from '../store.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /**
  * How a custom name in the reverse DNS stands. `pending`: asked for, and the PTR record has not named it yet;
@@ -14,7 +14,7 @@ type CustomState = 'pending' | 'valid' | 'invalid';
  * A sending address, in the operator's inventory (account '') or dedicated to an account. `id` is the address as
  * `toIpId` writes it. Which pool it is in stands in the account's placement (`PlacementRow`), never here.
  */
-export interface IpRow extends Owned {
+export interface IpRow extends OwnedRow {
   /** The name that the reverse DNS of the address gives, as far as we know; '' in the inventory. */
   readonly domain: string;
   /** The operator's own name for the address; null: one made of the address and our hostname. */
@@ -103,7 +103,7 @@ export const DEFAULT_POOL = 'Main Pool';
 /**
  * A named group of dedicated addresses. `id` is `poolId`. Which addresses are in it stands in the account's placement.
  */
-export interface PoolRow extends Owned {
+export interface PoolRow extends OwnedRow {
   readonly name: string;
   /** Of this pool and no later one of the same name. */
   readonly token: string;
@@ -124,7 +124,7 @@ export function poolId(account: string, name: string): string {
 }
 
 /** A request for a dedicated address that waits for the provisioning task. `id` is the account: there can be one. */
-export interface IpRequestRow extends Owned {
+export interface IpRequestRow extends OwnedRow {
   /** Of this request and no later one. */
   readonly token: string;
   /** Name of a pool. */
@@ -155,7 +155,7 @@ export const ipRequests = collection<IpRequestRow>()({
  * too: a pool is put on `closing` before its row goes, and the return of an address to the inventory rewrites it as
  * well. Who loses decides again on what the winner left; each round has a winner, so all come through.
  */
-export interface PlacementRow extends Owned {
+export interface PlacementRow extends OwnedRow {
   readonly version: number;
   /**
    * The addresses that are not in the default pool. One of an address that the account does not have yet is on its way

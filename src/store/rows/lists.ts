@@ -1,11 +1,11 @@
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
 
 export const REASONS = ['hard-bounce', 'soft-bounce', 'spam', 'unsub', 'custom'] as const;
 export type Reason = (typeof REASONS)[number];
 
 /** An address that is not mailed. `id` is `rejectId`: one entry for each address and subaccount. */
-export interface RejectRow extends Owned, Carrier {
+export interface RejectRow extends OwnedRow, Carrier {
   /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
   readonly email: string;
   /** '' for the whole account, so that it can stand in an index. */
@@ -51,7 +51,7 @@ export function rejectId(account: string, email: string, subaccount: string): st
 }
 
 /** An address that no event puts on the rejection list. `id` is `whitelistId`. */
-export interface WhitelistRow extends Owned, Carrier {
+export interface WhitelistRow extends OwnedRow, Carrier {
   /** As `listedAddress` (mail/suppression.ts) makes it: lower case, the domain as A-labels. */
   readonly email: string;
   readonly detail: string | null;

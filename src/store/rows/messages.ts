@@ -1,11 +1,11 @@
 import type { Metadata } from '../../mail/outgoing.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 import type { Carrier } from './webhooks.ts';
 
 export type SentState = 'queued' | 'sent' | 'deferred' | 'bounced' | 'soft-bounced' | 'rejected' | 'spam' | 'unsub';
 
 /** A message that the account sent to one recipient, and what has become of it. `id` is 32 hex digits. */
-export interface SentMessageRow extends Owned, EventMarks {
+export interface SentMessageRow extends OwnedRow, EventMarks {
   readonly createdAt: Date;
   /** Lower-case address of the From header. */
   readonly sender: string;
@@ -50,7 +50,7 @@ export const messages = collection<SentMessageRow>()({
 /**
  * Which messages carry a tag: one row for each pair, because an index holds single values. `id` is `<message> <tag>`.
  */
-export interface MessageTagRow extends Owned {
+export interface MessageTagRow extends OwnedRow {
   readonly tag: string;
   readonly message: string;
   readonly createdAt: Date;
@@ -78,7 +78,7 @@ const MESSAGE_EVENTS = [
 export type MessageEventKind = (typeof MESSAGE_EVENTS)[number];
 
 /** `id` is the event's own id, so that one event is recorded once. */
-export interface MessageEventRow extends Owned, Carrier {
+export interface MessageEventRow extends OwnedRow, Carrier {
   readonly message: string;
   readonly kind: MessageEventKind;
   readonly at: Date;
@@ -112,7 +112,7 @@ export interface EventMarks {
  * last word: who cancels or moves the message changes the row, and who is about to send it claims the row, each in one
  * atomic step that only one can make.
  */
-export interface ScheduledRow extends Owned {
+export interface ScheduledRow extends OwnedRow {
   readonly createdAt: Date;
   readonly sendAt: Date;
   readonly sender: string;
@@ -141,7 +141,7 @@ export const scheduled = collection<ScheduledRow>()({
 });
 
 /** A metadata field that an account wants to see as a column of its activity. `id` is `metadataFieldId`. */
-export interface MetadataFieldRow extends Owned {
+export interface MetadataFieldRow extends OwnedRow {
   readonly name: string;
   /** Mustache, for programs that show activity; kept and answered as it is. */
   readonly viewTemplate: string | null;
@@ -163,7 +163,7 @@ export function metadataFieldId(account: string, name: string): string {
 /**
  * A tag that is being taken off the messages that carry it. `id` is `<account> <tag>`; the row goes when none is left.
  */
-export interface TagRemovalRow extends Owned {
+export interface TagRemovalRow extends OwnedRow {
   readonly tag: string;
   /** When it was deleted: mail that was sent with the tag later keeps it. */
   readonly before: Date;

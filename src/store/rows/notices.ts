@@ -1,10 +1,10 @@
 import type { Row } from '../driver/port.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /**
  * A mail of our own to one person: a verification link, a finished export. Kept until it was handed over or given up.
  */
-export interface NoticeRow extends Owned {
+export interface NoticeRow extends OwnedRow {
   /** With its domain as lower-case A-labels. */
   readonly to: string;
   readonly subject: string;

@@ -1,8 +1,8 @@
 import { fold } from '../../mail/address.ts';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /** A customer of the account. `id` is `subaccountId`. */
-export interface SubaccountRow extends Owned {
+export interface SubaccountRow extends OwnedRow {
   /** The id that sending calls use; letters count as they are. */
   readonly slug: string;
   /** '' when it has none. */

@@ -1,4 +1,4 @@
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /** What a template holds, once as a draft and once as published. */
 export interface TemplateContent {
@@ -10,7 +10,7 @@ export interface TemplateContent {
 }
 
 /** A template. Neither name nor slug ever changes. */
-export interface TemplateRow extends Owned {
+export interface TemplateRow extends OwnedRow {
   readonly name: string;
   /** What `slugOf` makes of the name. */
   readonly slug: string;
@@ -42,7 +42,7 @@ export const templates = collection<TemplateRow>()({
  * <label>`. A label that a template carries has its row; a row may be left over from a change that was cut off, so the
  * template decides.
  */
-interface TemplateLabelRow extends Owned {
+interface TemplateLabelRow extends OwnedRow {
   readonly label: string;
   /** `id` of the template. */
   readonly template: string;

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
-import { collection, type Owned } from './collection.ts';
+import { collection, type OwnedRow } from './collection.ts';
 
 /** Where the events of an account are posted to. `id` is `number` as text. */
-export interface WebhookRow extends Owned {
+export interface WebhookRow extends OwnedRow {
   readonly number: number;
   readonly url: string;
   readonly description: string | null;
@@ -32,7 +32,7 @@ export function webhookNumber(account: number, sequence: number): number {
  * What one host's spool has sent to a webhook so far, in absolute numbers, so that writing them twice changes nothing.
  * `id` is `<webhook> <spool>`.
  */
-export interface WebhookTallyRow extends Owned {
+export interface WebhookTallyRow extends OwnedRow {
   readonly webhook: string;
   readonly batchesSent: number;
   readonly eventsSent: number;
@@ -50,7 +50,7 @@ export const webhookTallies = collection<WebhookTallyRow>()({
 });
 
 /** What signs posts of an account to a URL; `id` is `signingKeyId` of the two. */
-export interface SigningKeyRow extends Owned {
+export interface SigningKeyRow extends OwnedRow {
   readonly url: string;
   readonly key: string;
   /** Signs too until `previousUntil`, while a rotation lasts. */

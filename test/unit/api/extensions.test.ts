@@ -1,5 +1,7 @@
 import { expect } from 'chai';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, putDeadDelivery, startApi } from '../../support/api.ts';
+import { clockAt } from '../../support/clock.ts';
+import { put, settled } from '../../support/spool.ts';
 
 describe('beyond the documented interface', () => {
   let world: ApiWorld;
@@ -78,45 +80,39 @@ describe('beyond the documented interface', () => {
   });
 
   describe('deliveries and replay', () => {
-    beforeEach(() => {
-      putDeadDelivery(world);
-      world.spool.put({
-        id: 'waiting-1',
-        account: ACCOUNT,
-        createdAt: Date.UTC(2026, 0, 5, 11),
-        dueAt: Date.UTC(2026, 0, 5, 12, 30),
-      });
-      world.spool.put({
-        id: 'delivered-1',
-        account: ACCOUNT,
-        state: 'delivered',
-        routeId: '1.9',
-        createdAt: Date.UTC(2026, 0, 5, 10),
-        endedAt: Date.UTC(2026, 0, 5, 10, 1),
-      });
-      putDeadDelivery(world, OTHER_ACCOUNT, 'dead-of-another');
+    let [delivered, waiting, dead] = ['', '', ''];
+    beforeEach(async () => {
+      const accept = async (hour: number, routeId: string) =>
+        (await put(world.spool, clockAt(Date.UTC(2026, 0, 5, hour)), { account: ACCOUNT, routeId })).delivery;
+      const first = await accept(10, '1.9');
+      await world.spool.settle(settled(clockAt(Date.UTC(2026, 0, 5, 10, 1)), first));
+      const second = await accept(11, '1.1');
+      const due = { attempt: null, state: 'waiting', dueAt: Date.UTC(2026, 0, 5, 12, 30) } as const;
+      await world.spool.settle(settled(world.clock, second, due));
+      [delivered, waiting] = [first.id, second.id];
+      dead = await putDeadDelivery(world);
+      await putDeadDelivery(world, OTHER_ACCOUNT, '01kcexamplemessage00000001');
     });
-    const DEAD = '01kcexamplemessage00000000-ExampleHash0';
     const ids = async (params: object) =>
       (await world.call('/inbound/deliveries', params)).body.map((one: { id: string }) => one.id);
     const replayed = async (params: object) => (await world.call('/inbound/replay', params)).body.replayed;
 
     it('lists the newest first, with what is asked for', async () => {
-      expect(await ids({})).to.deep.equal([DEAD, 'waiting-1', 'delivered-1']);
-      expect(await ids({ limit: 1 })).to.deep.equal([DEAD]);
-      expect(await ids({ state: 'waiting' })).to.deep.equal(['waiting-1']);
-      expect(await ids({ route: '1.9' })).to.deep.equal(['delivered-1']);
-      expect(await ids({ domain: 'inbound.example.com' })).to.deep.equal([DEAD, 'waiting-1']);
+      expect(await ids({})).to.deep.equal([dead, waiting, delivered]);
+      expect(await ids({ limit: 1 })).to.deep.equal([dead]);
+      expect(await ids({ state: 'waiting' })).to.deep.equal([waiting]);
+      expect(await ids({ route: '1.9' })).to.deep.equal([delivered]);
+      expect(await ids({ domain: 'inbound.example.com' })).to.deep.equal([dead, waiting]);
       expect(await ids({ domain: 'inbound.example.com', route: '1.9' })).to.deep.equal([]);
-      expect(await ids({ id: 'delivered-1' })).to.deep.equal(['delivered-1']);
-      expect(await ids({ from: '2026-01-05 10:30:00', to: '2026-01-05 11:30:00' })).to.deep.equal(['waiting-1']);
+      expect(await ids({ id: delivered })).to.deep.equal([delivered]);
+      expect(await ids({ from: '2026-01-05 10:30:00', to: '2026-01-05 11:30:00' })).to.deep.equal([waiting]);
     });
 
     it('shows when a waiting one is due, and every attempt', async () => {
-      const [waiting] = (await world.call('/inbound/deliveries', { id: 'waiting-1' })).body;
-      expect(waiting).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
-      const [dead] = (await world.call('/inbound/deliveries', { id: DEAD })).body;
-      expect(dead.attempts).to.deep.equal([
+      const [later] = (await world.call('/inbound/deliveries', { id: waiting })).body;
+      expect(later).to.include({ next_attempt_at: '2026-01-05 12:30:00', ended_at: null });
+      const [failed] = (await world.call('/inbound/deliveries', { id: dead })).body;
+      expect(failed.attempts).to.deep.equal([
         {
           time: '2026-01-05 11:30:01',
           duration_ms: 12,
@@ -145,9 +141,9 @@ describe('beyond the documented interface', () => {
     });
 
     it('replays by id and by ids whatever has ended', async () => {
-      expect(await replayed({ id: 'delivered-1' })).to.equal(1);
-      expect(await replayed({ ids: [DEAD, 'waiting-1', 'unheard-of'] })).to.equal(1);
-      expect(world.spool.deliveries.filter((one) => one.account === ACCOUNT).map((one) => one.state)).to.deep.equal([
+      expect(await replayed({ id: delivered })).to.equal(1);
+      expect(await replayed({ ids: [dead, waiting, 'unheard-of'] })).to.equal(1);
+      expect((await world.spool.list({ account: ACCOUNT }, 10)).map((one) => one.state)).to.deep.equal([
         'waiting',
         'waiting',
         'waiting',

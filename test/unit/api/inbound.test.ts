@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { expect } from 'chai';
 import { ACCOUNT, type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { put } from '../../support/spool.ts';
 
 /** What every record tells: how the account of the examples proves the domain. */
 const proof = (domain: string) => ({
@@ -38,6 +39,9 @@ describe('the Inbound group', () => {
       body,
     });
   }
+
+  const refusedRoute = (pattern: string, url: string, faults: object) =>
+    ['add-route', { domain: 'inbound.example.com', pattern, url }, 422, invalid(faults)] as const;
 
   // From the interface description, line by line: path, parameters, status, answer.
   const table: readonly (readonly [string, object, number, unknown])[] = [
@@ -86,54 +90,18 @@ describe('the Inbound group', () => {
       422,
       invalid({ batch_events: 'Please enter a number' }),
     ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'a@b', url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Only the part before the @ is matched: please enter a pattern without @' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'a\nb', url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Please enter a pattern without spaces and control characters' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: 'x'.repeat(256), url: 'http://a.example/' },
-      422,
-      invalid({ pattern: 'Please enter at most 255 characters' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '', url: '' },
-      422,
-      invalid({ pattern: 'Please enter a value', url: 'Please enter a value' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'ftp://a.example/' },
-      422,
-      invalid({ url: 'Not a valid http or https URL' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'javascript:alert(1)' },
-      422,
-      invalid({ url: 'Not a valid http or https URL' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'http://a.example/#x' },
-      422,
-      invalid({ url: 'Please enter a URL without a fragment (#)' }),
-    ],
-    [
-      'add-route',
-      { domain: 'inbound.example.com', pattern: '*', url: 'https://gone.example/' },
-      422,
-      invalid({ url: "We can't verify that the URL exists. Cause: nothing is there" }),
-    ],
+    refusedRoute('a@b', 'http://a.example/', {
+      pattern: 'Only the part before the @ is matched: please enter a pattern without @',
+    }),
+    refusedRoute('a\nb', 'http://a.example/', {
+      pattern: 'Please enter a pattern without spaces and control characters',
+    }),
+    refusedRoute('x'.repeat(256), 'http://a.example/', { pattern: 'Please enter at most 255 characters' }),
+    refusedRoute('', '', { pattern: 'Please enter a value', url: 'Please enter a value' }),
+    refusedRoute('*', 'ftp://a.example/', { url: 'Not a valid http or https URL' }),
+    refusedRoute('*', 'javascript:alert(1)', { url: 'Not a valid http or https URL' }),
+    refusedRoute('*', 'http://a.example/#x', { url: 'Please enter a URL without a fragment (#)' }),
+    refusedRoute('*', 'https://gone.example/', { url: "We can't verify that the URL exists. Cause: nothing is there" }),
     [
       'add-route',
       { domain: 'nowhere.example.com', pattern: '*', url: 'http://a.example/' },
@@ -267,10 +235,19 @@ describe('the Inbound group', () => {
   });
 
   it('sends mail that waits to the new URL of a route, and leaves it alone when only the pattern changes', async () => {
+    const url = 'https://app.example.com/hooks/mail';
+    for (const routeId of ['1.1', '1.9']) await put(world.spool, world.clock, { account: ACCOUNT, routeId, url });
+    const urls = async () => (await world.spool.list({}, 10)).map((one) => [one.routeId, one.url]);
     await world.call('/inbound/update-route', { id: '1.1', pattern: 'b' });
-    expect(world.spool.redirects).to.deep.equal([]);
+    expect(await urls()).to.have.deep.members([
+      ['1.1', url],
+      ['1.9', url],
+    ]);
     await world.call('/inbound/update-route', { id: '1.1', url: 'http://b.example/' });
-    expect(world.spool.redirects).to.deep.equal([{ routeId: '1.1', url: 'http://b.example/' }]);
+    expect(await urls()).to.have.deep.members([
+      ['1.1', 'http://b.example/'],
+      ['1.9', url],
+    ]);
   });
 
   it('removes the routes of a domain with it', async () => {

@@ -5,6 +5,7 @@ import { createKey, keyHash } from '../../../src/store/rows/accounts.ts';
 import type { SentMessageRow } from '../../../src/store/rows/messages.ts';
 import { ACCOUNT, type ApiWorld, OTHER_ACCOUNT, startApi } from '../../support/api.ts';
 import { messageRow, putMessages } from '../../support/messages.ts';
+import { empty } from '../../support/shared-spool.ts';
 
 const SENT = '5c1e0d0000000000000000000000000a';
 const idOf = (n: number) => n.toString(16).padStart(32, '0');
@@ -268,7 +269,7 @@ describe('reading messages', () => {
         name: 'Unknown_Message',
         message: `No message exists with the id ${id}: its content is not kept any more`,
       });
-      world.spool.messages.length = 0;
+      await empty(world.spool);
       expect((await world.call('/messages/content', { id: SENT })).body).to.deep.equal(gone(SENT));
       const id = await put({});
       expect((await world.call('/messages/content', { id })).body).to.deep.equal(gone(id));
@@ -300,7 +301,7 @@ describe('reading messages', () => {
     });
 
     it('shows nothing of a delivery that belongs to another account, whatever a row says', async () => {
-      const theirs = world.spool.deliveries.find(({ recipient }) => recipient === 'reader@example.com');
+      const [theirs] = await world.spool.list({ recipient: 'reader@example.com' }, 1);
       const id = await put({ delivery: theirs?.id ?? '' }, OTHER_ACCOUNT);
       expect((await world.call('/messages/content', { id, key: 'AnotherKey000000000002' })).body.name).to.equal(
         'Unknown_Message',

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { type ApiWorld, startApi } from '../../support/api.ts';
+import { empty } from '../../support/shared-spool.ts';
 
 describe('scheduled messages', () => {
   let world: ApiWorld;
@@ -19,7 +20,7 @@ describe('scheduled messages', () => {
   const listed = async (params: object = {}): Promise<string[]> =>
     (await world.call('/messages/list-scheduled', params)).body.map(({ _id: id }: { _id: string }) => id);
   const delivery = (id: string) =>
-    world.store.scheduled.one({ id }).then((row) => world.spool.deliveries.find((one) => one.id === row?.delivery));
+    world.store.scheduled.one({ id }).then((row) => world.spool.delivery(row?.delivery ?? ''));
 
   it('are listed by their time, or by recipient in any case', async () => {
     const second = await schedule('Ann@example.com', '2026-01-07 00:00:00');
@@ -62,7 +63,7 @@ describe('scheduled messages', () => {
     const id = await schedule('ann@example.com', '2026-01-05 12:00:30');
     await world.clock.advance(30_000);
     expect((await world.call('/messages/cancel-scheduled', { id })).status).to.equal(200);
-    expect(world.spool.deliveries.at(-1)?.state).to.equal('dropped');
+    expect((await world.spool.list({}, 1))[0]?.state).to.equal('dropped');
   });
 
   it('are never sent and found no more when they are cancelled', async () => {
@@ -72,7 +73,7 @@ describe('scheduled messages', () => {
       _id: id,
       send_at: '2026-01-06 00:00:00',
     });
-    expect(world.spool.deliveries.find((one) => one.id === waiting?.id)?.state).to.equal('dropped');
+    expect((await world.spool.delivery(waiting?.id ?? ''))?.state).to.equal('dropped');
     expect(await listed()).to.deep.equal([]);
     expect((await world.call('/messages/info', { id })).body.name).to.equal('Unknown_Message');
     expect(await world.store.messageTags.many({})).to.deep.equal([]);
@@ -105,7 +106,7 @@ describe('scheduled messages', () => {
       await schedule('ann@example.com', '2026-01-06 00:00:00'),
       await schedule('bob@example.com', '2026-01-06 00:00:00'),
     ];
-    world.spool.deliveries.length = 0;
+    await empty(world.spool);
     expect((await world.call('/messages/cancel-scheduled', { id: cancelled })).status).to.equal(200);
     expect(
       (await world.call('/messages/reschedule', { id: moved, send_at: '2026-01-08 00:00:00' })).body.send_at,

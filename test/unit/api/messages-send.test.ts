@@ -4,6 +4,7 @@ import { keyHash } from '../../../src/store/rows/accounts.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../../support/api.ts';
 import { putCounts } from '../../support/counts.ts';
 import { subaccountRow } from '../../support/lists.ts';
+import { queued } from '../../support/shared-spool.ts';
 
 const TO = [{ email: 'ann@example.com', name: 'Ann' }];
 const MESSAGE = {
@@ -24,15 +25,13 @@ describe('messages/send', () => {
   const send = (message: object, params: object = {}) =>
     world.call('/messages/send', { message: { ...MESSAGE, ...message }, ...params });
   /** What stands on the spool of the last message. */
-  function taken(): { outgoing: Outgoing; draft: Draft; recipients: string[] } {
-    const message = world.spool.messages.at(-1);
+  async function taken(): Promise<{ outgoing: Outgoing; draft: Draft; recipients: string[] }> {
+    const message = (await queued(world.spool)).at(-1);
     if (!message?.envelope.outgoing) throw new Error('nothing was taken');
     return {
       outgoing: message.envelope.outgoing,
-      draft: JSON.parse(world.spool.text(message)),
-      recipients: world.spool.deliveries
-        .filter(({ messageId }) => messageId === message.id)
-        .map(({ recipient }) => recipient),
+      draft: JSON.parse(message.text),
+      recipients: message.deliveries.map(({ recipient }) => recipient),
     };
   }
   /** What the refusal says of `message`. */
@@ -79,7 +78,7 @@ describe('messages/send', () => {
       { ip_pool: 'Transactional', async: true },
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    const { outgoing, draft, recipients } = taken();
+    const { outgoing, draft, recipients } = await taken();
     expect(recipients).to.deep.equal(['ann@example.com']);
     expect(outgoing).to.deep.equal({
       sender: 'news@example.com',
@@ -127,7 +126,7 @@ describe('messages/send', () => {
 
   it('asks for nothing that was not asked for', async () => {
     await send({});
-    expect(taken().outgoing).to.include({
+    expect((await taken()).outgoing).to.include({
       trackOpens: false,
       trackClicks: 'none',
       globalVars: null,
@@ -150,7 +149,7 @@ describe('messages/send', () => {
       },
       { ip_pool: '', send_at: null },
     );
-    expect(taken().outgoing).to.include({
+    expect((await taken()).outgoing).to.include({
       trackOpens: false,
       globalVars: null,
       subaccount: null,
@@ -163,7 +162,7 @@ describe('messages/send', () => {
     const tracking = await startApi({ settings: { tracking: { opens: true, clicks: 'html' } } });
     await tracking.call('/messages/send', { message: MESSAGE });
     await tracking.call('/messages/send', { message: { ...MESSAGE, track_opens: false, track_clicks: false } });
-    const asked = tracking.spool.messages.map(({ envelope }) => [
+    const asked = (await queued(tracking.spool)).map(({ envelope }) => [
       envelope.outgoing?.trackOpens,
       envelope.outgoing?.trackClicks,
     ]);
@@ -204,9 +203,9 @@ describe('messages/send', () => {
       merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'name', content: 'Ann' }] }],
     });
     expect(body.map(({ email }: { email: string }) => email)).to.deep.equal(['ann@example.com']);
-    expect(taken().recipients).to.deep.equal(['ann@example.com', 'boss@example.com']);
-    expect(taken().draft.to[1]).to.deep.equal({ email: 'boss@example.com', name: null, type: 'bcc' });
-    expect(taken().outgoing.rcptVars['boss@example.com']).to.deep.equal([{ name: 'name', content: 'Ann' }]);
+    expect((await taken()).recipients).to.deep.equal(['ann@example.com', 'boss@example.com']);
+    expect((await taken()).draft.to[1]).to.deep.equal({ email: 'boss@example.com', name: null, type: 'bcc' });
+    expect((await taken()).outgoing.rcptVars['boss@example.com']).to.deep.equal([{ name: 'name', content: 'Ann' }]);
   });
 
   it('schedules with a time to come, and sends at once with one that has passed', async () => {
@@ -226,7 +225,7 @@ describe('messages/send', () => {
       google_analytics_campaign: ['', 'a'],
       unheard_of: [{}],
     });
-    expect(taken().outgoing.extras).to.deep.equal({
+    expect((await taken()).outgoing.extras).to.deep.equal({
       inlineCss: true,
       autoHtml: true,
       stripQuery: true,
@@ -244,7 +243,7 @@ describe('messages/send', () => {
       google_analytics_domains: [],
       google_analytics_campaign: 'a',
     });
-    expect(taken().outgoing).to.not.have.property('extras');
+    expect((await taken()).outgoing).to.not.have.property('extras');
   });
 
   it('refuses domains that are none, in words', async () => {
@@ -291,7 +290,7 @@ describe('messages/send', () => {
       merge_vars: [{ rcpt: 'ann@example.com', vars: [{ name: 'w', content: [[]] }] }],
     });
     const own = [{ name: 'w', content: [[]] }];
-    expect(taken().outgoing).to.deep.include({
+    expect((await taken()).outgoing).to.deep.include({
       mergeLanguage: 'handlebars',
       globalVars: [
         { name: 'v', content },
@@ -301,7 +300,10 @@ describe('messages/send', () => {
       rcptVars: { 'ann@example.com': own, 'copy@example.com': own },
     });
     await send({ merge_language: 'mailchimp', global_merge_vars: [{ name: 'n', content: 5 }] });
-    expect(taken().outgoing).to.deep.include({ mergeLanguage: 'mailchimp', globalVars: [{ name: 'n', content: '5' }] });
+    expect((await taken()).outgoing).to.deep.include({
+      mergeLanguage: 'mailchimp',
+      globalVars: [{ name: 'n', content: '5' }],
+    });
   });
 
   it('refuses what is no template in handlebars, and names the field', async () => {
@@ -336,7 +338,7 @@ describe('messages/send', () => {
         expect(status, JSON.stringify(body)).to.equal(200);
         const {
           outgoing: { globalVars, rcptVars },
-        } = taken();
+        } = await taken();
         expect([...(globalVars ?? []), ...(rcptVars['ann@example.com'] ?? [])]).to.deep.equal([
           { name: 'v', content: shown },
         ]);
@@ -423,20 +425,21 @@ describe('messages/send', () => {
     expect(await fault({ images: [{ type: 'text/html', name: 'a', content: 'aGk=' }] })).to.include('image/');
     expect(await fault({ signing_domain: 'a b' })).to.include('.signing_domain');
     expect(await fault({ html: 'x'.repeat(2_100_000) })).to.include('larger than 2000000 bytes');
-    expect(world.spool.messages).to.deep.equal([]);
+    expect(await queued(world.spool)).to.deep.equal([]);
   });
 
   it('leaves nothing out of a subject with line ends but the line ends', async () => {
     await send({ subject: 'a\r\nBcc: evil@example.com' });
-    expect(taken().outgoing.subject).to.equal('a Bcc: evil@example.com');
+    expect((await taken()).outgoing.subject).to.equal('a Bcc: evil@example.com');
   });
 
   it('answers ServiceUnavailable when the spool cannot take it', async () => {
-    world.spool.room = false;
+    const { hasRoom } = world.spool;
+    world.spool.hasRoom = () => false;
     expect((await send({})).body).to.include({ name: 'ServiceUnavailable', code: -2 });
-    world.spool.room = true;
+    world.spool.hasRoom = hasRoom;
     for (const outcome of ['full', 'fault'] as const) {
-      world.spool.outcome = outcome;
+      world.spool.accept = async () => outcome;
       expect((await send({})).status).to.equal(503);
     }
     expect(await world.store.messages.many({})).to.deep.equal([]);
@@ -465,7 +468,7 @@ describe('messages/send', () => {
       });
       const { status, body } = await sendTemplate({}, { global_merge_vars: [{ name: 'name', content: 'you' }] });
       expect(status, JSON.stringify(body)).to.equal(200);
-      const { draft, outgoing } = taken();
+      const { draft, outgoing } = await taken();
       expect(draft).to.include({ html: '<p>Hello *|NAME|*</p>', text: 'Example text' });
       expect(outgoing).to.include({
         template: 'example-template',
@@ -482,8 +485,8 @@ describe('messages/send', () => {
         { template_name: 'example-template', template_content: [] },
         { subject: 'Mine', from_email: 'me@example.net', from_name: 'Me', text: 'my text', html: '<b>mine</b>' },
       );
-      expect(taken().outgoing).to.include({ subject: 'Mine', sender: 'me@example.net', fromName: 'Me' });
-      expect(taken().draft).to.include({ text: 'my text', html: '<p mc:edit="editable">editable content</p>' });
+      expect((await taken()).outgoing).to.include({ subject: 'Mine', sender: 'me@example.net', fromName: 'Me' });
+      expect((await taken()).draft).to.include({ text: 'my text', html: '<p mc:edit="editable">editable content</p>' });
     });
 
     it('says what is not there or was never published', async () => {
@@ -501,7 +504,7 @@ describe('messages/send', () => {
     const RAW =
       'From: "The News" <News@Example.com>\nTo: Ann <ann@example.com>, no address\nCc: bob@example.com\nBcc: eve@example.com\nSubject: =?utf-8?B?SGVsbMO2?=\nX-MC-Tags: welcome, new\nX-MC-Metadata: {"user":"7"}\n\nText';
     const sendRaw = (params: object = {}) => world.call('/messages/send-raw', { raw_message: RAW, ...params });
-    const last = () => world.spool.messages.at(-1);
+    const last = async () => (await queued(world.spool)).at(-1);
 
     it('takes sender, subject and recipients from the headers, and obeys those that are for us', async () => {
       const { status, body } = await sendRaw();
@@ -512,7 +515,7 @@ describe('messages/send', () => {
         ['bob@example.com', 'queued'],
         ['eve@example.com', 'queued'],
       ]);
-      expect(last()?.envelope.outgoing).to.deep.include({
+      expect((await last())?.envelope.outgoing).to.deep.include({
         sender: 'news@example.com',
         fromName: 'The News',
         subject: 'Hellö',
@@ -521,19 +524,19 @@ describe('messages/send', () => {
         form: 'mime',
         apiKey: keyHash(KEY),
       });
-      expect(world.spool.text(last())).to.equal(RAW.replaceAll('\n', '\r\n'));
+      expect((await last())?.text).to.equal(RAW.replaceAll('\n', '\r\n'));
     });
 
     it('hands over what its headers ask for, with the return path of the call before theirs', async () => {
       const raw = `X-MC-AutoHtml: true\nX-MC-ReturnPathDomain: header.example\nX-MC-ViewContentLink: false\n${RAW}`;
       await sendRaw({ raw_message: raw });
-      expect(last()?.envelope.outgoing?.extras).to.deep.equal({
+      expect((await last())?.envelope.outgoing?.extras).to.deep.equal({
         autoHtml: true,
         hideContent: true,
         returnPathDomain: 'header.example',
       });
       await sendRaw({ raw_message: raw, return_path_domain: 'Call.example' });
-      expect(last()?.envelope.outgoing?.extras).to.include({ returnPathDomain: 'call.example' });
+      expect((await last())?.envelope.outgoing?.extras).to.include({ returnPathDomain: 'call.example' });
       const { status, body } = await sendRaw({ return_path_domain: '192.0.2.1' });
       expect([status, body.name, body.message]).to.deep.equal([
         422,
@@ -555,7 +558,11 @@ describe('messages/send', () => {
       expect(body.map(({ email, status }: { email: string; status: string }) => [email, status])).to.deep.equal([
         ['carl@example.com', 'scheduled'],
       ]);
-      expect(last()?.envelope.outgoing).to.include({ sender: 'me@example.net', fromName: 'Me', pool: 'Transactional' });
+      expect((await last())?.envelope.outgoing).to.include({
+        sender: 'me@example.net',
+        fromName: 'Me',
+        pool: 'Transactional',
+      });
     });
 
     it('refuses what has no sender, no recipient or a template, and a header that is a breach', async () => {

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { toMessageRow } from '../../../src/events/record.ts';
 import type { Draft, Outgoing } from '../../../src/mail/outgoing.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../../support/api.ts';
+import { queued } from '../../support/shared-spool.ts';
 
 // Bodies as clients write them that nobody here wrote: what they send when a program gives them the least.
 
@@ -24,18 +25,16 @@ describe('what well-known clients send by default', () => {
   const form = (path: string, body: string) => world.send(`${path}.json`, body, FORM);
   const json = (path: string, body: object) =>
     world.send(`${path}.json`, JSON.stringify({ key: KEY, ...body }), JSON_TYPE);
-  function taken(): { outgoing: Outgoing; draft: Draft; bytes: string; recipients: string[] } {
-    const message = world.spool.messages.at(-1);
+  async function taken(): Promise<{ outgoing: Outgoing; draft: Draft; bytes: string; recipients: string[] }> {
+    const message = (await queued(world.spool)).at(-1);
     if (!message?.envelope.outgoing) throw new Error('nothing was taken');
-    const text = world.spool.text(message);
+    const { text } = message;
     const { outgoing } = message.envelope;
     return {
       outgoing,
       draft: outgoing.form === 'draft' ? JSON.parse(text) : undefined,
       bytes: text,
-      recipients: world.spool.deliveries
-        .filter(({ messageId }) => messageId === message.id)
-        .map(({ recipient }) => recipient),
+      recipients: message.deliveries.map(({ recipient }) => recipient),
     };
   }
 
@@ -45,7 +44,7 @@ describe('what well-known clients send by default', () => {
       { status, sent: body.map((one: { email: string; status: string }) => [one.email, one.status]) },
       JSON.stringify(body),
     ).to.deep.equal({ status: 200, sent: [['ann@example.com', 'queued']] });
-    expect(taken().bytes).to.equal(RAW);
+    expect((await taken()).bytes).to.equal(RAW);
   });
 
   it("takes the form of Laravel's transport, which writes true as 1 and numbers its list", async () => {
@@ -54,7 +53,7 @@ describe('what well-known clients send by default', () => {
       `key=${KEY}&to%5B0%5D=ann%40example.com&to%5B1%5D=bob%40example.com&raw_message=${php(RAW)}&async=1`,
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    expect(taken().recipients).to.have.members(['ann@example.com', 'bob@example.com']);
+    expect((await taken()).recipients).to.have.members(['ann@example.com', 'bob@example.com']);
   });
 
   it('takes a message as jQuery writes it: structs in brackets, null as nothing, true in letters', async () => {
@@ -73,7 +72,7 @@ describe('what well-known clients send by default', () => {
       { 'content-type': 'application/x-www-form-urlencoded; charset=UTF-8' },
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    const { outgoing, draft } = taken();
+    const { outgoing, draft } = await taken();
     expect(outgoing).to.deep.include({
       sender: 'news@example.com',
       subject: "Contact (it's *new*)!",
@@ -111,7 +110,7 @@ describe('what well-known clients send by default', () => {
       ].join('&'),
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    const { outgoing, draft } = taken();
+    const { outgoing, draft } = await taken();
     expect(outgoing).to.deep.include({ tags: ['one'], trackClicks: 'none', preserveRecipients: false });
     expect(Object.entries(outgoing.metadata)).to.deep.equal([
       ['0', 'a'],
@@ -136,7 +135,7 @@ describe('what well-known clients send by default', () => {
       ].join('&'),
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    expect(taken().draft.to.map(({ email, name }) => [email, name])).to.deep.equal([
+    expect((await taken()).draft.to.map(({ email, name }) => [email, name])).to.deep.equal([
       ['ann@example.com', 'Ann'],
       ['bob@example.com', 'Bob'],
     ]);
@@ -156,7 +155,7 @@ describe('what well-known clients send by default', () => {
       FORM,
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    const { outgoing, draft } = taken();
+    const { outgoing, draft } = await taken();
     expect(outgoing).to.deep.include({ subject: 'Grüße', tags: ['a', 'b'], trackClicks: 'none' });
     expect(Object.entries(outgoing.metadata)).to.deep.equal([['site', 'www']]);
     expect(draft).to.deep.include({
@@ -219,7 +218,7 @@ describe('what well-known clients send by default', () => {
       JSON_TYPE,
     );
     expect(status, JSON.stringify(body)).to.equal(200);
-    const { outgoing, draft } = taken();
+    const { outgoing, draft } = await taken();
     expect(outgoing.extras?.analytics).to.deep.equal({ domains: ['example.com'], campaign: 'spring' });
     expect(Object.entries(outgoing.metadata)).to.deep.include.members([
       ['website', 'www'],

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import type { Routing } from '../../../src/inbound/types.ts';
 import { type ApiWorld, KEY, OTHER_KEY, startApi } from '../../support/api.ts';
+import { queued } from '../../support/shared-spool.ts';
 
 const URL_OF_ROUTE = 'https://app.example.com/hooks/mail';
 const hit = (email: string) => ({ email, pattern: 'mailbox-*', url: URL_OF_ROUTE });
@@ -14,7 +15,8 @@ describe('/inbound/send-raw', () => {
 
   const send = (raw_message: string, params: object = {}) =>
     world.call('/inbound/send-raw', { raw_message, ...params });
-  const accepted = () => world.spool.text(world.spool.messages[0]);
+  const messages = () => queued(world.spool);
+  const accepted = async () => (await messages())[0]?.text;
 
   it('puts the message on the queue with its envelope, one delivery per recipient that a route matched', async () => {
     const to = [
@@ -33,15 +35,14 @@ describe('/inbound/send-raw', () => {
       status: 200,
       body: [hit('mailbox-1@inbound.example.com'), hit('Mailbox-2@INBOUND.example.com')],
     });
-    expect(world.spool.messages).to.have.length(1);
-    expect(world.spool.messages[0]?.envelope).to.deep.equal({
+    const [message, ...others] = await messages();
+    expect(others).to.deep.equal([]);
+    expect(message?.envelope).to.deep.equal({
       mailFrom: 'sender@example.net',
       client: { address: '192.0.2.25', helo: 'mail.example.net', tls: null },
     });
-    expect(world.spool.messages[0]?.trace)
-      .to.contain('from mail.example.net ([192.0.2.25])')
-      .and.to.contain('with HTTP id');
-    expect(world.spool.deliveries.map((one) => one.recipient)).to.deep.equal([
+    expect(message?.trace).to.contain('from mail.example.net ([192.0.2.25])').and.to.contain('with HTTP id');
+    expect(message?.deliveries.map((one) => one.recipient)).to.deep.equal([
       'mailbox-1@inbound.example.com',
       'Mailbox-2@INBOUND.example.com',
     ]);
@@ -50,7 +51,7 @@ describe('/inbound/send-raw', () => {
   it('answers an empty array, never null, when no route matched, and keeps nothing', async () => {
     const { status, body } = await send('Subject: Hi\r\n\r\nText', { to: ['nobody@inbound.example.com'] });
     expect({ status, body }).to.deep.equal({ status: 200, body: [] });
-    expect(world.spool.messages).to.have.length(0);
+    expect(await messages()).to.deep.equal([]);
   });
 
   it('takes the recipients from To, Cc and Bcc when `to` is left out or null', async () => {
@@ -78,7 +79,7 @@ describe('/inbound/send-raw', () => {
         status: 422,
         message: 'Validation error: {"to":"Please enter at least one recipient, or leave it out"}',
       });
-      expect(world.spool.messages).to.deep.equal([]);
+      expect(await messages()).to.deep.equal([]);
     });
   }
 
@@ -86,14 +87,14 @@ describe('/inbound/send-raw', () => {
     const document =
       'Subject: a\r\nBcc: mailbox-1@inbound.example.com,\r\n mailbox-2@inbound.example.com\r\nTo: x@y.example\r\n\r\nBcc: stays\r\n';
     await send(document);
-    expect(accepted()).to.equal('Subject: a\r\nTo: x@y.example\r\n\r\nBcc: stays\r\n');
+    expect(await accepted()).to.equal('Subject: a\r\nTo: x@y.example\r\n\r\nBcc: stays\r\n');
     await send(document, { to: ['mailbox-1@inbound.example.com'] });
-    expect(world.spool.text(world.spool.messages[1])).to.equal(document);
+    expect((await messages())[1]?.text).to.equal(document);
   });
 
   it('turns line ends of every kind into CRLF', async () => {
     await send('Subject: a\n\nb\rc\r\nd\n\r\n', { to: ['mailbox-1@inbound.example.com'] });
-    expect(accepted()).to.equal('Subject: a\r\n\r\nb\r\nc\r\nd\r\n\r\n');
+    expect(await accepted()).to.equal('Subject: a\r\n\r\nb\r\nc\r\nd\r\n\r\n');
   });
 
   it('names a recipient once, however often it is given', async () => {
@@ -101,20 +102,20 @@ describe('/inbound/send-raw', () => {
       to: ['mailbox-1@inbound.example.com', 'mailbox-1@Inbound.Example.com'],
     });
     expect(body).to.have.length(1);
-    expect(world.spool.deliveries).to.have.length(1);
+    expect(await world.spool.list({}, 10)).to.have.length(1);
   });
 
   it('takes the null sender, with and without brackets', async () => {
     for (const mail_from of ['', '<>'])
       await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'], mail_from });
-    expect(world.spool.messages.map((message) => message.envelope.mailFrom)).to.deep.equal(['', '']);
+    expect((await messages()).map((message) => message.envelope.mailFrom)).to.deep.equal(['', '']);
   });
 
   it('carries a message of two megabytes, and refuses a byte more than the limit', async () => {
     const head = 'Subject: a\r\n\r\n';
     const most = head + 'x'.repeat(2_000_000 - head.length);
     expect((await send(most, { to: ['mailbox-1@inbound.example.com'] })).status).to.equal(200);
-    expect(accepted()).to.have.length(2_000_000);
+    expect(await accepted()).to.have.length(2_000_000);
     const { status, body } = await send(most + 'x', { to: ['mailbox-1@inbound.example.com'] });
     expect({ status, name: body.name, message: body.message }).to.deep.equal({
       status: 422,
@@ -149,45 +150,52 @@ describe('/inbound/send-raw', () => {
   it('never delivers to the route of another account', async () => {
     const { status, body } = await send('Subject: a\n\nb', { key: OTHER_KEY, to: ['mailbox-1@inbound.example.com'] });
     expect({ status, body }).to.deep.equal({ status: 200, body: [] });
-    expect(world.spool.messages).to.have.length(0);
+    expect(await messages()).to.deep.equal([]);
   });
 
   for (const [why, change] of [
     [
       'the disk is nearly full',
       (spool: ApiWorld['spool']) => {
-        spool.room = false;
+        spool.hasRoom = () => false;
       },
     ],
     [
       'the queue is full',
       (spool: ApiWorld['spool']) => {
-        spool.outcome = 'full';
+        spool.accept = async () => 'full';
       },
     ],
     [
       'a sync failed',
       (spool: ApiWorld['spool']) => {
-        spool.outcome = 'fault';
+        spool.accept = async () => 'fault';
       },
     ],
     [
       'a write failed',
       (spool: ApiWorld['spool']) => {
-        spool.breaks = true;
+        const { body } = spool;
+        spool.body = (id) => ({ ...body(id), write: () => Promise.reject(new Error('the disk failed')) });
       },
     ],
   ] as const) {
     it(`answers ServiceUnavailable when ${why}, and keeps nothing`, async () => {
       change(world.spool);
+      let aborted = 0;
+      const { body: open } = world.spool;
+      world.spool.body = (id) => {
+        const writer = open(id);
+        return { ...writer, abort: () => writer.abort().finally(() => aborted++) };
+      };
       const { status, body } = await send('Subject: a\n\nb', { to: ['mailbox-1@inbound.example.com'] });
       expect({ status, name: body.name, code: body.code }).to.deep.equal({
         status: 503,
         name: 'ServiceUnavailable',
         code: -2,
       });
-      expect(world.spool.messages).to.have.length(0);
-      expect(world.spool.aborted).to.equal(world.spool.breaks ? 1 : 0);
+      expect(await messages()).to.deep.equal([]);
+      expect(aborted).to.equal(why === 'a write failed' ? 1 : 0);
     });
   }
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { outcomeOf } from '../../../src/events/apply.ts';
 import { createUrlCounting } from '../../../src/events/counting.ts';
-import { retestTrackingDomainsTask } from '../../../src/sending/domains/custom-domains.ts';
+import { retestTrackingDomainsTask } from '../../../src/sending/domains/tracking-domains.ts';
 import type { MessageEventRow, SentMessageRow } from '../../../src/store/rows/messages.ts';
 import { ACCOUNT, type ApiWorld, KEY, startApi } from '../../support/api.ts';
 import { changingResolver } from '../../support/senders.ts';

@@ -1,5 +1,7 @@
 import { expect } from 'chai';
+import { SpoolFull } from '../../../src/queue/disk/faults.ts';
 import { ACCOUNT, type ApiWorld, OTHER_KEY, startApi } from '../../support/api.ts';
+import { queued } from '../../support/shared-spool.ts';
 import { putBatch } from '../../support/webhooks.ts';
 
 const ALL = [
@@ -66,10 +68,12 @@ describe('webhooks', () => {
 
   it('keep what an update leaves out, and send what waits to a new URL', async () => {
     const before = await ok('/webhooks/info', { id: 4 });
+    const { id: delivery } = await ok('/webhooks/test', { id: 4 });
+    const url = async () => (await world.spool.delivery(delivery))?.url;
     expect(await ok('/webhooks/update', { id: 4, url: before.url, description: null, events: null })).to.deep.equal(
       before,
     );
-    expect(world.spool.tended).to.deep.equal([]);
+    expect(await url()).to.equal(before.url);
     const after = await ok('/webhooks/update', { id: 4, url: URL, description: '' });
     expect(after).to.deep.include({
       url: URL,
@@ -77,7 +81,7 @@ describe('webhooks', () => {
       events: before.events,
       batches_sent: before.batches_sent,
     });
-    expect(world.spool.tended).to.deep.equal([`redirect 4 ${URL}`]);
+    expect(await url()).to.equal(URL);
   });
 
   it('keep their events when an update names an empty list, as the official client sends it for none given', async () => {
@@ -103,8 +107,9 @@ describe('webhooks', () => {
 
   it('are gone with what waits for them and what was counted', async () => {
     const before = await ok('/webhooks/info', { id: 4 });
+    const { id: delivery } = await ok('/webhooks/test', { id: 4 });
     expect(await ok('/webhooks/delete', { id: 4 })).to.deep.equal(before);
-    expect(world.spool.tended).to.deep.equal(['forget 4']);
+    expect((await world.spool.delivery(delivery))?.state).to.equal('dropped');
     expect(await world.store.webhookTallies.many({})).to.deep.equal([]);
     expect((await world.call('/webhooks/info', { id: 4 })).body).to.include({
       name: 'Unknown_Webhook',
@@ -188,9 +193,14 @@ describe('webhooks', () => {
   it('post an example of each event that they asked for', async () => {
     const { id } = await ok('/webhooks/add', { url: URL, events: [...ALL, 'deferral', 'delivered'] });
     expect(await ok('/webhooks/test', { id })).to.include({ events: 12 });
-    const [sent] = world.spool.sent;
-    expect(sent?.hook).to.deep.equal({ id: String(id), account: ACCOUNT, url: URL });
-    const events = (sent?.events ?? []).map(({ body }) => JSON.parse(body));
+    const [batch] = await queued(world.spool);
+    expect(batch?.deliveries[0]).to.deep.include({
+      kind: 'events',
+      account: ACCOUNT,
+      url: URL,
+      batch: { webhook: String(id), events: 12 },
+    });
+    const events: any[] = JSON.parse(batch?.text ?? '');
     expect(events.map(({ event, type }) => event ?? type)).to.deep.equal([...ALL, 'deferral', 'delivered']);
     for (const { msg } of events.filter(({ event }) => event !== undefined)) {
       expect(msg).to.deep.include({
@@ -212,20 +222,18 @@ describe('webhooks', () => {
   });
 
   it('answer ServiceUnavailable when the spool cannot take an example', async () => {
-    world.spool.outcome = 'full';
+    world.spool.events.send = () => Promise.reject(new SpoolFull('no room for events'));
     expect((await world.call('/webhooks/test', { id: 4 })).body).to.include({ name: 'ServiceUnavailable' });
   });
 
   it('keep their batches apart from inbound mail', async () => {
-    putBatch(world.spool, ACCOUNT);
+    const delivered = await putBatch(world.spool, ACCOUNT);
     expect(await ok('/inbound/deliveries')).to.deep.equal([]);
     expect(await ok('/inbound/replay', { from: '2020-01-01', state: 'delivered' })).to.deep.equal({ replayed: 0 });
-    expect(await ok('/inbound/replay', { id: '01kcexamplebatch0000000000-ExampleHash1' })).to.deep.equal({
-      replayed: 0,
-    });
+    expect(await ok('/inbound/replay', { id: delivered })).to.deep.equal({ replayed: 0 });
     const [batch] = await ok('/webhooks/deliveries', { id: 4 });
     expect(batch).to.include({
-      id: '01kcexamplebatch0000000000-ExampleHash1',
+      id: delivered,
       webhook: 4,
       events: 3,
       state: 'delivered',

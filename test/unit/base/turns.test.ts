@@ -3,7 +3,7 @@ import { createTurns } from '../../../src/base/turns.ts';
 
 describe('turns', () => {
   it('come one after the other in their order, failures among them, and other names beside them', async () => {
-    const inTurn = createTurns();
+    const inTurn = createTurns('run');
     const seen: string[] = [];
     let open = () => {};
     const first = inTurn(
@@ -29,5 +29,20 @@ describe('turns', () => {
     expect([await first, await second, await third]).to.deep.equal(['done', 'no', undefined]);
     expect(seen).to.deep.equal(['first', 'other', 'second', 'third']);
     expect(await inTurn('a', async () => 'again')).to.equal('again');
+  });
+
+  it('end with the one that failed, where that is asked for, and begin anew afterwards', async () => {
+    const inTurn = createTurns('fail');
+    const seen: string[] = [];
+    const failing = inTurn('a', () => Promise.reject(new Error('away')));
+    const waiting = inTurn('a', async () => {
+      seen.push('waiting');
+    });
+    expect((await Promise.allSettled([failing, waiting])).map(({ status }) => status)).to.deep.equal([
+      'rejected',
+      'rejected',
+    ]);
+    expect(await inTurn('a', async () => 'again')).to.equal('again');
+    expect(seen).to.deep.equal([]);
   });
 });

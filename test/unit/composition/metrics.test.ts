@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { createPrometheus } from '../../../src/base/prometheus.ts';
 import type { Task } from '../../../src/base/service.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
@@ -31,7 +32,7 @@ const THINGS: CollectionSpec<Thing> = { name: 'things', indexes: [], dates: [] }
 async function openFailing() {
   const real = await openEmbedded(
     { file: join(await tempDir(), 'store.db'), timeoutMs: 5000, room: NO_FLOOR },
-    { log: createTestLog() },
+    { log: createTestLog(), clock: systemClock },
   );
   let failure: Error | undefined;
   const database: Database = {

@@ -1,13 +1,13 @@
 import { expect } from 'chai';
 import type { MessageEvent } from '../../../src/events/record.ts';
-import { type Counted, SPANS_OF } from '../../../src/store/rows/counters.ts';
+import { type CounterSubject, SPANS_OF } from '../../../src/store/rows/counters.ts';
 import { subaccountId } from '../../../src/store/rows/subaccounts.ts';
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { drivers } from '../../support/database.ts';
 import { subaccountRow } from '../../support/lists.ts';
 import { ACCOUNT, countsOf, createRecording, MESSAGE, newEvent, newMessage } from '../../support/recording.ts';
 
-const THINGS: readonly (readonly [Counted, string])[] = [
+const THINGS: readonly (readonly [CounterSubject, string])[] = [
   ['account', ACCOUNT],
   ['sender', 'news@example.com'],
   ['tag', 'one'],

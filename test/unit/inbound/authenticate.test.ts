@@ -45,38 +45,17 @@ describe('the SPF verdict', () => {
   };
 
   it('has a fixed text for every result', async () => {
-    expect(await spfOf(records, envelope('192.0.2.7'))).to.deep.equal({
-      result: 'pass',
-      detail: 'sender SPF authorized',
-    });
-    expect(await spfOf(records, envelope('198.51.100.1'))).to.deep.equal({
-      result: 'fail',
-      detail: 'SPF fail - not authorized',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@soft.example'))).to.deep.equal({
-      result: 'softfail',
-      detail: 'domain owner discourages use of this host',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@neutral.example'))).to.deep.equal({
-      result: 'neutral',
-      detail: 'access neither permitted nor denied',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@nothing.example'))).to.deep.equal({
-      result: 'none',
-      detail: '',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@slow.example'))).to.deep.equal({
-      result: 'temperror',
-      detail: 'temporary DNS error in processing',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@broken.example'))).to.deep.equal({
-      result: 'temperror',
-      detail: 'temporary DNS error in processing',
-    });
-    expect(await spfOf(records, envelope('192.0.2.7', 'a@two.example'))).to.deep.equal({
-      result: 'permerror',
-      detail: 'permanent error in processing',
-    });
+    for (const [address, mailFrom, result, detail] of [
+      ['192.0.2.7', undefined, 'pass', 'sender SPF authorized'],
+      ['198.51.100.1', undefined, 'fail', 'SPF fail - not authorized'],
+      ['192.0.2.7', 'a@soft.example', 'softfail', 'domain owner discourages use of this host'],
+      ['192.0.2.7', 'a@neutral.example', 'neutral', 'access neither permitted nor denied'],
+      ['192.0.2.7', 'a@nothing.example', 'none', ''],
+      ['192.0.2.7', 'a@slow.example', 'temperror', 'temporary DNS error in processing'],
+      ['192.0.2.7', 'a@broken.example', 'temperror', 'temporary DNS error in processing'],
+      ['192.0.2.7', 'a@two.example', 'permerror', 'permanent error in processing'],
+    ] as const)
+      expect(await spfOf(records, envelope(address, mailFrom)), mailFrom).to.deep.equal({ result, detail });
   });
 
   it('is that of HELO for the null sender', async () => {

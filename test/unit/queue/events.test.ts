@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import type { Delivery, Spool } from '../../../src/queue/delivery.ts';
-import type { EventNews, Frozen } from '../../../src/queue/events.ts';
+import type { EventNews, FreezeOutcome } from '../../../src/queue/events.ts';
 import { hook, idsIn, LIMITS, someEvents, wanted } from '../../support/hooks.ts';
 import { attempt, freshSpool, type OpenedSpool, openOne, put, settled } from '../../support/spool.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -30,7 +30,7 @@ describe('events on the spool', function () {
     settle(delivery, { attempt: { ...attempt(world.clock, 500), answer: 'Oh no' }, state: 'waiting', ...change });
   const pending = async (spool: Spool = world.spool) =>
     (await spool.events.pending(10_000)).map(({ webhook, pending: { events } }) => [webhook, events]);
-  const made = ({ delivery }: Frozen): Delivery => {
+  const made = ({ delivery }: FreezeOutcome): Delivery => {
     if (!delivery) throw new Error('no batch was made');
     return delivery;
   };

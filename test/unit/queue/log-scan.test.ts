@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { findLogDamage } from '../../../src/queue/disk/log-damage.ts';
 import { openSpool } from '../../../src/queue/spool.ts';
 import { createTestClock } from '../../support/clock.ts';
@@ -100,7 +101,12 @@ describe('looking for damage in a write-ahead log', () => {
     flip(wal, HEADER + Math.floor(frames(wal) / 2) * FRAME + 1000);
     await Promise.all([writeFile(join(second, 'spool.db'), file), writeFile(join(second, 'spool.db-wal'), wal)]);
     const log = createTestLog();
-    const again = await openSpool(spoolSettings(second), { clock: createTestClock(), log });
+    const again = await openSpool(spoolSettings(second), {
+      clock: createTestClock(),
+      log,
+      role: 'daemon',
+      metrics: NO_METRICS,
+    });
     const present = (await Promise.all(mails.map(({ message }) => again.message(message.id)))).filter(
       (one) => one,
     ).length;

@@ -1,6 +1,5 @@
-import { execFileSync } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { mkdir, rm, writeFile } from 'node:fs/promises';
+import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { createRoom } from '../../../src/base/room.ts';
@@ -9,7 +8,7 @@ import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { freshSpool, mail, openOne, put, settled, spoolSettings } from '../../support/spool.ts';
 import { missing } from '../../support/spool-process.ts';
-import { tempDir } from '../../support/temp.ts';
+import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 describe('room for new mail', () => {
@@ -84,18 +83,9 @@ describe('a disk that is full', function () {
   let dir = '';
 
   before(async function () {
-    const path = join(await tempDir(), 'disk');
-    await mkdir(path);
-    try {
-      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=24m', 'tmpfs', path], { stdio: 'ignore' });
-      dir = path;
-    } catch {
-      console.log('    a full disk is not tried: a small one cannot be mounted here');
-      this.skip();
-    }
-  });
-  after(() => {
-    if (dir) execFileSync('umount', [dir]);
+    const disk = await smallDisk(24);
+    if (disk === undefined) this.skip();
+    else dir = disk;
   });
 
   const inline = (size: number): Body => ({ kind: 'inline', bytes: new Uint8Array(randomBytes(size)) });

@@ -1,6 +1,12 @@
 import { expect } from 'chai';
 import type { AttemptResult } from '../../../src/queue/settle.ts';
-import { type Attempted, longestWait, readRetryAfter, settle, settleUnattempted } from '../../../src/queue/settle.ts';
+import {
+  type AttemptFacts,
+  longestWait,
+  readRetryAfter,
+  settle,
+  settleUnattempted,
+} from '../../../src/queue/settle.ts';
 import { answered, refused, timedOut } from '../../support/delivery.ts';
 
 const NOW = Date.UTC(2026, 0, 5, 12, 0, 0);
@@ -11,7 +17,7 @@ const LIMIT = 120 * HOUR;
 
 const after = (
   result: AttemptResult,
-  more: Partial<Attempted> & { attempts?: number; parked?: boolean; age?: number; mayEnd?: boolean } = {},
+  more: Partial<AttemptFacts> & { attempts?: number; parked?: boolean; age?: number; mayEnd?: boolean } = {},
 ) =>
   settle({
     delivery: { id: 'd1', attempts: more.attempts ?? 0, parked: more.parked ?? false },

@@ -6,6 +6,7 @@ import { expect } from 'chai';
 import { createIds } from '../../../src/base/ids.ts';
 import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
+import { namesOf } from '../../../src/base/tables.ts';
 import type { Verdicts } from '../../../src/mail/envelope.ts';
 import type { DeliveryKind, QueuedDelivery, Spool } from '../../../src/queue/delivery.ts';
 import { createReturnRoad } from '../../../src/returns/road.ts';
@@ -27,7 +28,7 @@ import { until } from '../../support/until.ts';
 const FIXTURE = 'test/fixtures/queue-format-5.db.gz';
 
 /** What stands in it: the beginning of each message id, without its number, by kind. */
-const STORY: Readonly<Record<DeliveryKind, readonly string[]>> = {
+const STORY = {
   inbound: [
     'inbound-waiting waiting',
     'inbound-retried waiting',
@@ -74,9 +75,7 @@ async function storyOf(spool: Spool, kind: DeliveryKind): Promise<string[]> {
 describe('a queue whose kinds stood in URLs', () => {
   it('is taken over with every delivery under its kind', async () => {
     const { spool } = await freshSpool(await oldQueue());
-    for (const [kind, story] of Object.entries(STORY) as [DeliveryKind, string[]][]) {
-      expect(await storyOf(spool, kind), kind).to.deep.equal(story);
-    }
+    for (const kind of namesOf(STORY)) expect(await storyOf(spool, kind), kind).to.deep.equal(STORY[kind]);
     expect(await spool.list({}, 100)).to.have.length(Object.values(STORY).flat().length);
   });
 

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import type { Clock } from '../../../src/base/clock.ts';
 import { systemClock } from '../../../src/base/clock.ts';
 import { createIds, deliveryId } from '../../../src/base/ids.ts';
+import { NO_METRICS } from '../../../src/base/metrics.ts';
 import { createRunningTime } from '../../../src/base/running-time.ts';
 import type { Spool } from '../../../src/queue/delivery.ts';
 import type { Dispatcher } from '../../../src/queue/dispatcher.ts';
@@ -30,7 +31,10 @@ describe('deliveries from the spool to receivers', () => {
     return receiver;
   };
   const spoolIn = (dir: string, clock: Clock): Promise<Spool> =>
-    openSpool({ dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1e6 }, { clock, log: createTestLog() });
+    openSpool(
+      { dir, minFreePercent: 0, minFreeBytes: 0, maxMessageBytes: 1e6 },
+      { clock, log: createTestLog(), role: 'daemon', metrics: NO_METRICS },
+    );
 
   async function run(spool: Spool, clock: Clock, poster: Poster, retryHours = 120): Promise<Dispatcher> {
     const dispatcher = createWebhookDispatcher(

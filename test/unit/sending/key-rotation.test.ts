@@ -1,5 +1,6 @@
 import { expect } from 'chai';
-import { createDomainKeys, createKeyRotation, createKeySwitch } from '../../../src/sending/domains/keys.ts';
+import { createKeyRotation, createKeySwitch } from '../../../src/sending/domains/key-rotation.ts';
+import { createDomainKeys } from '../../../src/sending/domains/keys.ts';
 
 import { openStore, type Store } from '../../../src/store/store.ts';
 import { createTestClock, type TestClock } from '../../support/clock.ts';

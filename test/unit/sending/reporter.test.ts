@@ -1,128 +1,163 @@
 import { expect } from 'chai';
-import type { Recorder } from '../../../src/events/record.ts';
+import { createIds } from '../../../src/base/ids.ts';
+import { createLists } from '../../../src/events/lists.ts';
+import { createRecorder, type Recorder } from '../../../src/events/record.ts';
 import { sentId } from '../../../src/mail/return-address.ts';
 import type { Report } from '../../../src/queue/delivery.ts';
-import { createReporter, toReport } from '../../../src/sending/reporter.ts';
+import { createReporter, type Reporter, toReport } from '../../../src/sending/reporter.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
-import { createTestClock } from '../../support/clock.ts';
+import type { Store } from '../../../src/store/store.ts';
 import { aDelivery } from '../../support/delivery.ts';
 import { settleDown } from '../../support/dispatcher-bench.ts';
-import { createTestLog } from '../../support/log.ts';
 import { createWorld, OUTGOING, type SendingWorld } from '../../support/sending-world.ts';
+import { openTestStore } from '../../support/store.ts';
 
 describe('reports on their way to the store', () => {
   let world: SendingWorld;
-  beforeEach(() => {
-    world = createWorld();
+  let store: Store;
+  let reporter: Reporter;
+  /** What every call of the recorder does first; it may throw. */
+  let first: (what: string) => void;
+  beforeEach(async () => {
+    world = await createWorld({ reported: () => reporter.poke() });
+    const { spool, clock, log, watch } = world;
+    store = await openTestStore(log);
+    first = () => {};
+    const outbox = { publish: async () => {} };
+    const lists = createLists({ store, outbox, clock, ids: createIds(clock), log });
+    const recorder = createRecorder({ store, lists, outbox, clock, log });
+    const failing = watch.over<Recorder>({
+      async begin(message) {
+        first(message.id);
+        return await recorder.begin(message);
+      },
+      async record(event) {
+        first(event.id);
+        return await recorder.record(event);
+      },
+    });
+    reporter = createReporter({ spool, recorder: failing, clock, log });
   });
   afterEach(async () => {
     const stopped = world.dispatcher.stop();
     await world.clock.advance(10_000);
-    await Promise.all([stopped, world.reporter.stop()]);
+    await Promise.all([stopped, reporter.stop()]);
+    await store.close();
   });
 
   const start = async () => {
     await world.dispatcher.start();
-    await world.reporter.start();
+    await reporter.start();
   };
-  const kinds = () => [...world.recorder.events.values()].map(({ kind }) => kind);
+  const kinds = async () => (await store.messageEvents.many({})).map(({ kind }) => kind);
+  const rows = async () => (await store.messages.many({})).map(({ id }) => id);
+  const untold = async () => (await world.spool.reports(1000)).length;
+  /** Puts a report on the queue. */
+  const report = (one: Report) =>
+    world.spool.settle({
+      deliveryId: aDelivery().id,
+      attempt: null,
+      state: 'dead',
+      dueAt: 0,
+      parked: false,
+      at: 0,
+      report: one,
+    });
 
   it('make the row of a message that has none, record what happened, and leave the spool', async () => {
     await start();
-    const delivery = world.mail();
+    const delivery = await world.mail();
     await world.clock.advance(1000);
-    expect([...world.recorder.rows.keys()]).to.deep.equal([sentId(delivery.id)]);
-    expect(kinds()).to.deep.equal(['send']);
-    expect(world.spool.untold.size).to.equal(0);
-    expect(world.reporter.idle()).to.equal(true);
+    expect(await rows()).to.deep.equal([sentId(delivery.id)]);
+    expect(await kinds()).to.deep.equal(['send']);
+    expect(await untold()).to.equal(0);
+    expect(reporter.idle()).to.equal(true);
   });
 
   it('are told that waited before the start', async () => {
     await world.dispatcher.start();
-    for (let i = 0; i < 120; i++) world.mail();
+    await Promise.all(Array.from({ length: 120 }, () => world.mail()));
     await world.clock.advance(1000);
-    expect(world.spool.untold.size).to.equal(120);
-    await world.reporter.start();
+    expect(await untold()).to.equal(120);
+    await reporter.start();
     await world.clock.advance(1000);
-    expect(kinds()).to.have.length(120);
-    expect(world.spool.untold.size).to.equal(0);
+    expect(await kinds()).to.have.length(120);
+    expect(await untold()).to.equal(0);
   });
 
   it('stay while the store is away, which is asked less and less often, and are all told when it is back', async () => {
     let asked = 0;
-    world.recorder.first = () => {
+    first = () => {
       asked++;
       throw new StoreAway('away');
     };
     await start();
-    world.mail();
+    await world.mail();
     await world.clock.advance(10 * 60_000);
     expect(asked).to.be.within(8, 20);
-    for (let i = 0; i < 80; i++) world.mail();
+    await Promise.all(Array.from({ length: 80 }, () => world.mail()));
     await world.clock.advance(60_000);
-    expect(world.spool.untold.size).to.equal(81);
+    expect(await untold()).to.equal(81);
     expect(world.log.of('event.fault')).to.deep.equal([]);
-    world.recorder.first = () => {};
+    first = () => {};
     await world.clock.advance(2 * 60_000);
-    expect(kinds()).to.have.length(81);
-    expect(world.spool.untold.size).to.equal(0);
+    expect(await kinds()).to.have.length(81);
+    expect(await untold()).to.equal(0);
   });
 
   it('that were told twice are recorded once', async () => {
     await world.dispatcher.start();
-    const delivery = world.mail();
+    const delivery = await world.mail();
     await settleDown(world);
-    const [report] = world.spool.untold.values();
-    if (!report) throw new Error('no report');
-    await world.reporter.start();
+    const [sent] = await world.spool.reports(1);
+    if (!sent) throw new Error('no report');
+    await reporter.start();
     await world.clock.advance(1000);
-    world.spool.untold.set(report.id, report); // as if the process had died before the spool heard of it
-    world.reporter.poke();
+    await report(sent); // as if the process had died before the spool heard of it
+    reporter.poke();
     await world.clock.advance(1000);
-    expect(kinds()).to.deep.equal(['send']);
-    expect([...world.recorder.rows.keys()]).to.deep.equal([sentId(delivery.id)]);
-    expect(world.spool.untold.size).to.equal(0);
+    expect(await kinds()).to.deep.equal(['send']);
+    expect(await rows()).to.deep.equal([sentId(delivery.id)]);
+    expect(await untold()).to.equal(0);
   });
 
   it('that the store refuses hold up no other, and are told again later', async () => {
-    const bad = world.mail({ recipient: 'bad@example.com' });
+    const bad = await world.mail({ recipient: 'bad@example.com' });
     let refuses = true;
-    world.recorder.first = (id) => {
+    first = (id) => {
       if (refuses && id === sentId(bad.id)) throw new Error('no such number');
     };
     await start();
-    for (let i = 0; i < 200; i++) world.mail();
+    await Promise.all(Array.from({ length: 200 }, () => world.mail()));
     await world.clock.advance(5000);
-    expect(kinds()).to.have.length(200);
-    expect(world.spool.untold.size).to.equal(1);
+    expect(await kinds()).to.have.length(200);
+    expect(await untold()).to.equal(1);
     expect(world.log.of('event.fault')).to.have.length(1);
     refuses = false;
-    world.mail();
+    await world.mail();
     await world.clock.advance(1000);
-    expect(kinds(), 'a new one need not wait for the old').to.have.length(201);
+    expect(await kinds(), 'a new one need not wait for the old').to.have.length(201);
     await world.clock.advance(10 * 60_000);
-    expect(kinds()).to.have.length(202);
+    expect(await kinds()).to.have.length(202);
   });
 
   it('of a lost message that has no row are forgotten with a word in the log', async () => {
     await start();
-    const report = toReport(
-      { delivery: aDelivery(), attempts: 0, at: 0, message: undefined },
-      { kind: 'reject', detail: {} },
+    await report(
+      toReport({ delivery: aDelivery(), attempts: 0, at: 0, message: undefined }, { kind: 'reject', detail: {} }),
     );
-    world.spool.untold.set(report.id, report);
-    world.reporter.poke();
+    reporter.poke();
     await world.clock.advance(1000);
-    expect(world.spool.untold.size).to.equal(0);
+    expect(await untold()).to.equal(0);
     expect(world.log.of('event.fault')).to.have.length(1);
   });
 
   it('that cannot be read stay where they are', async () => {
     await start();
-    world.spool.untold.set('x', { id: 'x', body: '{' });
-    world.reporter.poke();
+    await report({ id: 'x', body: '{' });
+    reporter.poke();
     await world.clock.advance(1000);
-    expect(world.spool.untold.size).to.equal(1);
+    expect(await untold()).to.equal(1);
     expect(world.log.of('event.fault')).to.have.length(1);
   });
 
@@ -147,41 +182,25 @@ describe('reports on their way to the store', () => {
   // one came.
   for (let steps = 0; steps < 12; steps++) {
     it(`are told when they come ${steps} steps of the event loop's queue after it looked`, async () => {
-      const clock = createTestClock();
-      const waiting = new Map<string, Report>();
-      const told: string[] = [];
-      const recorder: Recorder = {
-        begin: async () => 'recorded',
-        record: async ({ id }) => {
-          told.push(id);
-          return 'recorded';
-        },
-      };
-      let looked = false;
-      const spool = {
-        async reports() {
-          if (!looked) late();
-          looked = true;
-          return [...waiting.values()];
-        },
-        async reported(ids: readonly string[]) {
-          for (const id of ids) waiting.delete(id);
-        },
-      };
-      const reporter = createReporter({ spool, recorder, clock, log: createTestLog() });
+      const { spool } = world;
+      const { reports } = spool;
       const late = async () => {
         for (let i = 0; i < steps; i++) await undefined;
-        const report = toReport(
-          { delivery: aDelivery(), attempts: 0, at: 0, message: undefined },
-          { kind: 'send', detail: {} },
-        );
-        waiting.set(report.id, report);
         reporter.poke();
       };
+      let looked = false;
+      spool.reports = async (limit) => {
+        const found = await reports(limit);
+        if (looked) return found;
+        looked = true;
+        const delivery = aDelivery();
+        await report(toReport({ delivery, attempts: 0, at: 0, message: undefined }, { kind: 'send', detail: {} }));
+        void late();
+        return found;
+      };
       await reporter.start();
-      await clock.advance(10_000);
-      expect(told).to.have.length(1);
-      await reporter.stop();
+      await world.clock.advance(10_000);
+      expect(await untold()).to.equal(0);
     });
   }
 });

@@ -1,8 +1,8 @@
-import { execFileSync } from 'node:child_process';
-import { mkdir, stat, writeFile } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { createIds } from '../../../src/base/ids.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { type Database, StoreAway, StoreFull } from '../../../src/store/driver/port.ts';
@@ -13,7 +13,7 @@ import { createTestClock } from '../../support/clock.ts';
 import { createTestLog } from '../../support/log.ts';
 import { NO_FLOOR } from '../../support/room.ts';
 import { failure, note, notes } from '../../support/store-notes.ts';
-import { tempDir } from '../../support/temp.ts';
+import { smallDisk, tempDir } from '../../support/temp.ts';
 import { until } from '../../support/until.ts';
 
 /** More than any disk has. */
@@ -25,7 +25,7 @@ describe('the embedded store on a disk that is nearly full', () => {
   let log: ReturnType<typeof createTestLog>;
   const opened: Database[] = [];
   const open = async (room = NO_FLOOR) => {
-    const database = await openEmbedded({ file, timeoutMs: 60_000, room }, { log });
+    const database = await openEmbedded({ file, timeoutMs: 60_000, room }, { log, clock: systemClock });
     opened.push(database);
     return database;
   };
@@ -111,7 +111,7 @@ describe('the embedded store on a disk that is nearly full', () => {
   it('works with such a file that another process holds, and says that it was not taken over', async () => {
     const other = new DatabaseSync(file);
     other.exec('PRAGMA journal_mode = WAL; CREATE TABLE other (a); BEGIN IMMEDIATE');
-    const opening = openEmbedded({ file, timeoutMs: 2000, room: NO_FLOOR }, { log });
+    const opening = openEmbedded({ file, timeoutMs: 2000, room: NO_FLOOR }, { log, clock: systemClock });
     await until('the file to be open', () => log.of('store.connected').length === 1);
     other.exec('COMMIT');
     other.close();
@@ -127,18 +127,9 @@ describe('the embedded store on a disk that is full', function () {
   let dir = '';
 
   before(async function () {
-    const path = join(await tempDir(), 'disk');
-    await mkdir(path);
-    try {
-      execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=64m', 'tmpfs', path], { stdio: 'ignore' });
-      dir = path;
-    } catch {
-      console.log('    a full disk is not tried: a small one cannot be mounted here');
-      this.skip();
-    }
-  });
-  after(() => {
-    if (dir) execFileSync('umount', [dir]);
+    const disk = await smallDisk(64);
+    if (disk === undefined) this.skip();
+    else dir = disk;
   });
 
   /** Takes what is left of the disk. */
@@ -154,7 +145,10 @@ describe('the embedded store on a disk that is full', function () {
 
   it('deletes all the same, beside writes that find no room and after a start, and gives the disk back', async () => {
     const open = () =>
-      openEmbedded({ file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR }, { log: createTestLog() });
+      openEmbedded(
+        { file: join(dir, 'store.db'), timeoutMs: 30_000, room: NO_FLOOR },
+        { log: createTestLog(), clock: systemClock },
+      );
     const first = await open();
     const rows = await first.collection(notes);
     for (let n = 0; n < 100; n++) await rows.insert(note(`n${n}`, { body: 'x'.repeat(200_000) }));

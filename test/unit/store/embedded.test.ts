@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import type { Worker } from 'node:worker_threads';
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { type Database, StoreAway, toSlice, toTerms } from '../../../src/store/driver/port.ts';
 
@@ -22,7 +23,7 @@ describe('the embedded store', () => {
   const opened: Database[] = [];
 
   const open = async (timeoutMs = 10_000) => {
-    const database = await openEmbedded({ file, timeoutMs, room: NO_FLOOR }, { log });
+    const database = await openEmbedded({ file, timeoutMs, room: NO_FLOOR }, { log, clock: systemClock });
     opened.push(database);
     return database;
   };

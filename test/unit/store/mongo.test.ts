@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { openMongo } from '../../../src/store/driver/mongo.ts';
 import {
   type Collection,
@@ -47,7 +48,7 @@ if (mongoDriver)
     let log: ReturnType<typeof createTestLog>;
 
     const open = async (url: string, timeoutMs = 5000) => {
-      const database = await openMongo({ url, timeoutMs: timeoutMs * PATIENCE }, { log });
+      const database = await openMongo({ url, timeoutMs: timeoutMs * PATIENCE }, { log, clock: systemClock });
       opened.push(database);
       return database;
     };
@@ -98,6 +99,7 @@ if (mongoDriver)
         const settings = { url: `${url}${options}`, timeoutMs: 5000 * PATIENCE };
         await useAll(
           await openMongo(settings, {
+            clock: systemClock,
             log: createTestLog(),
             onCommand: (name, command) => {
               sent.push([name, command]);

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { MongoClient } from 'mongodb';
+import { systemClock } from '../../../src/base/clock.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { openMongo, toMongoFilter, toMongoSort } from '../../../src/store/driver/mongo.ts';
 
@@ -29,7 +30,10 @@ describe('every filter and order that operations and tasks use', function () {
   before(async () => {
     file = join(await tempDir(), 'store.db');
     const watched = watchUsages(
-      await openEmbedded({ file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR }, { log: createTestLog() }),
+      await openEmbedded(
+        { file, timeoutMs: 5000 * PATIENCE, room: NO_FLOOR },
+        { log: createTestLog(), clock: systemClock },
+      ),
     );
     const world = await startStages(undefined, { database: async () => watched.database });
     const stage = await createStage(world);
@@ -62,7 +66,10 @@ describe('every filter and order that operations and tasks use', function () {
   if (mongoDriver && !lacks(mongoDriver.kind, 'plans'))
     it('is served by an index of MongoDB', async () => {
       const url = (await mongoServer()).url(newDatabaseName());
-      const database = await openMongo({ url, timeoutMs: 5000 * PATIENCE }, { log: createTestLog() });
+      const database = await openMongo(
+        { url, timeoutMs: 5000 * PATIENCE },
+        { log: createTestLog(), clock: systemClock },
+      );
       const client = await new MongoClient(url).connect();
       for (const { spec, name, terms, slice, openOn } of usages) {
         await openOn(database);

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { systemClock } from '../../../src/base/clock.ts';
 import { openEmbedded } from '../../../src/store/driver/embedded.ts';
 import { StoreAway } from '../../../src/store/driver/port.ts';
 import { createTokenSecret, openSecret } from '../../../src/store/rows/hosts.ts';
@@ -10,7 +11,9 @@ import { tempDir } from '../../support/temp.ts';
 
 describe('the secret for tokens', () => {
   const open = async (file: string) =>
-    openStore(await openEmbedded({ file, timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog() }));
+    openStore(
+      await openEmbedded({ file, timeoutMs: 5000, room: NO_FLOOR }, { log: createTestLog(), clock: systemClock }),
+    );
   const counting = () => {
     let n = 0;
     return { signingKey: () => `secret ${++n}` };

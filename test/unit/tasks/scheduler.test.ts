@@ -265,7 +265,7 @@ describe('the purge', () => {
     };
     const task = purgeTask(
       { keepDeadDays: 30, keepDeliveredHours: 24, keepDeliveredBytes: 5 },
-      { spool: { purge }, clock },
+      { spool: { purge }, clock, time: { believed: () => true } },
     );
     expect(await task.run()).to.deep.equal({ forgotten: 3 });
     expect(await task.run()).to.equal(undefined);
@@ -282,6 +282,7 @@ describe('the purge', () => {
     const task = purgeTask(
       { keepDeadDays: 30, keepDeliveredHours: 24, keepDeliveredBytes: 5 },
       {
+        time: { believed: () => true },
         spool: {
           purge: async () => {
             purges++;

@@ -14,7 +14,7 @@ import {
   toExtras,
 } from '../../../mail/outgoing.ts';
 import { readRecipient } from '../../../sending/submit.ts';
-import type { Submitted } from '../../../sending/types.ts';
+import type { RecipientOutcome } from '../../../sending/types.ts';
 import type { TemplateContent } from '../../../store/rows/templates.ts';
 import { type Call, operation } from '../../operation.ts';
 import { MAX_RECIPIENTS } from '../fields.ts';
@@ -37,7 +37,7 @@ const NOTES =
 export async function submit(
   submission: Parameters<Call<SendErrors>['messages']['submit']>[0],
   call: Call<SendErrors>,
-): Promise<readonly Submitted[]> {
+): Promise<readonly RecipientOutcome[]> {
   const outcome = await call.messages.submit(submission);
   if (outcome.outcome === 'accepted') return outcome.recipients;
   if (outcome.outcome === 'unknown-subaccount')
@@ -46,7 +46,7 @@ export async function submit(
 }
 
 /** One recipient of a submission as the API shows it. */
-export function toSentRecord({ email, status, rejectReason, queuedReason, id }: Submitted): Sent {
+export function toSentRecord({ email, status, rejectReason, queuedReason, id }: RecipientOutcome): Sent {
   return { email, status, reject_reason: rejectReason, queued_reason: queuedReason, _id: id };
 }
 
