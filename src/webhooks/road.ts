@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { frozen } from '../base/frozen.ts';
-import { type Ids, sharedPostId } from '../base/ids.ts';
+import type { Ids } from '../base/ids.ts';
 import type { Log } from '../base/log.ts';
 import type { Counter, Metrics } from '../base/metrics.ts';
 import type { RunningTime } from '../base/running-time.ts';
@@ -63,8 +63,14 @@ interface RenderedMail extends Pick<Rendered, 'body' | 'headers'> {
 
 const TURNED_BACK = { kind: 'turned back' } as const;
 
+const ALONE = { kind: 'turned back', alone: true } as const;
+
+/** What came of deliveries. */
+type Outcomes = ReadonlyMap<Waiting, Carried>;
+
 /** The same for all of them. */
-const each = (all: readonly unknown[], carried: Carried): readonly Carried[] => all.map(() => carried);
+const each = (mail: readonly Mail[], carried: Carried): Outcomes =>
+  new Map(mail.map(({ waiting }) => [waiting, carried]));
 
 /** The road to webhooks. */
 export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRoadDeps): Road {
@@ -79,11 +85,14 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     const [first] = all;
     if (!first) return [];
     const destination = await destinations.of(first.delivery);
-    if (destination.kind !== 'here') return each(all, await follow(first.delivery, destination));
+    if (destination.kind !== 'here') {
+      const carried = await follow(first.delivery, destination);
+      return all.map(() => carried);
+    }
     const found = await Promise.all(all.map((waiting) => find(waiting, all.length > 1, engine)));
     const mail = found.filter((one) => 'message' in one);
     const carried = await carry(mail, gate, engine);
-    return found.map((one) => ('message' in one ? (carried[mail.indexOf(one)] ?? TURNED_BACK) : one));
+    return found.map((one) => ('message' in one ? (carried.get(one.waiting) ?? ALONE) : one));
   }
 
   /** The message of a delivery, or what is to become of it without one. */
@@ -95,18 +104,19 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       return { kind: 'gone' };
     }
     // A post is made in memory where several share it.
-    if (shared && found.body.kind === 'blob') return { kind: 'turned back', alone: true };
+    if (shared && found.body.kind === 'blob') return ALONE;
     return { waiting, delivery, ...found };
   }
 
-  async function carry(mail: readonly Mail[], gate: Gate, engine: Engine): Promise<readonly Carried[]> {
+  /** What came of those that were in the POST. */
+  async function carry(mail: readonly Mail[], gate: Gate, engine: Engine): Promise<Outcomes> {
     const [first] = mail;
-    if (!first) return [];
+    if (!first) return new Map();
     const { account, url } = first.delivery;
     const keys = await signingKeys.keysFor(account, url);
     if (!keys) return each(mail, { kind: 'put off', at: clock.now() + WITHOUT_STORE });
     const rendered = await render(first, mail, inTurn(keys, first.waiting.attempts));
-    if (!rendered) return each(mail, { kind: 'turned back', alone: true });
+    if (!rendered) return new Map();
     for (const { parseError } of rendered.parts) if (parseError !== null) unparsed.add();
     try {
       return await post(first, rendered, gate, engine);
@@ -118,7 +128,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     }
   }
 
-  /** Nothing when several break the parser together. */
+  /** Nothing when several break the parser together. Of several, those whose verdicts take long are left out. */
   async function render(
     first: Mail,
     mail: readonly Mail[],
@@ -129,11 +139,10 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
       const { body, headers, ...part } = await renderer.render({ ...first, keys, at });
       return { body, headers, batch: undefined, parts: [{ ...first, ...part }] };
     }
-    const id = sharedPostId(mail.map(({ delivery }) => delivery.id));
-    const shared = await renderer.renderShared({ id, url: first.delivery.url, parts: mail, keys, at });
+    const shared = await renderer.renderShared({ url: first.delivery.url, parts: mail, keys, at });
     if (!shared) return undefined;
     const parts = mail.flatMap((one, i) => (shared.parts[i] ? [{ ...one, ...shared.parts[i] }] : []));
-    return { ...shared, batch: id, parts };
+    return { ...shared, batch: parts.length > 1 ? shared.id : undefined, parts };
   }
 
   /** Changes the queue as another host was told to, for all that waits of this webhook or route. */
@@ -149,7 +158,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     { headers, body, batch, parts }: RenderedMail,
     gate: Gate,
     engine: Engine,
-  ): Promise<readonly Carried[]> {
+  ): Promise<Outcomes> {
     if (!(await gate.enter())) return each(parts, TURNED_BACK);
     const result = await poster.post(url, headers, body);
     const judged = parts.map((part) => ({ part, settled: judge(part, batch, result, gate) }));
@@ -159,7 +168,7 @@ export function createWebhookRoad(settings: WebhookRoadSettings, deps: WebhookRo
     gate.leave(result, first.settled, parts.length);
     if (batch !== undefined) sharedPosts.ended(routeId, result, delivered);
     await Promise.all(judged.map(({ part, settled }) => note(part, settled, engine)));
-    return judged.map(({ settled }) => ({ kind: 'settled', settled, result }));
+    return new Map(judged.map(({ part, settled }) => [part.waiting, { kind: 'settled', settled, result }]));
   }
 
   function judge({ waiting }: Mail, batch: string | undefined, result: AttemptResult, gate: Gate): Settled {

@@ -20,8 +20,10 @@ export interface Rendered {
 
 /** Several messages made into one signed POST. */
 export interface RenderedShared extends Pick<Rendered, 'body' | 'headers'> {
-  /** What was found of each, in their order. */
-  readonly parts: readonly Pick<Rendered, 'verdicts' | 'parseError'>[];
+  /** The id of the POST: that of the delivery, or one for all of them (base/ids.ts). */
+  readonly id: string;
+  /** What was found of each, in their order; undefined: it is not in the POST, because its verdicts take long. */
+  readonly parts: readonly (Pick<Rendered, 'verdicts' | 'parseError'> | undefined)[];
 }
 
 /** What a POST is signed with, beside its id. */
@@ -44,9 +46,8 @@ export interface RenderJob extends RenderPart, PostSigning {
   readonly delivery: Pick<QueuedDelivery, 'id' | 'recipient' | 'url' | 'batch'>;
 }
 
-/** Several messages, to be posted together under an id of their own. */
+/** Several messages, to be posted together. */
 export interface SharedRenderJob extends PostSigning {
-  readonly id: string;
   readonly url: string;
   /** Their bodies are in memory. */
   readonly parts: readonly RenderPart[];

@@ -1,5 +1,6 @@
 import { open } from 'node:fs/promises';
 import type { Clock } from '../../base/clock.ts';
+import { sharedPostId } from '../../base/ids.ts';
 import type { Log } from '../../base/log.ts';
 import type { Histogram } from '../../base/metrics.ts';
 import { createTurn } from '../../base/turns.ts';
@@ -31,7 +32,7 @@ interface Examined {
 }
 
 /** A batch of events came from us and not from a sender. */
-const NO_FINDINGS: RenderedShared['parts'][number] = {
+const NO_FINDINGS: NonNullable<RenderedShared['parts'][number]> = {
   verdicts: {
     spf: { result: 'none', detail: '' },
     dkim: { signed: false, valid: false },
@@ -101,23 +102,25 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   }
 
   async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
-    const all = await Promise.all(job.parts.map((part) => examine(part, null, guarded)));
-    const events: Inbound[] = [];
-    for (const examined of all)
-      events.push(await withRaw(examined.part.body, (raw) => toEvent(examined, guarded, raw)));
+    const works = job.parts.map((part) => examine(part, null, guarded));
+    const events: (Inbound | undefined)[] = [];
+    for (const examined of await whatIsReady(works, clock))
+      events.push(examined && (await withRaw(examined.part.body, (raw) => toEvent(examined, guarded, raw))));
     return post(job, events);
   }
 
-  async function post(job: RenderInput, events: readonly Inbound[]): Promise<RenderedShared> {
-    const parts = events.map(({ verdicts, content }) => ({
-      verdicts,
-      parseError: 'parseError' in content ? content.parseError : null,
-    }));
-    return { ...(await encode(encoder, job, toEventPieces(events))), parts };
+  async function post(job: RenderInput, events: readonly (Inbound | undefined)[]): Promise<RenderedShared> {
+    const posted = events.filter((event) => event !== undefined);
+    const [first, second] = posted;
+    const id = first && !second ? first.id : sharedPostId(posted.map((event) => event.id));
+    return { ...(await encode(encoder, job, id, toEventPieces(posted))), parts: events.map(toFindings) };
   }
 
-  async function renderEvents(job: RenderInput, { body }: RenderPart): Promise<RenderedShared> {
-    return withRaw(body, async (raw) => ({ ...(await encode(encoder, job, [raw.toString()])), parts: [NO_FINDINGS] }));
+  async function renderEvents(job: RenderInput, { body, delivery: { id } }: RenderPart): Promise<RenderedShared> {
+    return withRaw(body, async (raw) => {
+      const post = await encode(encoder, job, id, [raw.toString()]);
+      return { ...post, parts: [NO_FINDINGS] };
+    });
   }
 
   return async (job, guarded) => {
@@ -133,6 +136,31 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
   };
 }
 
+function toFindings(event: Inbound | undefined): RenderedShared['parts'][number] {
+  return (
+    event && { verdicts: event.verdicts, parseError: 'parseError' in event.content ? event.content.parseError : null }
+  );
+}
+
+/** For so long company waits for the next of them to be ready: the name servers of a sender may be slow on purpose. */
+const COMPANY_WAITS = 1000;
+
+/** What is ready when nothing more becomes ready for a while; nobody waits for the rest. */
+function whatIsReady<T>(works: readonly Promise<T>[], clock: Clock): Promise<readonly (T | undefined)[]> {
+  const ready: (T | undefined)[] = works.map(() => undefined);
+  let left = works.length;
+  let cancel = (): void => {};
+  return new Promise((resolve, reject) => {
+    const take = (i: number, value: T): void => {
+      ready[i] = value;
+      cancel();
+      if (--left === 0) resolve(ready);
+      else cancel = clock.after(COMPANY_WAITS, () => resolve([...ready]));
+    };
+    for (const [i, work] of works.entries()) work.then((value) => take(i, value), reject);
+  });
+}
+
 function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
   if (buffer instanceof ArrayBuffer) return buffer;
   throw new TypeError('a form is in memory of its own');
@@ -140,16 +168,17 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
 
 async function encode(
   encoder: FormEncoder,
-  { id, keys, url, parts, at, formPath: path }: RenderInput,
+  { keys, url, parts, at, formPath: path }: RenderInput,
+  id: string,
   pieces: Iterable<Piece>,
-): Promise<Pick<RenderedShared, 'body' | 'headers'>> {
+): Promise<Omit<RenderedShared, 'parts'>> {
   const signing = { keys, url, id, at };
   if (parts.every(({ body }) => body.kind === 'inline')) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
-    return { body: { kind: 'bytes', bytes }, headers };
+    return { id, body: { kind: 'bytes', bytes }, headers };
   }
   const { size, headers } = await encoder.toFile(pieces, signing, path);
-  return { body: { kind: 'file', path, size }, headers };
+  return { id, body: { kind: 'file', path, size }, headers };
 }
 
 /** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */

@@ -92,13 +92,13 @@ function pack(job: RenderJob, formPath: string, parseError: string | null): Pack
   const { delivery, keys, at } = job;
   const { part, transfer } = packPart(job);
   const isBatch = delivery.batch !== undefined;
-  const value = { id: delivery.id, url: delivery.url, parts: [part], keys, at, formPath, isBatch, parseError };
+  const value = { url: delivery.url, parts: [part], keys, at, formPath, isBatch, parseError };
   return { value, transfer };
 }
 
-function packShared({ id, url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
+function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
   const packed = parts.map(packPart);
-  const rest = { id, url, keys, at, formPath: '', isBatch: false, parseError: null };
+  const rest = { url, keys, at, formPath: '', isBatch: false, parseError: null };
   return {
     value: { ...rest, parts: packed.map(({ part }) => part) },
     transfer: packed.flatMap(({ transfer }) => transfer),

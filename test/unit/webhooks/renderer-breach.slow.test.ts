@@ -49,12 +49,12 @@ describe('a message that breaks its render thread', function () {
       const { message, body, delivery } = renderJob(bytes);
       return { message, body, delivery };
     });
-    const post = { id: 'batch-1', url: 'https://example.com/hook', keys: ['key'], at: Date.now() };
+    const post = { url: 'https://example.com/hook', keys: ['key'], at: Date.now() };
     const together = await renderer.renderShared({ ...post, parts });
     const sound = await renderer.renderShared({ ...post, parts: parts.filter((_, i) => i !== 1) });
     await renderer.stop();
     expect(together).to.equal(undefined);
-    expect(sound?.parts.map(({ parseError }) => parseError)).to.deep.equal([null, null]);
+    expect(sound?.parts.map((part) => part?.parseError)).to.deep.equal([null, null]);
   });
 
   it('is not what a thread is taken for that has much to do', async () => {
