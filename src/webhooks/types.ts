@@ -2,7 +2,7 @@ import type { Verdicts } from '../mail/envelope.ts';
 import type { Body, Message, QueuedDelivery } from '../queue/delivery.ts';
 import type { AttemptResult } from '../queue/settle.ts';
 
-/** The bytes of a POST: small ones in memory, large ones in a file that is removed by `discard`. */
+/** The bytes of a POST, in memory or in a file. `discard` removes the file, and makes room for other large ones. */
 export type PostBody =
   | { readonly kind: 'bytes'; readonly bytes: Uint8Array }
   | { readonly kind: 'file'; readonly path: string; readonly size: number };

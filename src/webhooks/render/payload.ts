@@ -173,7 +173,7 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /** JSON text, or a part of it that has yet to be made. */
-export type Piece = string | Unescaped;
+export type Piece = string | Unescaped | Lines;
 
 /**
  * What stands inside a JSON string, as text or as UTF-8: it is escaped when it is written. With `toLf` a CRLF in it
@@ -182,6 +182,11 @@ export type Piece = string | Unescaped;
 interface Unescaped {
   readonly text: string | Uint8Array;
   readonly toLf: boolean;
+}
+
+/** Lines of ASCII that need no escapes; their line ends are left out when they are written. */
+interface Lines {
+  readonly lines: Uint8Array;
 }
 
 /** A value as JSON text. */
@@ -233,7 +238,7 @@ function contentPieces(
   content: Content,
   maybeText: boolean,
 ): { readonly base64: boolean; readonly pieces: Iterable<Piece> } {
-  if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: joinedLines(content.lines) };
+  if (content.kind === 'base64' && !maybeText) return { base64: true, pieces: linePieces(content.lines) };
   const chunks =
     content.kind === 'bytes' ? content.chunks : [Buffer.from(toBuffer(content.lines).toString('latin1'), 'base64')];
   if (!maybeText) return { base64: true, pieces: base64Pieces(chunks) };
@@ -261,15 +266,8 @@ function* base64Pieces(chunks: readonly Uint8Array[]): Iterable<string> {
   if (rest.length > 0) yield toBuffer(rest).toString('base64');
 }
 
-/** Clean base64 lines, without their line ends. */
-function* joinedLines(lines: Uint8Array): Iterable<string> {
-  const bytes = toBuffer(lines);
-  for (let at = 0; at < bytes.length; at += PIECE) {
-    yield bytes
-      .toString('latin1', at, Math.min(at + PIECE, bytes.length))
-      .replaceAll('\r', '')
-      .replaceAll('\n', '');
-  }
+function* linePieces(lines: Uint8Array): Iterable<Piece> {
+  for (let at = 0; at < lines.length; at += PIECE) yield { lines: lines.subarray(at, at + PIECE) };
 }
 
 function* textPieces(bytes: Buffer): Iterable<Piece> {

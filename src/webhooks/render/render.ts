@@ -24,10 +24,9 @@ interface Deps {
 
 type Content = Inbound['content'];
 
-/** A message before it is parsed. */
-interface Examined {
+/** A message with its verdicts, before it is parsed. */
+interface Authenticated {
   readonly part: RenderPart;
-  readonly scanned: Scanned;
   readonly verdicts: Verdicts;
 }
 
@@ -57,19 +56,20 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     return work(Buffer.from(body.bytes.buffer, body.bytes.byteOffset, body.bytes.byteLength));
   }
 
-  async function scan({ body, message }: RenderPart, guarded: Guarded): Promise<Scanned> {
-    const scanned = await guarded(() => withRaw(body, async (raw) => scanMessage(withHeader(raw))));
-    if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
-    return scanned;
+  /**
+   * Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of a
+   * verdict by a thousand parts.
+   */
+  async function authenticate(part: RenderPart): Promise<Authenticated> {
+    const { message, body } = part;
+    return { part, verdicts: message.verdicts ?? (await authenticator.authenticate(body, message.envelope)) };
   }
 
-  async function examine(part: RenderPart, parseError: string | null, guarded: Guarded): Promise<Examined> {
-    const { message, body } = part;
-    const scanned = parseError === null ? await scan(part, guarded) : { breach: parseError };
-    // Of a message that no parser may see as well: what reads headers there takes any, and a sender must not get rid of
-    // a verdict by a thousand parts.
-    const verdicts = message.verdicts ?? (await authenticator.authenticate(body, message.envelope));
-    return { part, scanned, verdicts };
+  async function scan(message: Message, parseError: string | null, guarded: Guarded, raw: Buffer): Promise<Scanned> {
+    if (parseError !== null) return { breach: parseError };
+    const scanned = await guarded(async () => scanMessage(withHeader(raw)));
+    if (scanned.breach !== undefined) log.warn('message.parse_failed', { message: message.id, reason: scanned.breach });
+    return scanned;
   }
 
   async function timed<T>(work: () => Promise<T>): Promise<T> {
@@ -89,23 +89,27 @@ export function createRenderTask({ authenticator, log, parseSeconds, clock }: De
     }
   }
 
-  async function toEvent({ part, scanned, verdicts }: Examined, guarded: Guarded, raw: Buffer): Promise<Inbound> {
-    const { message, delivery } = part;
+  async function toEvent(
+    { part: { message, delivery }, verdicts }: Authenticated,
+    parseError: string | null,
+    guarded: Guarded,
+    raw: Buffer,
+  ): Promise<Inbound> {
+    const scanned = await scan(message, parseError, guarded, raw);
     const content = await parse(message, guarded, raw, scanned);
     return { id: delivery.id, message, recipient: delivery.recipient, raw, root: scanned.root, verdicts, content };
   }
 
   async function renderMessage(job: RenderInput, part: RenderPart, guarded: Guarded): Promise<RenderedShared> {
-    const examined = await examine(part, job.parseError, guarded);
-    const finish = async (raw: Buffer) => post(job, [await toEvent(examined, guarded, raw)]);
+    const one = await authenticate(part);
+    const finish = async (raw: Buffer) => post(job, [await toEvent(one, job.parseError, guarded, raw)]);
     return part.body.kind === 'inline' ? withRaw(part.body, finish) : fileTurn(() => withRaw(part.body, finish));
   }
 
   async function renderShared(job: RenderInput, guarded: Guarded): Promise<RenderedShared> {
-    const works = job.parts.map((part) => examine(part, null, guarded));
     const events: (Inbound | undefined)[] = [];
-    for (const examined of await whatIsReady(works, clock))
-      events.push(examined && (await withRaw(examined.part.body, (raw) => toEvent(examined, guarded, raw))));
+    for (const one of await whatIsReady(job.parts.map(authenticate), clock))
+      events.push(one && (await withRaw(one.part.body, (raw) => toEvent(one, null, guarded, raw))));
     return post(job, events);
   }
 
@@ -166,19 +170,29 @@ function toBuffer({ buffer }: Uint8Array): ArrayBuffer {
   throw new TypeError('a form is in memory of its own');
 }
 
+/**
+ * Bytes of the form of one large message, and of about all of them together: what is more goes to files, because
+ * endpoints may be slow. A file costs half as much again as making the form.
+ */
+const LARGEST_IN_MEMORY = 4 * 1024 * 1024;
+const MOST_IN_MEMORY = 32 * 1024 * 1024;
+
 async function encode(
   encoder: FormEncoder,
-  { keys, url, parts, at, formPath: path }: RenderInput,
+  { keys, url, parts, at, formPlace }: RenderInput,
   id: string,
   pieces: Iterable<Piece>,
 ): Promise<Omit<RenderedShared, 'parts'>> {
   const signing = { keys, url, id, at };
-  if (parts.every(({ body }) => body.kind === 'inline')) {
+  const [body] = parts.flatMap((part) => (part.body.kind === 'blob' ? [part.body] : []));
+  if (!body || formPlace === null) {
     const { bytes, headers } = encoder.toBytes(pieces, signing);
     return { id, body: { kind: 'bytes', bytes }, headers };
   }
-  const { size, headers } = await encoder.toFile(pieces, signing, path);
-  return { id, body: { kind: 'file', path, size }, headers };
+  const room = Math.min(LARGEST_IN_MEMORY, MOST_IN_MEMORY - Atomics.load(formPlace.held, 0));
+  // raw_msg is the message once, and its files are most of it again: what will not fit is not begun in memory.
+  const most = 2 * body.size > room ? 0 : room;
+  return { id, ...(await encoder.toBody(pieces, signing, { path: formPlace.path, most })) };
 }
 
 /** Lends the bytes of a file to `work`; they are gone when it is done. Throws when the file cannot be read. */

@@ -7,16 +7,24 @@ import { type PooledTask, TaskBroken } from '../../base/worker-pool.ts';
 import type { Packed } from '../../base/worker-tasks.ts';
 import type { Match } from '../../inbound/types.ts';
 import { toMailDate, traceLine } from '../../mail/envelope.ts';
-import type { Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
+import type { PostBody, Rendered, RenderedShared, Renderer, RenderJob, RenderPart, SharedRenderJob } from '../types.ts';
 
 /** What the task on the thread (render.ts) is given. */
 export interface RenderInput extends SharedRenderJob {
-  /** Where the form goes when the body is a file. */
-  readonly formPath: string;
+  /** Null when the body is in memory: then the form is as well. */
+  readonly formPlace: FormPlace | null;
   /** The body is a JSON array of events, to be sent as it is. */
   readonly isBatch: boolean;
   /** Set: do not parse, deliver raw for this reason. */
   readonly parseError: string | null;
+}
+
+/** Where the form of a large message goes. */
+interface FormPlace {
+  /** When memory has no room for it. */
+  readonly path: string;
+  /** One number, shared by all threads: the bytes of such forms that are in memory. */
+  readonly held: Int32Array;
 }
 
 interface RendererDeps {
@@ -32,21 +40,39 @@ const FORM_FILE = /^post-\d+\.form$/;
 
 /**
  * Makes queued messages and batches into POSTs, on threads. A message that breaks a thread which it had for itself is
- * rendered raw. The forms of large messages are files in `tmpDir`.
+ * rendered raw. Forms of large messages that memory has no room for are files in `tmpDir`.
  */
 export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, log }: RendererDeps): Renderer {
   const swept = sweep(tmpDir);
   swept.catch(() => undefined); // whoever renders first hears of a failure
   let forms = 0;
+  const held = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT));
+  const counted = new Map<PostBody, number>();
 
-  async function renderOnThread(job: RenderJob, formPath: string): Promise<RenderedShared> {
+  function hold(body: PostBody): void {
+    if (body.kind !== 'bytes') return;
+    counted.set(body, body.bytes.length);
+    Atomics.add(held, 0, body.bytes.length);
+  }
+  function release(body: PostBody): void {
+    Atomics.sub(held, 0, counted.get(body) ?? 0);
+    counted.delete(body);
+  }
+
+  async function renderOnThread(job: RenderJob, path: string): Promise<Rendered> {
+    const rendered = toRendered(await tryOnThread(job, path));
+    if (job.body.kind === 'blob') hold(rendered.body);
+    return rendered;
+  }
+
+  async function tryOnThread(job: RenderJob, path: string): Promise<RenderedShared> {
     try {
-      return await run(() => pack(job, formPath, null));
+      return await run(() => pack(job, { path, held }, null));
     } catch (error) {
       if (!(error instanceof TaskBroken)) throw error;
       const reason = toParseError(error);
       log.warn('message.parse_failed', { message: job.message.id, reason });
-      return await run(() => pack(job, formPath, reason), true);
+      return await run(() => pack(job, { path, held }, reason), true);
     }
   }
 
@@ -55,7 +81,7 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
       await swept;
       const formPath = join(tmpDir, `post-${++forms}.form`);
       try {
-        return toRendered(await renderOnThread(job, formPath));
+        return await renderOnThread(job, formPath);
       } catch (error) {
         await rm(formPath, { force: true }).catch(() => undefined);
         const reason = error instanceof TaskBroken ? toParseError(error) : toReason(error);
@@ -71,7 +97,11 @@ export function createRenderer({ tmpDir }: { readonly tmpDir: string }, { run, l
         throw new Error(`rendering failed: ${toReason(error)}`, { cause: error });
       }
     },
-    discard: (body) => (body.kind === 'file' ? rm(body.path, { force: true }) : undefined),
+    discard(body) {
+      if (body.kind === 'file') return rm(body.path, { force: true });
+      release(body);
+      return undefined;
+    },
   });
 }
 
@@ -88,17 +118,17 @@ function toRendered({ body, headers, parts: [part] }: RenderedShared): Rendered 
   return { body, headers, ...part };
 }
 
-function pack(job: RenderJob, formPath: string, parseError: string | null): Packed<RenderInput> {
-  const { delivery, keys, at } = job;
+function pack(job: RenderJob, place: FormPlace, parseError: string | null): Packed<RenderInput> {
+  const { body, delivery, keys, at } = job;
   const { part, transfer } = packPart(job);
+  const formPlace = body.kind === 'blob' ? place : null;
   const isBatch = delivery.batch !== undefined;
-  const value = { url: delivery.url, parts: [part], keys, at, formPath, isBatch, parseError };
-  return { value, transfer };
+  return { value: { url: delivery.url, parts: [part], keys, at, formPlace, isBatch, parseError }, transfer };
 }
 
 function packShared({ url, parts, keys, at }: SharedRenderJob): Packed<RenderInput> {
   const packed = parts.map(packPart);
-  const rest = { url, keys, at, formPath: '', isBatch: false, parseError: null };
+  const rest = { url, keys, at, formPlace: null, isBatch: false, parseError: null };
   return {
     value: { ...rest, parts: packed.map(({ part }) => part) },
     transfer: packed.flatMap(({ transfer }) => transfer),

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { createDataScanner } from '../../../src/smtp/reception.ts';
+import { randomFrom } from '../../support/random-text.ts';
 import { type Client, openData, type Started, sendMessage, sha256, startListener } from '../../support/smtp.ts';
 import { until } from '../../support/until.ts';
 
@@ -63,6 +64,58 @@ describe('the bytes of a message', () => {
     }
   });
 });
+
+describe('the bytes of a large message', () => {
+  // A chunk that is long enough is looked at 16 bytes at a time; chunks of one byte never are.
+  for (const bareNewline of ['reject', 'normalize'] as const) {
+    it(`come out as if they had come one by one, wherever in a line something stands (${bareNewline})`, () => {
+      const pieces = [
+        '\r\n',
+        '\r\n.',
+        '\r\n..',
+        '\r\n\r\n',
+        '.',
+        '\r',
+        '\n',
+        '\0',
+        '\r\n.\r\n',
+        '\x0e',
+        '\xff',
+        '\t',
+        '\r\n.\n',
+      ];
+      const states = new Set<string>();
+      for (let seed = 1; seed <= 1000; seed++) {
+        const random = randomFrom(seed);
+        // Of few kinds at a time, so that many get as far as the end.
+        const some = pieces.filter((_, n) => n < 5 || random() < 0.1);
+        let text = '';
+        while (text.length < 1500)
+          text += 'x'.repeat(Math.floor(random() * 70)) + (some[Math.floor(random() * some.length)] ?? '');
+        const sent = Buffer.from(`${text}\r\n.\r\nQUIT\r\n`, 'latin1');
+        const whole = scanned(sent, Math.floor(random() * 40), bareNewline);
+        const single = scannedSingly(sent, bareNewline);
+        expect(whole.state, `seed ${seed}`).to.equal(single.state);
+        states.add(whole.state);
+        // Nothing of a message that is refused is kept.
+        if (whole.state === 'end')
+          expect(whole.content.equals(single.content) && whole.rest === single.rest).to.equal(true);
+      }
+      expect(states).to.include('end').and.include('bare');
+    });
+  }
+});
+
+function scannedSingly(bytes: Buffer, bareNewline: 'reject' | 'normalize'): ReturnType<typeof scanned> {
+  const scanner = createDataScanner(bareNewline);
+  const pieces: Buffer[] = [];
+  for (let at = 0; at < bytes.length; at++) {
+    const { pieces: some, state } = scanner.scan(bytes.subarray(at, at + 1));
+    pieces.push(...some);
+    if (state !== 'more') return { content: Buffer.concat(pieces), state, rest: bytes.toString('utf8', at + 1) };
+  }
+  return { content: Buffer.concat(pieces), state: 'more', rest: '' };
+}
 
 describe('the bytes of a message, where bare line ends are taken', () => {
   /** Written after RFC 5321 sections 4.1.1.4 and 4.5.2 alone: over the whole text, by patterns. */

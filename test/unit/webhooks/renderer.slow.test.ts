@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { expect } from 'chai';
 import type { Body } from '../../../src/queue/delivery.ts';
 import { mandrillSignature } from '../../../src/webhooks/signing.ts';
+import type { PostBody } from '../../../src/webhooks/types.ts';
 import { bytesOf, crlf, eventOf, formValue, KEY, multipart, renderJob, spooled, TRACE } from '../../support/mime.ts';
 import { openRenderer } from '../../support/renderer.ts';
 import { tempDir } from '../../support/temp.ts';
@@ -158,6 +159,39 @@ describe('the renderer', () => {
     expect(forms[0]?.equals(forms[1] ?? Buffer.alloc(0)), 'same bytes').to.equal(true);
     expect(event.msg.attachments?.['a.png']?.content === png.toString('base64'), 'image').to.equal(true);
     expect(event.msg.text === `${'Grüße 🎉\n'.repeat(40_000)}\n`, 'text').to.equal(true);
+  });
+
+  it('keeps forms of large messages in memory up to 32 MB, and others in files until some of these are gone', async () => {
+    const { renderer, tmpDir } = await openRenderer();
+    const raw = crlf('From: a@example.com', 'Subject: large', '', LINE.repeat(1.5e6 / LINE.length));
+    const job = renderJob(Buffer.alloc(0), { body: await blob(raw) });
+    const render = async (): Promise<PostBody> => (await renderer.render(job)).body;
+    const bodies: PostBody[] = [];
+    for (let n = 0; n < 14; n++) bodies.push(await render());
+    const held = bodies.filter(({ kind }) => kind === 'bytes');
+    const inMemory = held.reduce((sum, body) => sum + (body.kind === 'bytes' ? body.bytes.length : 0), 0);
+    expect(inMemory).to.be.within(24e6, 34e6);
+    expect(held).to.have.length.below(14);
+    for (const body of bodies) await renderer.discard(body);
+    const again = await render();
+    expect(again.kind).to.equal('bytes');
+    const expected = (await renderer.render(renderJob(raw))).body;
+    expect((await bytesOf(again)).equals(await bytesOf(expected)), 'same bytes').to.equal(true);
+    await renderer.stop();
+    expect(await readdir(tmpDir)).to.deep.equal([]);
+  });
+
+  it('goes on in a file when a form turns out too large for memory', async () => {
+    const { renderer } = await openRenderer();
+    const raw = crlf('From: a@example.com', 'Subject: large', '', '"<é>"\r\n'.repeat(150_000));
+    const job = renderJob(raw);
+    const form = await renderer.render({ ...job, body: await blob(raw) });
+    const expected = await renderer.render(job);
+    expect(form.body.kind).to.equal('file');
+    expect((await bytesOf(form.body)).equals(await bytesOf(expected.body)), 'same bytes').to.equal(true);
+    expect(form.headers).to.deep.equal(expected.headers);
+    await renderer.discard(form.body);
+    await renderer.stop();
   });
 
   it('fails for a message whose file is gone, and for no other', async () => {

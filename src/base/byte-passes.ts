@@ -1,0 +1,93 @@
+import { readFileSync } from 'node:fs';
+import { frozen } from './frozen.ts';
+
+/**
+ * Passes over bytes that look at 16 of them at a time, which JavaScript cannot: they are WebAssembly
+ * (wasm/byte-passes.ts, docs/decisions/0031). All arguments are places and lengths in `memory`.
+ */
+interface BytePasses extends Exports {
+  /** Whose user lays it out. */
+  readonly memory: Buffer<ArrayBuffer>;
+}
+
+/** The functions of the module. */
+interface Exports {
+  /**
+   * Writes text as a value and as it stands in a form. `plain` is a set of bytes that are the same in both, but for the
+   * space; all others have a cell (`writeCells`). With `toLf` not 0 a CR in front of an LF is left out. At `ends` stands
+   * where value and form ended, in 32 bits each.
+   */
+  encode(
+    from: number,
+    length: number,
+    plain: number,
+    cells: number,
+    toLf: number,
+    value: number,
+    form: number,
+    ends: number,
+  ): void;
+  /**
+   * Counts line ends and padding among the bytes of the set `alphabet`, at `counts` in 32 bits each; 0 when there is
+   * anything else.
+   */
+  countBase64(from: number, length: number, alphabet: number, counts: number): number;
+  /**
+   * How many bytes of mail, from within a line on, are content without a dot at the start of a line, a bare line end or
+   * a NUL; less than there are when it cannot be told at once.
+   */
+  contentLength(from: number, length: number): number;
+}
+
+const MODULE = new WebAssembly.Module(readFileSync(new URL('wasm/byte-passes.wasm', import.meta.url)));
+const PAGE = 64 * 1024;
+
+/** So many bytes behind the end of what is read or written may be touched. */
+export const SLACK = 128;
+
+/** `size`: bytes of the memory. */
+export function createBytePasses(size: number): BytePasses {
+  const pages = Math.ceil(size / PAGE);
+  const memory = new WebAssembly.Memory({ initial: pages, maximum: pages });
+  const { exports } = new WebAssembly.Instance<Exports>(MODULE, { env: { memory } });
+  return frozen({ ...exports, memory: Buffer.from(memory.buffer) });
+}
+
+/** Bytes that a set takes in the memory. */
+export const SET_BYTES = 32;
+
+/**
+ * A set of ASCII bytes as two tables, by the lower and by the upper half of a byte: one that is of the set has a bit in
+ * common in both. Upper halves with the same lower halves share a bit; there are eight.
+ */
+export function toByteSet(has: (byte: number) => boolean): Uint8Array {
+  const set = new Uint8Array(SET_BYTES);
+  const bits = new Map<string, number>();
+  for (let high = 0; high < 8; high++) {
+    const lows = Array.from({ length: 16 }, (_, low) => low).filter((low) => has(high * 16 + low));
+    if (lows.length === 0) continue;
+    const bit = bits.get(lows.join()) ?? 1 << bits.size;
+    bits.set(lows.join(), bit);
+    set[16 + high] = bit;
+    for (const low of lows) set[low] = (set[low] ?? 0) | bit;
+  }
+  return set;
+}
+
+const CELL_BYTES = 32;
+/** One for every byte, and one that stands for nothing. */
+export const CELLS_BYTES = 257 * CELL_BYTES;
+
+/** What each byte becomes; at most 8 bytes in the value, and 8 in the form. */
+export function toCells(cellOf: (byte: number) => { readonly value: Uint8Array; readonly form: Uint8Array }): Buffer {
+  const cells = Buffer.alloc(CELLS_BYTES);
+  for (let byte = 0; byte < 256; byte++) {
+    const { value, form } = cellOf(byte);
+    const at = byte * CELL_BYTES;
+    cells.set(value, at);
+    cells.set(form, at + 8);
+    cells.writeUInt32LE(value.length, at + 16);
+    cells.writeUInt32LE(form.length, at + 20);
+  }
+  return cells;
+}
