@@ -110,7 +110,8 @@ describe('messages of a route that wait for its endpoint', function () {
       ]);
     const shown = await postern(['queue', 'show', others[0].id], { POSTERN_DATA_DIR: running.dir });
     expect(shown.out).to.contain(shared.headers['webhook-id']);
-    expect(running.log.of('delivery.delivered').at(-1)?.fields).to.include({ batch: shared.headers['webhook-id'] });
+    const logged = () => running.log.of('delivery.delivered').map(({ fields }) => fields?.['batch']);
+    await until('the log', () => logged().filter((batch) => batch === shared.headers['webhook-id']).length === 3);
   });
 
   it('are signed together, as one message is', async () => {
